@@ -1,0 +1,2 @@
+//! The isentrope command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Numerics on flat buffers.

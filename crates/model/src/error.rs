@@ -1,0 +1,60 @@
+//! What can go wrong between a directory on disk and a running model. Every message is one sentence that
+//! names the file and, where there is one, the key or tensor.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Failure to find, read, understand or write a model.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused to open, read or write a file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file was read, and what it holds is malformed or contradicts itself.
+    #[error("{}: {what}", path.display())]
+    Invalid {
+        /// The file concerned.
+        path: PathBuf,
+        /// The defect, naming the key, tensor or line.
+        what: String,
+    },
+    /// A file asks, correctly, for something that isentrope cannot run.
+    #[error("{}: {what}", path.display())]
+    Unsupported {
+        /// The file concerned.
+        path: PathBuf,
+        /// The name of the thing, and what is supported instead.
+        what: String,
+    },
+    /// A model hub could not deliver a file.
+    #[error("{0}")]
+    Hub(String),
+    /// An argument does not fit the model (a token outside the vocabulary, a sequence beyond the context).
+    #[error("{0}")]
+    Input(String),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An [`Error::Io`] about `path`.
+    pub fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    /// An [`Error::Invalid`] about `path`.
+    pub fn invalid(path: &Path, what: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), what: what.into() }
+    }
+
+    /// An [`Error::Unsupported`] about `path`.
+    pub fn unsupported(path: &Path, what: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_owned(), what: what.into() }
+    }
+}
