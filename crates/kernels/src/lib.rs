@@ -1,1 +1,40 @@
-//! Numerics on flat buffers.
+//! Numerics on flat buffers: the operations of one decoder, forward and backward, exact to the bit.
+//!
+//! Everything obeys the numerics contract in docs/numerics.md: results depend on the values that go in and on
+//! nothing else, not on batch composition, blocking, threads or instruction set. [`Backend`] is the list of
+//! operations; [`Cpu`] carries them out. This is the only crate with `unsafe` code: each kernel is a plain function
+//! that checks its slices, and a loop over vectors behind it that relies on those checks.
+#![allow(unsafe_code, reason = "vector intrinsics and disjoint writes from several threads")]
+
+mod adamw;
+mod attention;
+mod backend;
+mod buffer;
+mod cpu;
+mod embedding;
+mod head;
+mod linear;
+mod mapped_file;
+mod math;
+mod norm;
+mod pool;
+mod rope;
+mod rows;
+mod simd;
+mod swiglu;
+mod threads;
+mod tile;
+
+pub use adamw::AdamW;
+pub use attention::{Attention, PAGE, Run};
+pub use backend::Backend;
+pub use buffer::CpuBuffer;
+pub use cpu::Cpu;
+pub use head::{Distribution, HeadGradient};
+pub use linear::{Linear, PANEL};
+pub use mapped_file::MappedFile;
+pub use math::ln;
+pub use norm::Grouped;
+pub use rope::Turn;
+pub use simd::{ISA_VARIABLE, Isa};
+pub use threads::{THREADS_VARIABLE, thread_count};

@@ -1,0 +1,128 @@
+//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass.
+
+use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
+use crate::threads::{Engine, Shared};
+use std::ops::Range;
+
+/// Settings of one update. Combined in f64, as PyTorch does, and rounded once.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamW {
+    /// Learning rate of this step.
+    pub learning_rate: f64,
+    /// Decay rate of the first moment.
+    pub beta1: f64,
+    /// Decay rate of the second moment.
+    pub beta2: f64,
+    /// Added to the square root of the second moment.
+    pub eps: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Number of this step, from 1: for the bias corrections.
+    pub step: u32,
+    /// What gradients are multiplied with first: `min(1, clip / norm)`, or 1.
+    pub gradient_scale: f32,
+}
+
+/// Floats that one partial sum of the gradient norm covers: fixed, so that the norm does not depend on threads.
+const NORM_BLOCK: usize = 4096;
+
+/// Sum of squares: f32 chains in 16 lanes within blocks of 4096 floats, blocks added in f64 in order.
+pub(crate) fn sum_of_squares(engine: &Engine, x: &[f32]) -> f64 {
+    let mut sums = vec![0.0f32; x.len().div_ceil(NORM_BLOCK)];
+    let shared = Shared::of(&mut sums);
+    engine.threads.ranges(x.len().div_ceil(NORM_BLOCK), 1, 8, |blocks| {
+        for block in blocks {
+            let x = &x[block * NORM_BLOCK..((block + 1) * NORM_BLOCK).min(x.len())];
+            // SAFETY: blocks are disjoint.
+            unsafe { *shared.start().add(block) = engine.isa.run(SumOfSquares(x)) };
+        }
+    });
+    sums.into_iter().map(f64::from).sum()
+}
+
+struct SumOfSquares<'a>(&'a [f32]);
+
+impl Kernel for SumOfSquares<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> f32 {
+        // SAFETY: reads stay within the slice.
+        unsafe {
+            let mut sum = S::splat(0.0);
+            vectors!(self.0.len(), |i, n| {
+                let v = load::<S>(self.0.as_ptr().add(i), n);
+                sum = S::fma(v, v, sum);
+            });
+            S::sum(sum)
+        }
+    }
+}
+
+/// Updates `weights` and both moments from `gradient`.
+pub(crate) fn step(
+    engine: &Engine,
+    settings: AdamW,
+    weights: &mut [f32],
+    gradient: &[f32],
+    first: &mut [f32],
+    second: &mut [f32],
+) {
+    let len = weights.len();
+    assert!(gradient.len() == len && first.len() == len && second.len() == len);
+    let (weights, first, second) = (Shared::of(weights), Shared::of(first), Shared::of(second));
+    engine.threads.ranges(len, LANES, 1 << 14, |range| {
+        // SAFETY: ranges are disjoint; lengths were checked above.
+        unsafe {
+            engine.isa.run(Step {
+                settings,
+                weights: weights.start(),
+                gradient: gradient.as_ptr(),
+                first: first.start(),
+                second: second.start(),
+                range,
+            });
+        }
+    });
+}
+
+struct Step {
+    settings: AdamW,
+    weights: *mut f32,
+    gradient: *const f32,
+    first: *mut f32,
+    second: *mut f32,
+    range: Range<usize>,
+}
+
+impl Kernel for Step {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let AdamW { learning_rate, beta1, beta2, eps, weight_decay, step, gradient_scale } = self.settings;
+        let correction = |beta: f64| 1.0 - libm::pow(beta, f64::from(step));
+        // SAFETY: `step` checked the lengths.
+        unsafe {
+            let scale = S::splat(gradient_scale);
+            let keep = S::splat((1.0 - learning_rate * weight_decay) as f32);
+            let (b1, take1) = (S::splat(beta1 as f32), S::splat((1.0 - beta1) as f32));
+            let (b2, take2) = (S::splat(beta2 as f32), S::splat((1.0 - beta2) as f32));
+            let root2 = S::splat(correction(beta2).sqrt() as f32);
+            let eps = S::splat(eps as f32);
+            let rate = S::splat(-(learning_rate / correction(beta1)) as f32);
+            let start = self.range.start;
+            vectors!(self.range.len(), |i, n| {
+                let i = start + i;
+                let g = S::mul(load::<S>(self.gradient.add(i), n), scale);
+                let m = S::fma(load::<S>(self.first.add(i), n), b1, S::mul(g, take1));
+                let v = S::fma(load::<S>(self.second.add(i), n), b2, S::mul(S::mul(g, g), take2));
+                let denominator = S::add(S::div(S::sqrt(v), root2), eps);
+                let w = S::mul(load::<S>(self.weights.add(i), n), keep);
+                store::<S>(self.first.add(i), m, n);
+                store::<S>(self.second.add(i), v, n);
+                store::<S>(self.weights.add(i), S::fma(S::div(m, denominator), rate, w), n);
+            });
+        }
+    }
+}

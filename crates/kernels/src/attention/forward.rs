@@ -1,0 +1,355 @@
+//! Attention outputs of a batch of runs.
+
+use super::{Attention, PAGE, Run, check, check_disjoint};
+use crate::math::exp;
+use crate::simd::{Kernel, LANES, Simd};
+use crate::threads::{Engine, Shared};
+use crate::tile::TILE_ROWS;
+
+/// Query rows (tokens times heads of a group) per tile.
+const TILE: usize = 24;
+
+/// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in the cache, which must
+/// already hold those of the runs themselves.
+pub(crate) fn forward(
+    engine: &Engine,
+    shape: Attention,
+    qkv: &[f32],
+    runs: &[Run],
+    table: &[u32],
+    cache: &[f32],
+    out: &mut [f32],
+) {
+    check(shape, runs, table, cache.len(), qkv.len(), shape.row());
+    check(shape, runs, table, cache.len(), out.len(), shape.heads * shape.head_dim);
+    check_disjoint(runs);
+    let tokens = (TILE / shape.group()).max(1);
+    // One task per run, key-value head and tile of tokens.
+    let tiles: Vec<(usize, usize)> = runs
+        .iter()
+        .enumerate()
+        .flat_map(|(r, run)| (0..run.len).step_by(tokens).map(move |first| (r, first)))
+        .collect();
+    let out = Shared::of(out);
+    engine.threads.ranges(tiles.len() * shape.kv_heads, 1, 4, |range| {
+        let jobs = range.map(|i| (&tiles[i / shape.kv_heads], i % shape.kv_heads));
+        let jobs: Vec<Job<'_>> = jobs
+            .map(|(&(r, first), kv_head)| {
+                let run = &runs[r];
+                Job {
+                    row: run.row + first,
+                    tokens: tokens.min(run.len - first),
+                    position: run.position + first,
+                    pages: &table[run.pages.clone()],
+                    kv_head,
+                }
+            })
+            .collect();
+        // SAFETY: jobs own disjoint (rows, heads) of out; extents were checked above.
+        unsafe {
+            engine.isa.run(Tiles { shape, qkv: qkv.as_ptr(), cache: cache.as_ptr(), out: out.start(), jobs });
+        }
+    });
+}
+
+struct Job<'a> {
+    row: usize,
+    tokens: usize,
+    position: usize,
+    pages: &'a [u32],
+    kv_head: usize,
+}
+
+struct Tiles<'a> {
+    shape: Attention,
+    qkv: *const f32,
+    cache: *const f32,
+    out: *mut f32,
+    jobs: Vec<Job<'a>>,
+}
+
+impl Kernel for Tiles<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let shape = self.shape;
+        let (dim, padded, group) = (shape.head_dim, shape.padded_dim(), shape.group());
+        let (mut queries, mut scores, mut sums, mut result) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut values): (Vec<*const f32>, Vec<*const f32>) = (Vec::new(), Vec::new());
+        for job in &self.jobs {
+            let rows = job.tokens * group;
+            let first_page = shape.first_visible(job.position) / PAGE;
+            let end = job.position + job.tokens;
+            let (k_offset, v_offset) = shape.page_offsets(job.kv_head);
+            // SAFETY: `forward` checked that the pages lie in the cache and the rows in qkv and out.
+            unsafe {
+                keys.clear();
+                values.clear();
+                for &page in &job.pages[first_page..end.div_ceil(PAGE)] {
+                    let page = self.cache.add(page as usize * shape.page_len());
+                    keys.push(page.add(k_offset));
+                    values.push(page.add(v_offset));
+                }
+                let stride = keys.len() * PAGE;
+                queries.clear();
+                for t in 0..job.tokens {
+                    let row = self.qkv.add((job.row + t) * shape.row() + job.kv_head * group * dim);
+                    queries.extend_from_slice(std::slice::from_raw_parts(row, group * dim));
+                }
+                scores.resize(rows * stride, 0.0);
+                sums.resize(rows, 0.0);
+                result.resize(rows * padded, 0.0);
+                score::<S>(&queries, dim, &keys, &mut scores, rows);
+                let first = first_page * PAGE;
+                for (r, row) in scores.chunks_exact_mut(stride).enumerate() {
+                    let position = job.position + r / group;
+                    let visible = shape.first_visible(position).saturating_sub(first)..position + 1 - first;
+                    sums[r] = exponentials::<S>(row, shape.scale, visible.start, visible.end);
+                }
+                accumulate::<S>(&scores, stride, end - first, &values, padded, &mut result, rows);
+                for (r, &sum) in sums.iter().enumerate() {
+                    let (t, head) = (r / group, job.kv_head * group + r % group);
+                    let out = self.out.add(((job.row + t) * shape.heads + head) * dim);
+                    let sum = S::splat(sum);
+                    let from = result.as_ptr().add(r * padded);
+                    let mut d = 0;
+                    while d < dim {
+                        let v = S::div(S::load(from.add(d)), sum);
+                        S::store_first(out.add(d), v, (dim - d).min(LANES));
+                        d += LANES;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `scores[r][16 p + j] = queries[r] . key j of page p`, one chain over the features each.
+#[inline(always)]
+unsafe fn score<S: Simd>(queries: &[f32], dim: usize, keys: &[*const f32], scores: &mut [f32], rows: usize) {
+    let stride = keys.len() * PAGE;
+    let mut page = 0;
+    while page < keys.len() {
+        let pages = (keys.len() - page).min(S::TILE_VECTORS);
+        let mut row = 0;
+        while row < rows {
+            let count = (rows - row).min(TILE_ROWS);
+            // SAFETY: `queries` has `rows` rows, `scores` rows of `stride`, and pages `dim * 16` floats.
+            unsafe {
+                let q = queries.as_ptr().add(row * dim);
+                let out = scores.as_mut_ptr().add(row * stride + page * PAGE);
+                let keys = &keys[page..];
+                match pages {
+                    4 if S::TILE_VECTORS >= 4 => score_rows::<S, 4>(count, q, dim, keys, out, stride),
+                    3 if S::TILE_VECTORS >= 4 => score_rows::<S, 3>(count, q, dim, keys, out, stride),
+                    2 if S::TILE_VECTORS >= 4 => score_rows::<S, 2>(count, q, dim, keys, out, stride),
+                    _ => score_rows::<S, 1>(count, q, dim, keys, out, stride),
+                }
+            }
+            row += count;
+        }
+        page += pages;
+    }
+}
+
+#[inline(always)]
+unsafe fn score_rows<S: Simd, const PAGES: usize>(
+    rows: usize,
+    q: *const f32,
+    dim: usize,
+    keys: &[*const f32],
+    out: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows {
+            6 => score_tile::<S, 6, PAGES>(q, dim, keys, out, stride),
+            5 => score_tile::<S, 5, PAGES>(q, dim, keys, out, stride),
+            4 => score_tile::<S, 4, PAGES>(q, dim, keys, out, stride),
+            3 => score_tile::<S, 3, PAGES>(q, dim, keys, out, stride),
+            2 => score_tile::<S, 2, PAGES>(q, dim, keys, out, stride),
+            _ => score_tile::<S, 1, PAGES>(q, dim, keys, out, stride),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn score_tile<S: Simd, const ROWS: usize, const PAGES: usize>(
+    q: *const f32,
+    dim: usize,
+    keys: &[*const f32],
+    out: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut acc = [[S::splat(0.0); PAGES]; ROWS];
+        let mut page = [std::ptr::null(); PAGES];
+        page.copy_from_slice(&keys[..PAGES]);
+        for d in 0..dim {
+            let mut k = [S::splat(0.0); PAGES];
+            for (k, page) in k.iter_mut().zip(&page) {
+                *k = S::load(page.add(d * PAGE));
+            }
+            for (r, row) in acc.iter_mut().enumerate() {
+                let x = S::splat(*q.add(r * dim + d));
+                for (acc, &k) in row.iter_mut().zip(&k) {
+                    *acc = S::fma(x, k, *acc);
+                }
+            }
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (p, &v) in row.iter().enumerate() {
+                S::store(out.add(r * stride + p * PAGE), v);
+            }
+        }
+    }
+}
+
+/// Replaces scores by `exp(scale * score - max)` over the visible keys `from..to` and by 0 elsewhere; returns
+/// their sum. The row starts at a multiple of 16 positions.
+#[inline(always)]
+pub(super) unsafe fn exponentials<S: Simd>(row: &mut [f32], scale: f32, from: usize, to: usize) -> f32 {
+    let x = row.as_mut_ptr();
+    let len = row.len();
+    // SAFETY: accesses stay within the row, whose length is a multiple of 16.
+    unsafe {
+        let scale = S::splat(scale);
+        let lowest = S::splat(f32::NEG_INFINITY);
+        let mut lanes = [0.0f32; LANES];
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            *lane = i as f32;
+        }
+        let lanes = S::load(lanes.as_ptr());
+        let (start, stop) = (S::splat(from as f32), S::splat(to as f32));
+        let mut largest = lowest;
+        let mut i = 0;
+        while i < len {
+            let at = S::add(S::splat(i as f32), lanes);
+            let z = S::mul(S::load(x.add(i)), scale);
+            let z = S::select_lt(at, stop, S::select_lt(at, start, lowest, z), lowest);
+            S::store(x.add(i), z);
+            largest = S::max(largest, z);
+            i += LANES;
+        }
+        let max = S::splat(S::max_lane(largest));
+        let mut sum = S::splat(0.0);
+        let mut i = 0;
+        while i < len {
+            let e = exp::<S>(S::sub(S::load(x.add(i)), max));
+            S::store(x.add(i), e);
+            sum = S::add(sum, e);
+            i += LANES;
+        }
+        S::sum(sum)
+    }
+}
+
+/// `result[r] = sum over keys in order of weights[r][key] * value[key]`.
+#[inline(always)]
+unsafe fn accumulate<S: Simd>(
+    weights: &[f32],
+    stride: usize,
+    keys: usize,
+    values: &[*const f32],
+    padded: usize,
+    result: &mut [f32],
+    rows: usize,
+) {
+    let vectors = padded / LANES;
+    let mut vector = 0;
+    while vector < vectors {
+        let count = (vectors - vector).min(S::TILE_VECTORS);
+        let mut row = 0;
+        while row < rows {
+            let tile = (rows - row).min(TILE_ROWS);
+            // SAFETY: `weights` has `rows` rows of `stride`, `result` rows of `padded`, pages 16 rows of `padded`.
+            unsafe {
+                let w = weights.as_ptr().add(row * stride);
+                let out = result.as_mut_ptr().add(row * padded + vector * LANES);
+                let at = vector * LANES;
+                match count {
+                    4 if S::TILE_VECTORS >= 4 => {
+                        value_rows::<S, 4>(tile, w, stride, keys, values, at, padded, out);
+                    }
+                    3 if S::TILE_VECTORS >= 4 => {
+                        value_rows::<S, 3>(tile, w, stride, keys, values, at, padded, out);
+                    }
+                    2 if S::TILE_VECTORS >= 4 => {
+                        value_rows::<S, 2>(tile, w, stride, keys, values, at, padded, out);
+                    }
+                    _ => value_rows::<S, 1>(tile, w, stride, keys, values, at, padded, out),
+                }
+            }
+            row += tile;
+        }
+        vector += count;
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+#[inline(always)]
+unsafe fn value_rows<S: Simd, const NV: usize>(
+    rows: usize,
+    weights: *const f32,
+    stride: usize,
+    keys: usize,
+    values: &[*const f32],
+    at: usize,
+    padded: usize,
+    out: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows {
+            6 => value_tile::<S, 6, NV>(weights, stride, keys, values, at, padded, out),
+            5 => value_tile::<S, 5, NV>(weights, stride, keys, values, at, padded, out),
+            4 => value_tile::<S, 4, NV>(weights, stride, keys, values, at, padded, out),
+            3 => value_tile::<S, 3, NV>(weights, stride, keys, values, at, padded, out),
+            2 => value_tile::<S, 2, NV>(weights, stride, keys, values, at, padded, out),
+            _ => value_tile::<S, 1, NV>(weights, stride, keys, values, at, padded, out),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn value_tile<S: Simd, const ROWS: usize, const NV: usize>(
+    weights: *const f32,
+    stride: usize,
+    keys: usize,
+    values: &[*const f32],
+    at: usize,
+    padded: usize,
+    out: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut acc = [[S::splat(0.0); NV]; ROWS];
+        let mut key = 0;
+        for &page in values {
+            let mut v = page.add(at);
+            for _ in 0..(keys - key).min(PAGE) {
+                let mut lanes = [S::splat(0.0); NV];
+                for (i, lane) in lanes.iter_mut().enumerate() {
+                    *lane = S::load(v.add(i * LANES));
+                }
+                for (r, row) in acc.iter_mut().enumerate() {
+                    let w = S::splat(*weights.add(r * stride + key));
+                    for (acc, &lane) in row.iter_mut().zip(&lanes) {
+                        *acc = S::fma(w, lane, *acc);
+                    }
+                }
+                v = v.add(padded);
+                key += 1;
+            }
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (i, &v) in row.iter().enumerate() {
+                S::store(out.add(r * padded + i * LANES), v);
+            }
+        }
+    }
+}

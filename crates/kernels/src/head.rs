@@ -1,0 +1,305 @@
+//! The fused head: hidden states to the log-probability of one target per row and the exact entropy of the row's
+//! distribution, and back, without the `[rows, vocabulary]` matrix.
+//!
+//! With `z = logits / temperature`, `m = max z` and `s = sum exp(z - m)`:
+//! `logprob = z_y - m - ln s` and `entropy = ln s - sum exp(z - m) (z - m) / s`, in nats.
+
+use crate::linear::{self, Destination, Linear, PANEL};
+use crate::math::{EXP_ZERO, exp, ln};
+use crate::simd::{Isa, Kernel, Simd, load, store, vectors};
+use crate::threads::{Engine, Shared};
+use std::ops::Range;
+
+/// Logits held at a time, in floats.
+const BLOCK: usize = 32 << 20;
+
+/// What a row of logits amounts to at a temperature.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distribution {
+    /// The largest `logit / temperature`.
+    pub max: f32,
+    /// Natural logarithm of the sum of `exp(logit / temperature - max)`.
+    pub log_sum: f32,
+    /// Entropy over the vocabulary, in nats.
+    pub entropy: f32,
+}
+
+impl Distribution {
+    /// Reads a whole row of logits, of which some, but not all, may be -inf: impossible tokens.
+    ///
+    /// # Panics
+    /// When the processor lacks `isa`.
+    pub fn of(isa: Isa, logits: &[f32], temperature: f32) -> Self {
+        assert!(isa.is_available(), "this processor does not have {isa}");
+        // SAFETY: reads stay within the slice; the instruction set is there.
+        let (max, sum, weighted) = unsafe { isa.run(Reduce { logits, temperature }) };
+        let log_sum = ln(sum as f32);
+        Self { max, log_sum, entropy: log_sum - (weighted / sum) as f32 }
+    }
+
+    /// Log-probability of the token with this logit.
+    pub fn logprob(&self, logit: f32, temperature: f32) -> f32 {
+        (logit / temperature - self.max) - self.log_sum
+    }
+}
+
+/// `weights[v] = exp(logits[v] / temperature - max)`: the softmax without its denominator.
+pub(crate) fn softmax_weights(isa: Isa, logits: &[f32], temperature: f32, max: f32, weights: &mut [f32]) {
+    assert_eq!(logits.len(), weights.len());
+    // SAFETY: accesses stay within the slices; the backend's instruction set is available.
+    unsafe { isa.run(SoftmaxWeights { logits, temperature, max, weights }) }
+}
+
+struct SoftmaxWeights<'a> {
+    logits: &'a [f32],
+    temperature: f32,
+    max: f32,
+    weights: &'a mut [f32],
+}
+
+impl Kernel for SoftmaxWeights<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: both slices have one length.
+        unsafe {
+            let (temperature, max) = (S::splat(self.temperature), S::splat(self.max));
+            vectors!(self.logits.len(), |i, n| {
+                let z = S::div(load::<S>(self.logits.as_ptr().add(i), n), temperature);
+                store::<S>(self.weights.as_mut_ptr().add(i), exp::<S>(S::sub(z, max)), n);
+            });
+        }
+    }
+}
+
+/// Logits whose exponentials are summed in f32, in 16 lanes; the sums of such blocks are added in f64, in order. In
+/// f32 alone, the likely tokens of a large vocabulary would swallow thousands of unlikely ones.
+const SUM_BLOCK: usize = 512;
+
+struct Reduce<'a> {
+    logits: &'a [f32],
+    temperature: f32,
+}
+
+impl Kernel for Reduce<'_> {
+    /// The maximum, the sum of exponentials, and the sum of each times its argument.
+    type Output = (f32, f64, f64);
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> (f32, f64, f64) {
+        let x = self.logits.as_ptr();
+        let len = self.logits.len();
+        // SAFETY: reads stay within the slice. Lanes beyond the end hold -inf, an impossible token.
+        unsafe {
+            let temperature = S::splat(self.temperature);
+            let mut largest = S::splat(f32::NEG_INFINITY);
+            let whole = len - len % crate::simd::LANES;
+            let mut i = 0;
+            while i < whole {
+                largest = S::max(largest, S::div(S::load(x.add(i)), temperature));
+                i += crate::simd::LANES;
+            }
+            let mut max = S::max_lane(largest);
+            for i in whole..len {
+                let z = *x.add(i) / self.temperature;
+                max = if max > z { max } else { z };
+            }
+            let m = S::splat(max);
+            // An impossible token adds nothing to the entropy, where 0 times -inf would be NaN.
+            let zero = S::splat(EXP_ZERO);
+            let (mut sum, mut weighted) = (0.0, 0.0);
+            for first in (0..len).step_by(SUM_BLOCK) {
+                let (mut block_sum, mut block_weighted) = (S::splat(0.0), S::splat(0.0));
+                let mut i = first;
+                while i < (first + SUM_BLOCK).min(whole) {
+                    let d = S::max(zero, S::sub(S::div(S::load(x.add(i)), temperature), m));
+                    let e = exp::<S>(d);
+                    block_sum = S::add(block_sum, e);
+                    block_weighted = S::fma(e, d, block_weighted);
+                    i += crate::simd::LANES;
+                }
+                if first + SUM_BLOCK > whole {
+                    let mut padded = [f32::NEG_INFINITY; crate::simd::LANES];
+                    std::ptr::copy_nonoverlapping(x.add(whole), padded.as_mut_ptr(), len - whole);
+                    let d = S::max(zero, S::sub(S::div(S::load(padded.as_ptr()), temperature), m));
+                    let e = exp::<S>(d);
+                    block_sum = S::add(block_sum, e);
+                    block_weighted = S::fma(e, d, block_weighted);
+                }
+                sum += f64::from(S::sum(block_sum));
+                weighted += f64::from(S::sum(block_weighted));
+            }
+            (max, sum, weighted)
+        }
+    }
+}
+
+/// Log-probability, entropy and distribution of each row. `x: [rows, hidden]` (already normed).
+pub(crate) fn forward(
+    engine: &Engine,
+    shape: Linear,
+    x: &[f32],
+    weights: &[f32],
+    targets: &[u32],
+    temperature: f32,
+    logits: &mut [f32],
+) -> (Vec<f32>, Vec<Distribution>) {
+    let rows = targets.len();
+    assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
+    assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
+    let block = block_rows(shape, rows);
+    let mut logprobs = vec![0.0; rows];
+    let mut distributions = vec![Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 }; rows];
+    for first in (0..rows).step_by(block.max(1)) {
+        let count = block.min(rows - first);
+        linear::forward(
+            engine,
+            shape,
+            &x[first * shape.inputs..],
+            weights,
+            None,
+            logits,
+            Destination::Replace,
+            count,
+        );
+        let (out_p, out_d) = (Shared::of(&mut logprobs[first..]), Shared::of(&mut distributions[first..]));
+        let logits = &*logits;
+        engine.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
+            for r in range {
+                let row = &logits[r * shape.outputs..(r + 1) * shape.outputs];
+                let distribution = Distribution::of(engine.isa, row, temperature);
+                // SAFETY: rows are disjoint.
+                unsafe {
+                    *out_p.start().add(r) =
+                        distribution.logprob(row[targets[first + r] as usize], temperature);
+                    *out_d.start().add(r) = distribution;
+                }
+            }
+        });
+    }
+    (logprobs, distributions)
+}
+
+fn block_rows(shape: Linear, rows: usize) -> usize {
+    (BLOCK / shape.outputs).max(1).min(rows)
+}
+
+/// Floats of workspace that [`forward`] needs.
+pub(crate) fn forward_workspace(shape: Linear, rows: usize) -> usize {
+    block_rows(shape, rows) * shape.outputs
+}
+
+fn block_panels(shape: Linear, rows: usize) -> usize {
+    (BLOCK / 2 / (rows.max(1) * PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
+}
+
+/// Floats of workspace that [`backward`] needs.
+pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
+    rows * (block_panels(shape, rows) * PANEL).min(shape.outputs)
+}
+
+/// Coefficients of the head's backward pass, a value per row.
+#[derive(Clone, Copy)]
+pub struct HeadGradient<'a> {
+    /// Target tokens, as in the forward pass.
+    pub targets: &'a [u32],
+    /// What the forward pass returned.
+    pub distributions: &'a [Distribution],
+    /// d loss / d logprob.
+    pub logprob: &'a [f32],
+    /// d loss / d entropy.
+    pub entropy: &'a [f32],
+    /// As in the forward pass.
+    pub temperature: f32,
+}
+
+/// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of columns, so that
+/// every weight's chain runs over all rows at once: logits are recomputed, their gradient lives for one block.
+#[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
+pub(crate) fn backward(
+    engine: &Engine,
+    shape: Linear,
+    x: &[f32],
+    weights: &[f32],
+    gradient: HeadGradient<'_>,
+    dx: &mut [f32],
+    dw: &mut [f32],
+    logits: &mut [f32],
+) {
+    let rows = gradient.targets.len();
+    assert!(logits.len() >= backward_workspace(shape, rows));
+    assert!(gradient.targets.iter().all(|&t| (t as usize) < shape.outputs));
+    assert!(
+        gradient.distributions.len() == rows
+            && gradient.logprob.len() == rows
+            && gradient.entropy.len() == rows
+    );
+    let all = shape.outputs.div_ceil(PANEL);
+    let block = block_panels(shape, rows);
+    for first in (0..all).step_by(block) {
+        let panels = first..(first + block).min(all);
+        let tokens = panels.start * PANEL..(panels.end * PANEL).min(shape.outputs);
+        let width = tokens.len();
+        linear::forward_columns(
+            engine,
+            shape,
+            panels.clone(),
+            x,
+            weights,
+            None,
+            logits,
+            Destination::Replace,
+            rows,
+        );
+        let shared = Shared::of(logits);
+        engine.threads.ranges(rows, 1, (8192 / width).max(1), |range| {
+            for r in range {
+                // SAFETY: rows are disjoint.
+                let row = unsafe { shared.slice(r * width..(r + 1) * width) };
+                // SAFETY: the kernel stays within its row.
+                unsafe { engine.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row }) };
+            }
+        });
+        linear::backward_input_columns(engine, shape, panels.clone(), logits, weights, dx, rows, first > 0);
+        linear::backward_weight_columns(engine, shape, panels, logits, x, dw, rows);
+    }
+}
+
+struct LogitGradient<'a> {
+    gradient: HeadGradient<'a>,
+    r: usize,
+    tokens: Range<usize>,
+    row: &'a mut [f32],
+}
+
+impl Kernel for LogitGradient<'_> {
+    type Output = ();
+
+    /// With coefficients a (log-prob) and b (entropy): `dz_v = a (1[v = y] - p_v) - b p_v (ln p_v + H)`,
+    /// `dlogit = dz / temperature`.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Self { gradient, r, tokens, row } = self;
+        let d = gradient.distributions[r];
+        let (a, b) = (gradient.logprob[r], gradient.entropy[r]);
+        let x = row.as_mut_ptr();
+        // SAFETY: accesses stay within the row.
+        unsafe {
+            let temperature = S::splat(gradient.temperature);
+            let (max, log_sum, entropy) = (S::splat(d.max), S::splat(d.log_sum), S::splat(d.entropy));
+            let (minus_a, minus_b, zero) = (S::splat(-a), S::splat(-b), S::splat(EXP_ZERO));
+            vectors!(row.len(), |i, n| {
+                let z = S::div(load::<S>(x.add(i), n), temperature);
+                let logp = S::max(zero, S::sub(S::sub(z, max), log_sum));
+                let p = exp::<S>(logp);
+                let factor = S::fma(minus_b, S::add(logp, entropy), minus_a);
+                store::<S>(x.add(i), S::div(S::mul(p, factor), temperature), n);
+            });
+            let target = gradient.targets[r] as usize;
+            if tokens.contains(&target) {
+                row[target - tokens.start] += a / gradient.temperature;
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Attention against the reference, and the layout of its cache.
+
+use crate::reference;
+use crate::serve::Sequences;
+use crate::support::{POISON, assert_bits, assert_close, blank, cpu, download, noise, upload, wide};
+use isentrope_kernels::{Attention, Backend, PAGE, Run};
+
+/// (heads, key-value heads): one head, MHA, GQA, MQA, a group larger than a tile.
+const HEADS: [(usize, usize); 6] = [(1, 1), (3, 3), (4, 2), (6, 2), (5, 1), (28, 1)];
+
+fn shapes() -> Vec<Attention> {
+    let mut shapes = Vec::new();
+    for (i, head_dim) in [2, 10, 16, 24, 64, 80].into_iter().enumerate() {
+        for (j, (heads, kv_heads)) in HEADS.into_iter().enumerate() {
+            // Windows of one key, within a page, across pages and beyond the sequence take turns.
+            let window = [None, Some(1), Some(3), Some(8), Some(40), Some(5000)][(i + j) % 6];
+            shapes.push(Attention { heads, kv_heads, head_dim, window, scale: (head_dim as f32).powf(-0.5) });
+        }
+    }
+    shapes
+}
+
+fn lens(shape: Attention) -> &'static [usize] {
+    if shape.heads * shape.head_dim > 500 { &[1, 17, 7] } else { &[1, 5, 6, 7, 13, 16, 100, 33] }
+}
+
+#[test]
+fn forward() {
+    for shape in shapes() {
+        let sequences = Sequences::new(shape, lens(shape), 1);
+        for (qkv, got) in sequences.qkv.iter().zip(sequences.serve_whole(cpu())) {
+            let want = reference::attention(shape, &wide(qkv));
+            assert_close(&format!("{shape:?}, {} tokens", want.len()), &got, &want, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn backward() {
+    for shape in shapes() {
+        let sequences = Sequences::new(shape, lens(shape), 1);
+        let width = shape.heads * shape.head_dim;
+        let d_out: Vec<Vec<f32>> =
+            (0..).zip(lens(shape)).map(|(i, len)| noise(50 + i, len * width)).collect();
+        let gradients = sequences.backward(cpu(), &d_out);
+        for ((qkv, d_out), got) in sequences.qkv.iter().zip(&d_out).zip(gradients) {
+            let want = reference::attention_backward(shape, &wide(qkv), &wide(d_out));
+            let what = format!("{shape:?}, {} tokens", want.len() / shape.row());
+            // Queries and keys have gradients far smaller than values: each part is held to its own size.
+            let queries = shape.heads * shape.head_dim;
+            for (part, at) in [
+                ("scores", 0..shape.row() - shape.kv_heads * shape.head_dim),
+                ("values", queries..shape.row()),
+            ] {
+                let got: Vec<f32> =
+                    got.chunks(shape.row()).flat_map(|r| r[at.clone()].iter().copied()).collect();
+                let want: Vec<f64> =
+                    want.chunks(shape.row()).flat_map(|r| r[at.clone()].iter().copied()).collect();
+                if shape.window != Some(1) && want.len() > at.len() {
+                    let tolerance = 5e-6 * ((shape.heads / shape.kv_heads) as f64).sqrt();
+                    assert_close(&format!("{part} of {what}"), &got, &want, tolerance);
+                } else {
+                    // One visible key: its weight is 1 whatever the score, whose gradient is rounding noise.
+                    let error =
+                        got.iter().zip(&want).map(|(&g, w)| (f64::from(g) - w).abs()).fold(0.0, f64::max);
+                    assert!(error < 1e-5, "{part} of {what}: {error:.1e}");
+                }
+            }
+        }
+    }
+}
+
+/// Scores of hundreds: all weight on one key, the others underflow.
+#[test]
+fn steep_scores() {
+    let shape = Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None, scale: 40.0 };
+    let sequences = Sequences::new(shape, &[50, 3], 9);
+    for (qkv, got) in sequences.qkv.iter().zip(sequences.serve_whole(cpu())) {
+        let want = reference::attention(shape, &wide(qkv));
+        // A score of 600 is rounded to within 6e-5, and its exponential by as much.
+        assert_close("steep", &got, &want, 5e-4);
+    }
+}
+
+/// A page is keys `[kv heads, head_dim, 16]`, then values `[kv heads, 16, head_dim padded with zeros to 16]`; what
+/// no position has filled stays as it was.
+#[test]
+fn cache_layout() {
+    for (kv_heads, head_dim) in [(1, 2), (2, 10), (3, 16), (2, 24)] {
+        let shape = Attention { heads: 2 * kv_heads, kv_heads, head_dim, window: None, scale: 1.0 };
+        let sequences = Sequences::new(shape, &[1, 37, 16], 3);
+        let pieces = [(0, 0..1), (1, 0..37), (2, 3..11)];
+        let (qkv, runs) = sequences.batch(&pieces);
+        let len = sequences.capacity * shape.page_len();
+        let mut cache = blank(cpu(), len);
+        cpu().store_kv(shape, &upload(cpu(), &qkv), &runs, &sequences.table, &mut cache);
+        let padded = head_dim.next_multiple_of(16);
+        let mut want = vec![POISON; len];
+        for (sequence, positions) in pieces {
+            for position in positions {
+                let entry = sequences.pages[sequence].start + position / PAGE;
+                let page =
+                    &mut want[sequences.table[entry] as usize * shape.page_len()..][..shape.page_len()];
+                let row = &sequences.qkv[sequence][position * shape.row()..][..shape.row()];
+                let slot = position % PAGE;
+                for head in 0..kv_heads {
+                    let value = kv_heads * head_dim * PAGE + (head * PAGE + slot) * padded;
+                    page[value..value + padded].fill(0.0);
+                    for d in 0..head_dim {
+                        page[(head * head_dim + d) * PAGE + slot] = row[(2 * kv_heads + head) * head_dim + d];
+                        page[value + d] = row[(3 * kv_heads + head) * head_dim + d];
+                    }
+                }
+            }
+        }
+        assert_bits(&format!("{shape:?}"), &download(cpu(), &cache, len), &want);
+    }
+}
+
+#[test]
+fn empty_batches_and_runs() {
+    let shape = Attention { heads: 2, kv_heads: 1, head_dim: 10, window: Some(3), scale: 1.0 };
+    let sequences = Sequences::new(shape, &[20, 5], 1);
+    let whole = sequences.serve_whole(cpu());
+    let pieces = vec![vec![], vec![(1, 0..0), (0, 0..20)], vec![(0, 20..20), (1, 0..5)]];
+    for (got, want) in sequences.serve(cpu(), &pieces).iter().zip(&whole) {
+        assert_bits("with empty runs", got, want);
+    }
+    assert!(Sequences::new(shape, &[], 1).backward(cpu(), &[]).is_empty());
+}
+
+fn run(row: usize, len: usize, pages: std::ops::Range<usize>) -> Run {
+    Run { row, len, position: 0, pages }
+}
+
+fn attend(runs: &[Run], table: &[u32]) {
+    let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
+    let cpu = cpu();
+    let (qkv, cache) = (cpu.zeros(40 * shape.row()), cpu.zeros(4 * shape.page_len()));
+    cpu.attention(shape, &qkv, runs, table, &cache, &mut cpu.zeros(40 * 16));
+}
+
+#[test]
+#[should_panic(expected = "rows beyond the batch")]
+fn rows_beyond_the_batch_are_refused() {
+    attend(&[run(39, 2, 0..1)], &[0]);
+}
+
+#[test]
+#[should_panic(expected = "positions beyond the sequence's pages")]
+fn positions_without_a_page_are_refused() {
+    attend(&[run(0, 17, 0..1)], &[0]);
+}
+
+#[test]
+#[should_panic(expected = "pages beyond the cache")]
+fn pages_beyond_the_cache_are_refused() {
+    attend(&[run(0, 17, 0..2)], &[3, 4]);
+}
+
+#[test]
+#[should_panic(expected = "runs share rows")]
+fn runs_that_share_rows_are_refused() {
+    attend(&[run(10, 5, 0..1), run(0, 11, 1..2)], &[0, 1]);
+}
+
+#[test]
+#[should_panic(expected = "runs share rows")]
+fn gradients_of_runs_that_share_rows_are_refused() {
+    let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
+    let cpu = cpu();
+    let (qkv, d_out) = (cpu.zeros(9 * shape.row()), cpu.zeros(9 * 16));
+    cpu.attention_backward(shape, &qkv, &[run(0, 9, 0..0), run(8, 1, 0..0)], &d_out, &mut cpu.zeros(9 * 48));
+}

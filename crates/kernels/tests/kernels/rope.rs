@@ -1,0 +1,72 @@
+//! Rotary position embedding against the reference.
+
+use crate::reference;
+use crate::support::{POISON, assert_bits, assert_close, blank, cpu, download, indices, noise, upload, wide};
+use isentrope_kernels::{Backend, Grouped, Turn};
+
+const POSITIONS: usize = 300;
+
+fn angle(position: u32, i: usize, half: usize) -> f64 {
+    f64::from(position) * 10_000f64.powf(-(i as f64) / half as f64)
+}
+
+#[test]
+fn both_directions() {
+    let cpu = cpu();
+    for (groups, features, offset, spare) in
+        [(1, 2, 0, 0), (3, 10, 5, 4), (2, 16, 0, 16), (4, 24, 1, 0), (5, 64, 128, 64), (2, 80, 0, 3)]
+    {
+        let layout = Grouped { stride: offset + groups * features + spare, offset, groups, features };
+        let half = features / 2;
+        let table = |f: fn(f64) -> f64| -> Vec<f32> {
+            (0..POSITIONS * half).map(|n| f(angle((n / half) as u32, n % half, half)) as f32).collect()
+        };
+        let (cos, sin) = (upload(cpu, &table(f64::cos)), upload(cpu, &table(f64::sin)));
+        for rows in [1, 5, 7, 100, 1000] {
+            let mut positions = indices(1, rows, POSITIONS);
+            positions[rows - 1] = POSITIONS as u32 - 1;
+            let mut x = vec![POISON; rows * layout.stride];
+            let data = noise(2, x.len());
+            let heads: Vec<(usize, u32)> = (0..rows)
+                .flat_map(|r| {
+                    (0..groups).map(move |g| r * layout.stride + offset + g * features).map(move |at| (at, r))
+                })
+                .map(|(at, r)| (at, positions[r]))
+                .collect();
+            for &(at, _) in &heads {
+                x[at..at + features].copy_from_slice(&data[at..at + features]);
+            }
+            for (turn, sign) in [(Turn::Forward, 1.0), (Turn::Backward, -1.0)] {
+                let mut turned = upload(cpu, &x);
+                cpu.rope(layout, &mut turned, &cos, &sin, &positions, turn);
+                let mut got = download(cpu, &turned, x.len());
+                let what = format!("{layout:?}, {rows} rows, {turn:?}");
+                let (mut heads_got, mut want) = (Vec::new(), Vec::new());
+                for &(at, position) in &heads {
+                    let angles: Vec<f64> = (0..half).map(|i| sign * angle(position, i, half)).collect();
+                    want.extend(reference::rope(&wide(&x[at..at + features]), &angles));
+                    heads_got.extend_from_slice(&got[at..at + features]);
+                    got[at..at + features].fill(POISON);
+                }
+                assert_close(&what, &heads_got, &want, 3e-7);
+                assert_bits(&format!("between the heads of {what}"), &got, &vec![POISON; x.len()]);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rows_need_no_tables() {
+    let cpu = cpu();
+    let mut x = blank(cpu, 0);
+    cpu.rope(Grouped::rows(8), &mut x, &cpu.buffer(0), &cpu.buffer(0), &[], Turn::Forward);
+    download(cpu, &x, 0);
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn a_position_beyond_the_tables_is_refused() {
+    let cpu = cpu();
+    let table = cpu.zeros(12);
+    cpu.rope(Grouped::rows(8), &mut cpu.zeros(8), &table, &table, &[3], Turn::Forward);
+}

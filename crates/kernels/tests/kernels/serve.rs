@@ -1,0 +1,113 @@
+//! Attention as a server meets it: sequences that share a cache, in batches of runs.
+
+use crate::support::{POISON, blank, download, noise, upload};
+use isentrope_kernels::{Attention, Backend, Cpu, PAGE, Run};
+use std::ops::Range;
+
+/// A stretch of a sequence: its index and its positions.
+pub type Piece = (usize, Range<usize>);
+
+/// Sequences, and the pages of a cache that are theirs: in scrambled order, with strangers' pages between them.
+pub struct Sequences {
+    pub shape: Attention,
+    /// `[len, row]` of each sequence.
+    pub qkv: Vec<Vec<f32>>,
+    /// Where each sequence's pages stand in the table.
+    pub pages: Vec<Range<usize>>,
+    pub table: Vec<u32>,
+    /// Pages in the cache.
+    pub capacity: usize,
+}
+
+impl Sequences {
+    pub fn new(shape: Attention, lens: &[usize], seed: u64) -> Self {
+        let qkv = (0..).zip(lens).map(|(i, &len)| noise(seed + i, len * shape.row())).collect();
+        let mut pages = Vec::new();
+        let mut wanted = 1; // an entry of the table that nobody names
+        for len in lens {
+            pages.push(wanted..wanted + len.div_ceil(PAGE));
+            wanted += len.div_ceil(PAGE);
+        }
+        let capacity = 2 * wanted;
+        let mut order: Vec<u32> = (0..capacity as u32).collect();
+        let keys = noise(seed + 77, capacity);
+        order.sort_by(|&a, &b| keys[a as usize].total_cmp(&keys[b as usize]));
+        Self { shape, qkv, pages, table: order[..wanted].to_vec(), capacity }
+    }
+
+    pub fn len(&self, sequence: usize) -> usize {
+        self.qkv[sequence].len() / self.shape.row()
+    }
+
+    /// The batch that holds `pieces`, with a poisoned row around each, and its runs.
+    pub fn batch(&self, pieces: &[Piece]) -> (Vec<f32>, Vec<Run>) {
+        let row = self.shape.row();
+        let (mut qkv, mut runs) = (vec![POISON; row], Vec::new());
+        for (sequence, positions) in pieces {
+            runs.push(Run {
+                row: qkv.len() / row,
+                len: positions.len(),
+                position: positions.start,
+                pages: self.pages[*sequence].clone(),
+            });
+            qkv.extend_from_slice(&self.qkv[*sequence][positions.start * row..positions.end * row]);
+            qkv.extend(vec![POISON; row]);
+        }
+        (qkv, runs)
+    }
+
+    /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from an empty cache.
+    /// Runs are handed over in reverse, and rows that belong to no run must stay untouched.
+    pub fn serve(&self, cpu: &Cpu, batches: &[Vec<Piece>]) -> Vec<Vec<f32>> {
+        let shape = self.shape;
+        let width = shape.heads * shape.head_dim;
+        let mut outputs: Vec<Vec<f32>> =
+            (0..self.qkv.len()).map(|s| vec![POISON; self.len(s) * width]).collect();
+        let mut cache = blank(cpu, self.capacity * shape.page_len());
+        for pieces in batches {
+            let (qkv, mut runs) = self.batch(pieces);
+            let rows = qkv.len() / shape.row();
+            runs.reverse();
+            let qkv = upload(cpu, &qkv);
+            let mut out = blank(cpu, rows * width);
+            cpu.store_kv(shape, &qkv, &runs, &self.table, &mut cache);
+            cpu.attention(shape, &qkv, &runs, &self.table, &cache, &mut out);
+            let mut out = download(cpu, &out, rows * width);
+            for ((sequence, positions), run) in pieces.iter().zip(runs.iter().rev()) {
+                let part = &mut out[run.row * width..(run.row + run.len) * width];
+                outputs[*sequence][positions.start * width..positions.end * width].copy_from_slice(part);
+                part.fill(POISON);
+            }
+            assert!(
+                out.iter().all(|x| x.to_bits() == POISON.to_bits()),
+                "wrote to rows that belong to no run"
+            );
+        }
+        outputs
+    }
+
+    /// All sequences whole, in one batch.
+    pub fn serve_whole(&self, cpu: &Cpu) -> Vec<Vec<f32>> {
+        self.serve(cpu, &[(0..self.qkv.len()).map(|s| (s, 0..self.len(s))).collect()])
+    }
+
+    /// `d_qkv` of every sequence from `d_out`, all in one batch; other rows must stay untouched.
+    pub fn backward(&self, cpu: &Cpu, d_out: &[Vec<f32>]) -> Vec<Vec<f32>> {
+        let shape = self.shape;
+        let width = shape.heads * shape.head_dim;
+        let pieces: Vec<Piece> = (0..self.qkv.len()).map(|s| (s, 0..self.len(s))).collect();
+        let (qkv, runs) = self.batch(&pieces);
+        let mut d_batch = vec![POISON; qkv.len() / shape.row() * width];
+        for (run, d_out) in runs.iter().zip(d_out) {
+            d_batch[run.row * width..][..d_out.len()].copy_from_slice(d_out);
+        }
+        let mut d_qkv = blank(cpu, qkv.len());
+        cpu.attention_backward(shape, &upload(cpu, &qkv), &runs, &upload(cpu, &d_batch), &mut d_qkv);
+        let mut d_qkv = download(cpu, &d_qkv, qkv.len());
+        let parts = runs.iter().map(|run| run.row * shape.row()..(run.row + run.len) * shape.row());
+        let gradients = parts.clone().map(|part| d_qkv[part].to_vec()).collect();
+        parts.for_each(|part| d_qkv[part].fill(POISON));
+        assert!(d_qkv.iter().all(|x| x.to_bits() == POISON.to_bits()), "wrote to rows that belong to no run");
+        gradients
+    }
+}
