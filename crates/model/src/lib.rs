@@ -1,6 +1,39 @@
 //! One decoder for every supported family: Hugging Face directories in and out, tokenizer and chat template,
 //! forward and backward.
+//!
+//! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`] work on whole
+//! sequences, [`Model::step`] on sequences in the making. [`hub::resolve`] turns a model id into a directory.
 
+mod block;
+pub mod chat_template;
+pub mod checkpoint;
+pub mod config;
+mod contain;
 mod error;
+pub mod generation_config;
+mod gradient;
+pub mod hub;
+mod json_file;
+mod kv_cache;
+mod layout;
+mod model;
+mod packed;
+mod parameters;
+mod pass;
+pub mod rope;
+mod rope_table;
+mod step;
+pub mod tokenizer;
 
+pub use checkpoint::Checkpoint;
+pub use config::ModelConfig;
 pub use error::{Error, Result};
+pub use gradient::Gradient;
+pub use kv_cache::KvCache;
+pub use layout::{Id, Kind, Layout, NamedTensor, Parameter};
+pub use model::Model;
+pub use packed::{Packed, Sequence};
+pub use parameters::Parameters;
+pub use pass::{Keep, Scores, Tape};
+pub use rope::Rope;
+pub use step::Step;

@@ -1,0 +1,193 @@
+//! One decoder block, forward and backward.
+//!
+//! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then `x += Wdown swiglu(Wgu norm(x))`.
+
+use crate::gradient::Gradient;
+use crate::layout::BlockLayout;
+use crate::model::Model;
+use crate::rope_table::Table;
+use isentrope_kernels::{Backend, Run, Turn};
+
+/// The rows of a batch, as every block sees them.
+pub(crate) struct Rows<'a, B: Backend> {
+    pub positions: &'a [u32],
+    pub runs: &'a [Run],
+    /// Page numbers that runs refer to.
+    pub table: &'a [u32],
+    pub rope: &'a Table<B>,
+}
+
+/// What a block's backward pass needs of its forward pass, beside the block's input. Each `[tokens, ...]`.
+pub(crate) struct Internals<B: Backend> {
+    attention: AttentionInternals<B>,
+    /// The residual stream between attention and MLP.
+    middle: B::Buffer,
+    gate_up: B::Buffer,
+}
+
+struct AttentionInternals<B: Backend> {
+    /// Queries, keys and values before their own norm, where there is one.
+    raw_qkv: Option<B::Buffer>,
+    /// Queries, keys and values as attention sees them.
+    qkv: B::Buffer,
+    /// Output of attention.
+    attended: B::Buffer,
+}
+
+impl<B: Backend> Model<B> {
+    /// Advances the residual stream `x: [tokens, hidden]` through one block. The batch's keys and values are stored
+    /// in `cache`. Returns the internals if they are to be kept.
+    pub(crate) fn block_forward(
+        &self,
+        block: &BlockLayout,
+        x: &mut B::Buffer,
+        rows: &Rows<'_, B>,
+        cache: &mut B::Buffer,
+        keep: bool,
+    ) -> Option<Internals<B>> {
+        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let tokens = rows.positions.len();
+        let attention = self.attention_branch(block, x, rows, cache);
+        // What is not kept is freed here, before the MLP takes its memory.
+        let kept = keep.then(|| {
+            let mut middle = b.buffer(tokens * s.hidden);
+            b.copy(x, 0, &mut middle, 0, tokens * s.hidden);
+            (attention, middle)
+        });
+        let gate_up = self.gate_and_up(block, x, tokens);
+        let mut activated = b.buffer(tokens * s.intermediate);
+        b.swiglu(s.intermediate, &gate_up, &mut activated, tokens);
+        b.linear_add(s.down, &activated, &w[block.down], block.down_bias.map(|id| &w[id]), x, tokens);
+        kept.map(|(attention, middle)| Internals { attention, middle, gate_up })
+    }
+
+    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's input.
+    pub(crate) fn block_internals(
+        &self,
+        block: &BlockLayout,
+        input: &B::Buffer,
+        rows: &Rows<'_, B>,
+        cache: &mut B::Buffer,
+    ) -> Internals<B> {
+        let tokens = rows.positions.len();
+        let mut middle = self.backend.buffer(tokens * self.layout.shapes.hidden);
+        self.backend.copy(input, 0, &mut middle, 0, tokens * self.layout.shapes.hidden);
+        let attention = self.attention_branch(block, &mut middle, rows, cache);
+        let gate_up = self.gate_and_up(block, &middle, tokens);
+        Internals { attention, middle, gate_up }
+    }
+
+    /// `x += Wo attention(rope(Wqkv norm(x)))`.
+    fn attention_branch(
+        &self,
+        block: &BlockLayout,
+        x: &mut B::Buffer,
+        rows: &Rows<'_, B>,
+        cache: &mut B::Buffer,
+    ) -> AttentionInternals<B> {
+        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let tokens = rows.positions.len();
+        let eps = self.config.rms_norm_eps;
+        let mut normed = b.buffer(tokens * s.hidden);
+        self.norm(x, block.input_norm, &mut normed, tokens);
+        let mut qkv = b.buffer(tokens * s.qkv.outputs);
+        b.linear(s.qkv, &normed, &w[block.qkv], block.qkv_bias.map(|id| &w[id]), &mut qkv, tokens);
+        let mut raw_qkv = None;
+        if let Some((q_norm, k_norm)) = block.qk_norm {
+            let raw = qkv;
+            qkv = b.buffer(tokens * s.qkv.outputs);
+            b.copy(&raw, 0, &mut qkv, 0, tokens * s.qkv.outputs);
+            b.rms_norm(s.query_heads, eps, &raw, &w[q_norm], &mut qkv, tokens);
+            b.rms_norm(s.key_heads, eps, &raw, &w[k_norm], &mut qkv, tokens);
+            raw_qkv = Some(raw);
+        }
+        b.rope(s.turned_heads, &mut qkv, &rows.rope.cos, &rows.rope.sin, rows.positions, Turn::Forward);
+        b.store_kv(block.attention, &qkv, rows.runs, rows.table, cache);
+        let mut attended = b.buffer(tokens * s.output.inputs);
+        b.attention(block.attention, &qkv, rows.runs, rows.table, cache, &mut attended);
+        b.linear_add(s.output, &attended, &w[block.output], block.output_bias.map(|id| &w[id]), x, tokens);
+        AttentionInternals { raw_qkv, qkv, attended }
+    }
+
+    /// `Wgu norm(x)`.
+    fn gate_and_up(&self, block: &BlockLayout, x: &B::Buffer, tokens: usize) -> B::Buffer {
+        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let mut normed = b.buffer(tokens * s.hidden);
+        self.norm(x, block.mlp_norm, &mut normed, tokens);
+        let mut gate_up = b.buffer(tokens * s.gate_up.outputs);
+        b.linear(
+            s.gate_up,
+            &normed,
+            &w[block.gate_up],
+            block.gate_up_bias.map(|id| &w[id]),
+            &mut gate_up,
+            tokens,
+        );
+        gate_up
+    }
+
+    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the weights' gradients.
+    pub(crate) fn block_backward(
+        &self,
+        block: &BlockLayout,
+        input: &B::Buffer,
+        internals: Internals<B>,
+        rows: &Rows<'_, B>,
+        dx: &mut B::Buffer,
+        gradient: &mut Gradient<B>,
+    ) {
+        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
+        let g = &mut gradient.parameters;
+        let tokens = rows.positions.len();
+        let eps = self.config.rms_norm_eps;
+        let Internals { attention: AttentionInternals { raw_qkv, qkv, attended }, middle, mut gate_up } =
+            internals;
+
+        // MLP.
+        let mut activated = b.buffer(tokens * s.intermediate);
+        b.linear_backward_input(s.down, dx, &w[block.down], &mut activated, tokens);
+        b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
+        b.linear_backward_weight(s.down, dx, &activated, &mut g[block.down], tokens);
+        if let Some(id) = block.down_bias {
+            b.linear_backward_bias(s.down, dx, &mut g[id], tokens);
+        }
+        drop(activated);
+        let mut normed = b.buffer(tokens * s.hidden);
+        self.norm(&middle, block.mlp_norm, &mut normed, tokens);
+        b.linear_backward_weight(s.gate_up, &gate_up, &normed, &mut g[block.gate_up], tokens);
+        if let Some(id) = block.gate_up_bias {
+            b.linear_backward_bias(s.gate_up, &gate_up, &mut g[id], tokens);
+        }
+        let mut d_normed = normed;
+        b.linear_backward_input(s.gate_up, &gate_up, &w[block.gate_up], &mut d_normed, tokens);
+        drop(gate_up);
+        self.norm_backward(&middle, block.mlp_norm, &d_normed, dx, gradient, tokens);
+        drop(middle);
+
+        // Attention.
+        let g = &mut gradient.parameters;
+        b.linear_backward_weight(s.output, dx, &attended, &mut g[block.output], tokens);
+        if let Some(id) = block.output_bias {
+            b.linear_backward_bias(s.output, dx, &mut g[id], tokens);
+        }
+        let mut d_attended = attended;
+        b.linear_backward_input(s.output, dx, &w[block.output], &mut d_attended, tokens);
+        let mut d_qkv = b.buffer(tokens * s.qkv.outputs);
+        b.attention_backward(block.attention, &qkv, rows.runs, &d_attended, &mut d_qkv);
+        b.rope(s.turned_heads, &mut d_qkv, &rows.rope.cos, &rows.rope.sin, rows.positions, Turn::Backward);
+        if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
+            for (heads, id) in [(s.query_heads, q_norm), (s.key_heads, k_norm)] {
+                b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, &mut g[id], tokens);
+            }
+        }
+        let mut normed = d_normed;
+        self.norm(input, block.input_norm, &mut normed, tokens);
+        b.linear_backward_weight(s.qkv, &d_qkv, &normed, &mut g[block.qkv], tokens);
+        if let Some(id) = block.qkv_bias {
+            b.linear_backward_bias(s.qkv, &d_qkv, &mut g[id], tokens);
+        }
+        let mut d_normed = normed;
+        b.linear_backward_input(s.qkv, &d_qkv, &w[block.qkv], &mut d_normed, tokens);
+        self.norm_backward(input, block.input_norm, &d_normed, dx, gradient, tokens);
+    }
+}

@@ -1,0 +1,181 @@
+use std::fs;
+
+use super::*;
+
+/// Cases (a probe's template, or family and conversation) where the engine differs from Jinja2.
+const KNOWN_DIFFERENCES: &[&str] = &[
+    // The engine fails on the reverse of an empty list.
+    "qwen3 (empty)",
+    "{{ messages[3:][::-1] }}",
+    // The engine's own operators: no `%` on strings, and comparisons of unlike types are answered, not refused.
+    "{{ '%s is %d' % ('x', 3) }}",
+    "{{ 1 in 'a1' }}",
+    "{{ 'a' < 1 }}",
+    "{{ [none, 1] | sort }}",
+    "{% for x in none %}{{ x }}{% endfor %}",
+    "{{ {1: 'a', true: 'b'} | tojson }}",
+    // A printed list or dict escapes control characters only; Python escapes all it deems unprintable.
+    r"{{ ['\u2028'] }}|{{ ['\xa0'] }}",
+    // Filters, functions and methods that no chat template of the supported families uses.
+    r"{{ 'caf\u00e9'.encode('utf-8') }}",
+    "{{ lipsum is defined }}|{{ cycler is defined }}|{{ joiner is defined }}",
+    "{{ 'Hello World' | wordcount }}|{{ 'Hello World foo' | truncate(8) }}|{{ 'ab' | center(6) }}|{{ 'a b' | urlencode }}",
+    "{{ '12'.zfill(5) }}|{{ 'ß'.casefold() }}|{{ 'aB'.swapcase() }}",
+    "{{ 'abc'.center(7, '*') }}",
+];
+
+fn special() -> SpecialTokens {
+    let dir = tempfile::tempdir().unwrap();
+    let config = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "special": true}, "pad_token": "<pad>", "unk_token": null}"#;
+    fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
+    SpecialTokens::read(dir.path()).unwrap()
+}
+
+fn compile(source: &str) -> Result<ChatTemplate> {
+    ChatTemplate::compile(PathBuf::from("chat_template.jinja"), source, None, &special())
+}
+
+fn render(source: &str) -> Result<String> {
+    compile(source)?.render(&[], false, &Map::new())
+}
+
+/// Every case of the fixture: the text that transformers rendered, or an error where it raised.
+#[test]
+fn renders_as_transformers_does() {
+    let fixture: Value =
+        serde_json::from_str(include_str!("../../tests/fixtures/chat/templates.json")).unwrap();
+    let now: NaiveDateTime = fixture["now"].as_str().unwrap().parse().unwrap();
+    let mut differences = Vec::new();
+    let mut unexpected = String::new();
+    for group in fixture["groups"].as_array().unwrap() {
+        let source = group["template"].as_str().unwrap();
+        let template = compile(source);
+        for case in group["cases"].as_array().unwrap() {
+            let conversation = case["conversation"].as_str().unwrap();
+            let messages = fixture["conversations"][conversation].as_array().unwrap();
+            let variant = &fixture["variants"][case["variant"].as_u64().unwrap() as usize];
+            let variables = variant[1].as_object().unwrap();
+            let ours = match &template {
+                Ok(template) => template
+                    .render_at(now, messages, variant[0].as_bool().unwrap(), variables)
+                    .map_err(|e| e.to_string()),
+                Err(e) => Err(e.to_string()),
+            };
+            let theirs = case.get("text").and_then(Value::as_str);
+            if ours.as_deref().ok() == theirs {
+                continue;
+            }
+            let family = group["name"].as_str().unwrap();
+            let name =
+                if family == "probe" { source.to_owned() } else { format!("{family} ({conversation})") };
+            if !KNOWN_DIFFERENCES.contains(&name.as_str()) {
+                let (variant, raises) = (&case["variant"], &case["raises"]);
+                unexpected += &format!("{name}, variant {variant}:\n  {ours:?}\n  {theirs:?} {raises}\n");
+            }
+            differences.push(name);
+        }
+    }
+    assert!(unexpected.is_empty(), "{unexpected}");
+    for known in KNOWN_DIFFERENCES {
+        assert!(differences.iter().any(|name| name == known), "no longer a difference: {known}");
+    }
+}
+
+#[test]
+fn hostile_templates_end_in_an_error() {
+    let endless = render("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}");
+    assert!(endless.unwrap_err().to_string().contains("too many steps"));
+    let huge = render("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}");
+    assert!(huge.unwrap_err().to_string().contains("more than 67108864 bytes"));
+    let endless_recursion = "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}";
+    assert!(render(endless_recursion).is_err());
+    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
+    assert!(compile(&deep).is_err());
+    let nested = "{% set ns = namespace(x=1) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    assert!(
+        render(&format!("{nested}{{{{ ns.x | tojson }}}}")).unwrap_err().to_string().contains("too deeply")
+    );
+    assert!(render("{{ 1 | tojson(indent=99999999999) }}").is_ok());
+    assert!(render("{{ 'x'.ljust(99999999999) }}").unwrap().len() < 1 << 20);
+}
+
+#[test]
+fn errors_name_the_file_and_the_line() {
+    let compiling = compile("a\n{% if %}").unwrap_err().to_string();
+    assert!(compiling.starts_with("chat_template.jinja: line 2: "), "{compiling}");
+    let rendering = render("a\n\n{{ x.y }}").unwrap_err().to_string();
+    assert!(rendering.starts_with("chat_template.jinja: line 3: undefined"), "{rendering}");
+    let error = render("{% generation %}\n{{ raise_exception('roles must alternate') }}{% endgeneration %}")
+        .unwrap_err();
+    assert!(matches!(error, Error::Input(_)));
+    let expected = "chat_template.jinja: line 2: the template refuses the conversation: roles must alternate";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn inputs_that_transformers_refuses_are_refused() {
+    let template = compile("{{ messages | length }}").unwrap();
+    let variables = |json: &str| -> Map<String, Value> { serde_json::from_str(json).unwrap() };
+    assert!(template.render(&[Value::from("text")], false, &Map::new()).is_err());
+    for wrong in [
+        r#"{"messages": []}"#,
+        r#"{"add_generation_prompt": true}"#,
+        r#"{"tools": ["f"]}"#,
+        r#"{"documents": 1}"#,
+    ] {
+        assert!(template.render(&[], false, &variables(wrong)).is_err(), "{wrong}");
+    }
+    assert_eq!(
+        template.render(&[], false, &variables(r#"{"tools": null, "documents": [{}]}"#)).unwrap(),
+        "0"
+    );
+}
+
+#[test]
+fn the_template_is_found_where_transformers_looks_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    let read = || ChatTemplate::read(dir.path(), &special());
+    let rendered = |variables: &str| -> String {
+        read().unwrap().unwrap().render(&[], false, &serde_json::from_str(variables).unwrap()).unwrap()
+    };
+    assert!(read().unwrap().is_none());
+    write("chat_template.json", r#"{"chat_template": "processor"}"#);
+    assert_eq!(rendered("{}"), "processor");
+    write("tokenizer_config.json", r#"{"chat_template": "<{{ bos_token }}>"}"#);
+    assert_eq!(rendered("{}"), "<<s>>");
+    assert_eq!(rendered(r#"{"bos_token": "b"}"#), "<b>");
+    write(
+        "tokenizer_config.json",
+        r#"{"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}"#,
+    );
+    assert_eq!((rendered("{}"), rendered(r#"{"tools": [{}]}"#)), ("d".to_owned(), "t".to_owned()));
+    write("chat_template.jinja", "file\n");
+    assert_eq!(rendered(r#"{"tools": [{}]}"#), "file");
+    fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
+    for wrong in
+        ["1", "{}", "[1]", r#"[{"name": "default"}]"#, r#"[{"name": "rag", "template": ""}]"#, r#""{% if ""#]
+    {
+        write("tokenizer_config.json", &format!(r#"{{"chat_template": {wrong}}}"#));
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains("tokenizer_config.json: "), "{error}");
+    }
+}
+
+#[test]
+fn the_clock_is_the_local_one() {
+    let before = Local::now().format("%Y").to_string();
+    let year = render("{{ strftime_now('%Y') }}").unwrap();
+    assert!(year == before || year == Local::now().format("%Y").to_string());
+    assert!(render("{{ strftime_now('%!') }}").is_err());
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Whatever the template, there is a text or an error.
+    #[test]
+    fn no_template_panics(source in "([{}%#'\"\n -]|\\{%-? ?|-?%\\}|generation|endgeneration|raw|endraw|set|for|é|x){0,20}") {
+        let _ = render(&source);
+    }
+}

@@ -1,0 +1,342 @@
+//! Reading weights.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use isentrope_kernels::MappedFile;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::{Map, Value};
+
+use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
+use crate::{Error, Result, json_file};
+
+/// Far above the header of any published shard (a few hundred kilobytes), and little enough to parse.
+const MAX_HEADER_BYTES: usize = 32 << 20;
+
+/// Values that [`Checkpoint::read_f32`] converts at a time: few enough for the second-level cache.
+const READ_BLOCK: usize = 1 << 16;
+/// Bytes read before their pages are released. The kernel maps some pages around each one touched, also behind
+/// it, so releasing little at a time would leave many of them mapped.
+const RELEASE_BYTES: usize = 8 << 20;
+
+/// An open checkpoint: every tensor of its files, located and checked, none converted yet.
+#[derive(Debug)]
+pub struct Checkpoint {
+    dir: PathBuf,
+    shards: Vec<Shard>,
+    tensors: BTreeMap<String, Location>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
+    file: MappedFile,
+}
+
+/// Where a tensor lies. `bytes` is inside the shard's file and as long as shape and type require.
+#[derive(Debug)]
+struct Location {
+    shard: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+impl Location {
+    fn element_bytes(&self) -> usize {
+        self.dtype.bitsize() / 8
+    }
+
+    fn element_count(&self) -> usize {
+        self.bytes.len() / self.element_bytes()
+    }
+}
+
+impl Checkpoint {
+    /// Opens `dir/model.safetensors` or, without one, the shards of `dir/model.safetensors.index.json`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is neither F32 nor
+    /// F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or they contradict each other;
+    /// [`Error::Io`] when one cannot be read.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let mut checkpoint = Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
+        let index_path = dir.join(INDEX_FILE);
+        if dir.join(SINGLE_FILE).exists() {
+            checkpoint.add_shard(&dir.join(SINGLE_FILE))?;
+        } else if index_path.exists() {
+            checkpoint.add_indexed(&index_path)?;
+        } else {
+            return Err(explain_absence(dir));
+        }
+        Ok(checkpoint)
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The shape of a tensor; None when there is no such tensor.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|tensor| tensor.shape.as_slice())
+    }
+
+    /// Checks that there is a tensor of this name and shape.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is absent or has another shape.
+    pub fn expect(&self, name: &str, shape: &[usize]) -> Result<()> {
+        self.find(name, shape).map(drop)
+    }
+
+    /// A tensor in f32, row-major. The conversion is exact.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the tensor is absent, has another shape, or holds a NaN or an infinity.
+    pub fn read_f32(&self, name: &str, expected_shape: &[usize]) -> Result<Vec<f32>> {
+        let tensor = self.find(name, expected_shape)?;
+        let mut values = Vec::with_capacity(tensor.element_count());
+        self.read_blocks(name, tensor, READ_BLOCK, |_, block| values.extend_from_slice(block))?;
+        Ok(values)
+    }
+
+    /// A tensor in f32, `rows_per_call` rows at a time, so that it can be packed without a second full copy.
+    /// A row is one index of the first dimension; `consume` gets the number of the first row and
+    /// `[rows, shape[1..]]` values, in order, the last time perhaps fewer rows.
+    ///
+    /// # Errors
+    /// As [`Self::read_f32`]; `consume` may by then have seen the rows before the defect.
+    pub fn read_rows(
+        &self,
+        name: &str,
+        expected_shape: &[usize],
+        rows_per_call: usize,
+        mut consume: impl FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        let tensor = self.find(name, expected_shape)?;
+        let rows = tensor.shape.first().map_or(1, |&rows| rows.max(1));
+        let row_size = (tensor.element_count() / rows).max(1);
+        let block_size = rows_per_call.clamp(1, rows) * row_size;
+        self.read_blocks(name, tensor, block_size, |start, values| consume(start / row_size, values))
+    }
+
+    /// The tensors that are not among `taken`, without the constants that old exports carry along.
+    pub fn unused<'a>(&self, taken: impl IntoIterator<Item = &'a str>) -> Vec<&str> {
+        let taken: HashSet<&str> = taken.into_iter().collect();
+        self.names().filter(|name| !taken.contains(name) && !is_derived_constant(name)).collect()
+    }
+
+    fn find(&self, name: &str, expected_shape: &[usize]) -> Result<&Location> {
+        let Some(tensor) = self.tensors.get(name) else {
+            return Err(Error::invalid(&self.dir, format!("no file holds the tensor {name}")));
+        };
+        if tensor.shape != expected_shape {
+            let what = format!("tensor {name} has shape {:?}, not {expected_shape:?}", tensor.shape);
+            return Err(Error::invalid(&self.shards[tensor.shard].path, what));
+        }
+        Ok(tensor)
+    }
+
+    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has index `start`.
+    fn read_blocks(
+        &self,
+        name: &str,
+        tensor: &Location,
+        block_size: usize,
+        mut consume: impl FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        let Shard { path, file } = &self.shards[tensor.shard];
+        let element_bytes = tensor.element_bytes();
+        let total = tensor.element_count();
+        let mut block = Vec::with_capacity(block_size.min(total));
+        let mut released = tensor.bytes.start;
+        for start in (0..total).step_by(block_size) {
+            let end = (start + block_size).min(total);
+            let bytes = tensor.bytes.start + start * element_bytes..tensor.bytes.start + end * element_bytes;
+            block.clear();
+            append_f32(&file.bytes()[bytes.clone()], tensor.dtype, &mut block);
+            if bytes.end - released >= RELEASE_BYTES || end == total {
+                file.release(released..bytes.end);
+                released = bytes.end;
+            }
+            if let Some(offset) = first_non_finite(&block) {
+                let what = format!("tensor {name} is {} at index {}", block[offset], start + offset);
+                return Err(Error::invalid(path, what));
+            }
+            consume(start, &block);
+        }
+        Ok(())
+    }
+
+    /// Maps the file at `path` and adds its tensors; returns the number of the shard.
+    fn add_shard(&mut self, path: &Path) -> Result<usize> {
+        let file = MappedFile::open(path).map_err(|source| Error::io(path, source))?;
+        let (data_start, infos) = read_header(path, file.bytes())?;
+        let shard = self.shards.len();
+        for (name, info) in infos {
+            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+                let what = format!(
+                    "tensor {name} has type {}; F32, F16 and BF16 are supported, quantised weights are not",
+                    info.dtype
+                );
+                return Err(Error::unsupported(path, what));
+            }
+            if let Some(other) = self.tensors.get(&name) {
+                let other = self.shards[other.shard].path.display();
+                return Err(Error::invalid(path, format!("tensor {name} is also in {other}")));
+            }
+            let bytes = data_start + info.data_offsets.0..data_start + info.data_offsets.1;
+            self.tensors.insert(name, Location { shard, dtype: info.dtype, shape: info.shape, bytes });
+        }
+        self.shards.push(Shard { path: path.to_owned(), file });
+        Ok(shard)
+    }
+
+    fn add_indexed(&mut self, index_path: &Path) -> Result<()> {
+        let index = json_file::read_object(index_path)?;
+        let weight_map = index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
+        let Some(weight_map) = weight_map else {
+            return Err(Error::invalid(index_path, "weight_map is missing, empty or not an object"));
+        };
+        let mut shard_names = BTreeSet::new();
+        for (name, shard_name) in weight_map {
+            // A plain name, so that an index cannot reach outside its directory.
+            let plain = shard_name.as_str().filter(|shard_name| {
+                shard_name.ends_with(".safetensors") && !shard_name.contains(['/', '\\', ':', '\0'])
+            });
+            let Some(plain) = plain else {
+                let what = format!("weight_map places {name:?} in {shard_name}, not a safetensors file name");
+                return Err(Error::invalid(index_path, what));
+            };
+            shard_names.insert(plain);
+        }
+        let mut shards = BTreeMap::new();
+        for shard_name in shard_names {
+            let path = self.dir.join(shard_name);
+            if !path.exists() {
+                return Err(Error::invalid(
+                    index_path,
+                    format!("names the shard {shard_name}, which is absent"),
+                ));
+            }
+            shards.insert(shard_name, self.add_shard(&path)?);
+        }
+        for (name, shard_name) in weight_map {
+            let expected = shard_name.as_str().and_then(|shard_name| shards.get(shard_name));
+            if self.tensors.get(name).map(|tensor| &tensor.shard) != expected {
+                let what = format!("weight_map places {name:?} in {shard_name}, which does not hold it");
+                return Err(Error::invalid(index_path, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The start of the data in a safetensors file and what its header says of each tensor, checked against the
+/// file's length.
+fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorInfo)>)> {
+    let invalid = |what: String| Error::invalid(path, what);
+    let Some((length, rest)) = file.split_first_chunk::<HEADER_LENGTH_BYTES>() else {
+        return Err(invalid(format!("{} bytes are too few for a safetensors file", file.len())));
+    };
+    let length = u64::from_le_bytes(*length);
+    let Some(header_bytes) = usize::try_from(length).ok().filter(|&length| length <= MAX_HEADER_BYTES) else {
+        return Err(invalid(format!("claims a header of {length} bytes; {MAX_HEADER_BYTES} are the limit")));
+    };
+    let Some((header, data)) = rest.split_at_checked(header_bytes) else {
+        return Err(invalid(format!("is truncated: its header has {length} bytes, the file {}", file.len())));
+    };
+    let header: Map<String, Value> = serde_json::from_slice(header)
+        .map_err(|error| invalid(format!("header is not valid JSON: {error}")))?;
+
+    let mut infos = Vec::with_capacity(header.len());
+    for (name, value) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
+        let info: TensorInfo = serde_json::from_value(value)
+            .map_err(|error| invalid(format!("header entry of tensor {name} is malformed: {error}")))?;
+        if info.data_offsets.1 > data.len() {
+            let (end, have) = (info.data_offsets.1, data.len());
+            return Err(invalid(format!("tensor {name} ends at byte {end} of the data, which has {have}")));
+        }
+        infos.push((name, info));
+    }
+    infos.sort_by_key(|(_, info)| info.data_offsets);
+    // Contiguous, of the size that shape and type require, and none overlapping.
+    let metadata = Metadata::new(None, infos.clone())
+        .map_err(|error| invalid(format!("header contradicts itself: {error}")))?;
+    if metadata.data_len() != data.len() {
+        return Err(invalid(format!(
+            "holds {} bytes of data, its header {}",
+            data.len(),
+            metadata.data_len()
+        )));
+    }
+    Ok((HEADER_LENGTH_BYTES + header_bytes, infos))
+}
+
+/// Appends the values of little-endian `bytes`.
+fn append_f32(bytes: &[u8], dtype: Dtype, values: &mut Vec<f32>) {
+    let halves = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
+    match dtype {
+        Dtype::F16 => {
+            let mut block = [f16::ZERO; CONVERSION_BLOCK];
+            for bytes in bytes.chunks(2 * CONVERSION_BLOCK) {
+                let block = &mut block[..bytes.len() / 2];
+                for (half, bytes) in block.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *half = f16::from_bits(halves(bytes));
+                }
+                let start = values.len();
+                values.resize(start + block.len(), 0.0);
+                block.convert_to_f32_slice(&mut values[start..]);
+            }
+        }
+        Dtype::BF16 => {
+            values.extend(bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)));
+        }
+        // The only other type that opening lets through.
+        _ => values.extend(
+            bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+        ),
+    }
+}
+
+pub(super) fn first_non_finite(values: &[f32]) -> Option<usize> {
+    // Without an early exit the first pass is vectorised.
+    let all_finite = values.iter().fold(true, |all, value| all & value.is_finite());
+    if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
+}
+
+/// Buffers that old versions of transformers saved and that follow from config.json.
+fn is_derived_constant(name: &str) -> bool {
+    [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"]
+        .iter()
+        .any(|suffix| name.ends_with(suffix))
+}
+
+/// Why `dir` has no safetensors weights.
+fn explain_absence(dir: &Path) -> Error {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(source) => return Error::io(dir, source),
+    };
+    let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.file_name().into()).collect();
+    names.sort();
+    let with_extension = |extensions: &[&str]| {
+        let of_kind = |name: &&PathBuf| name.extension().is_some_and(|e| extensions.iter().any(|&x| e == x));
+        names.iter().find(of_kind).map(|name| name.display().to_string())
+    };
+    if let Some(name) = with_extension(&["bin", "pth", "pt"]) {
+        let what = format!("has pickled weights only ({name}); convert them to safetensors");
+        return Error::unsupported(dir, what);
+    }
+    if let Some(name) = with_extension(&["gguf"]) {
+        let what = format!("has GGUF weights only ({name}); use the model's safetensors directory");
+        return Error::unsupported(dir, what);
+    }
+    Error::invalid(dir, format!("has neither {SINGLE_FILE} nor {INDEX_FILE}"))
+}

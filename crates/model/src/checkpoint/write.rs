@@ -1,0 +1,278 @@
+//! Writing weights, with the files that make a directory loadable by transformers and vLLM.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde_json::{Map, Value, json};
+
+use super::atomic_directory::AtomicDirectory;
+use super::new_file::NewFile;
+use super::read::first_non_finite;
+use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
+use crate::{Error, Result};
+
+/// What belongs to a model besides weights and config.json.
+const COMPANIONS: [&str; 10] = [
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+];
+
+/// Number format of the written weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightDtype {
+    /// The weights themselves.
+    F32,
+    /// The upper half of f32, rounded to nearest, ties to even.
+    Bf16,
+    /// IEEE binary16, rounded to nearest, ties to even.
+    F16,
+}
+
+impl WeightDtype {
+    /// As in config.json.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+            Self::F16 => "float16",
+        }
+    }
+
+    fn stored(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::Bf16 => Dtype::BF16,
+            Self::F16 => Dtype::F16,
+        }
+    }
+}
+
+/// How to write a checkpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteOptions<'a> {
+    /// Number format of every tensor.
+    pub dtype: WeightDtype,
+    /// A file's tensors have at most this many bytes together, but for a tensor that alone has more.
+    pub max_shard_bytes: u64,
+    /// The model directory whose tokenizer, chat template and generation files are copied byte for byte.
+    pub carry_from: Option<&'a Path>,
+}
+
+/// A tensor to write.
+pub struct Tensor<'a> {
+    /// As in the model's state dict in transformers.
+    pub name: String,
+    /// Sizes of its dimensions.
+    pub shape: Vec<usize>,
+    /// Produces the values, row-major, when their turn comes; they are dropped before the next tensor's.
+    pub values: Box<dyn FnOnce() -> Result<Cow<'a, [f32]>> + 'a>,
+}
+
+/// Writes a model directory that appears under its name whole or not at all: config.json (`config` with its
+/// dtype brought up to date), `tensors` in their order, and what [`WriteOptions::carry_from`] has.
+///
+/// # Errors
+/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when values do not
+/// fit their shape or the number format; [`Error::Io`] when a file cannot be read or written. Nothing is left
+/// behind then.
+pub fn write_checkpoint(
+    dir: &Path,
+    config: &Map<String, Value>,
+    tensors: Vec<Tensor>,
+    options: WriteOptions,
+) -> Result<()> {
+    let directory = AtomicDirectory::create(dir)?;
+    write_checkpoint_files(directory.path(), config, tensors, options)?;
+    directory.commit()
+}
+
+/// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own before an
+/// [`AtomicDirectory::commit`].
+///
+/// # Errors
+/// As [`write_checkpoint`], but for what had been written until then.
+pub fn write_checkpoint_files(
+    dir: &Path,
+    config: &Map<String, Value>,
+    tensors: Vec<Tensor>,
+    options: WriteOptions,
+) -> Result<()> {
+    write_json(&dir.join("config.json"), &with_dtype(config, options.dtype))?;
+    if let Some(source) = options.carry_from {
+        copy_companions(source, dir)?;
+    }
+    write_weights(dir, tensors, options)
+}
+
+/// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes `dtype`, earlier
+/// versions `torch_dtype`) or the one that all versions read.
+fn with_dtype(config: &Map<String, Value>, dtype: WeightDtype) -> Map<String, Value> {
+    let mut config = config.clone();
+    let mut known = false;
+    for key in ["dtype", "torch_dtype"] {
+        if let Some(value) = config.get_mut(key) {
+            *value = dtype.name().into();
+            known = true;
+        }
+    }
+    if !known {
+        config.insert("torch_dtype".to_owned(), dtype.name().into());
+    }
+    config
+}
+
+fn copy_companions(source: &Path, dir: &Path) -> Result<()> {
+    for name in COMPANIONS {
+        let from = source.join(name);
+        if !from.is_file() {
+            continue;
+        }
+        let bytes = fs::read(&from).map_err(|error| Error::io(&from, error))?;
+        write_whole(&dir.join(name), &bytes)?;
+    }
+    Ok(())
+}
+
+fn write_weights(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<()> {
+    let mut names = HashSet::new();
+    let mut total_bytes = 0;
+    let mut shards: Vec<(u64, Vec<Tensor>)> = vec![(0, Vec::new())];
+    for tensor in tensors {
+        if !names.insert(tensor.name.clone()) || tensor.name == "__metadata__" {
+            return Err(Error::Input(format!("tensor name {} is taken", tensor.name)));
+        }
+        let bytes = (element_count(&tensor)? * options.dtype.stored().bitsize() / 8) as u64;
+        total_bytes += bytes;
+        match shards.last_mut() {
+            Some((size, shard)) if shard.is_empty() || *size + bytes <= options.max_shard_bytes => {
+                *size += bytes;
+                shard.push(tensor);
+            }
+            _ => shards.push((bytes, vec![tensor])),
+        }
+    }
+
+    if shards.len() == 1 {
+        let single = shards.into_iter().flat_map(|(_, shard)| shard).collect();
+        return write_safetensors(&dir.join(SINGLE_FILE), single, options.dtype);
+    }
+    let count = shards.len();
+    let mut weight_map = Map::new();
+    for (number, (_, shard)) in (1..).zip(shards) {
+        let file_name = format!("model-{number:05}-of-{count:05}.safetensors");
+        weight_map.extend(shard.iter().map(|tensor| (tensor.name.clone(), file_name.as_str().into())));
+        write_safetensors(&dir.join(&file_name), shard, options.dtype)?;
+    }
+    let index = json!({ "metadata": { "total_size": total_bytes }, "weight_map": weight_map });
+    write_json(&dir.join(INDEX_FILE), &index)
+}
+
+/// Values in a tensor of this shape, few enough that the bytes of a checkpoint can be summed without overflow.
+fn element_count(tensor: &Tensor) -> Result<usize> {
+    let count = tensor.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
+    count.filter(|&count| count as u64 <= 1 << 40).ok_or_else(|| {
+        Error::Input(format!("tensor {} has too many values: {:?}", tensor.name, tensor.shape))
+    })
+}
+
+fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> Result<()> {
+    let stored = dtype.stored();
+    let mut infos = Vec::with_capacity(tensors.len());
+    let mut offset = 0;
+    for tensor in &tensors {
+        let end = offset + element_count(tensor)? * stored.bitsize() / 8;
+        let info = TensorInfo { dtype: stored, shape: tensor.shape.clone(), data_offsets: (offset, end) };
+        infos.push((tensor.name.clone(), info));
+        offset = end;
+    }
+    // transformers refuses files that do not name a framework.
+    let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let mut header = Metadata::new(Some(format), infos)
+        .map_err(|error| error.to_string())
+        .and_then(|metadata| serde_json::to_string(&metadata).map_err(|error| error.to_string()))
+        .map_err(|error| Error::Input(format!("tensors do not fit a safetensors header: {error}")))?;
+    // Padded so that the data is aligned for readers that use it in place.
+    while !header.len().is_multiple_of(HEADER_LENGTH_BYTES) {
+        header.push(' ');
+    }
+
+    let mut file = NewFile::create(path)?;
+    file.write(&(header.len() as u64).to_le_bytes())?;
+    file.write(header.as_bytes())?;
+    for tensor in tensors {
+        let expected = element_count(&tensor)?;
+        let values = (tensor.values)()?;
+        if values.len() != expected {
+            let what = format!("tensor {} has {} values for {:?}", tensor.name, values.len(), tensor.shape);
+            return Err(Error::Input(what));
+        }
+        write_values(&mut file, &tensor.name, &values, dtype)?;
+    }
+    file.finish()
+}
+
+/// Writes `values` little-endian.
+fn write_values(file: &mut NewFile, name: &str, values: &[f32], dtype: WeightDtype) -> Result<()> {
+    let mut bytes = Vec::with_capacity(4 * CONVERSION_BLOCK);
+    let mut wide = [f16::ZERO; CONVERSION_BLOCK];
+    let mut brain = [bf16::ZERO; CONVERSION_BLOCK];
+    for (number, block) in values.chunks(CONVERSION_BLOCK).enumerate() {
+        bytes.clear();
+        let unfit = match dtype {
+            WeightDtype::F32 => {
+                bytes.extend(block.iter().flat_map(|value| value.to_le_bytes()));
+                first_non_finite(block)
+            }
+            WeightDtype::Bf16 => {
+                let rounded = &mut brain[..block.len()];
+                rounded.convert_from_f32_slice(block);
+                bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
+                rounded.iter().position(|value| !value.is_finite())
+            }
+            WeightDtype::F16 => {
+                let rounded = &mut wide[..block.len()];
+                rounded.convert_from_f32_slice(block);
+                bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
+                rounded.iter().position(|value| !value.is_finite())
+            }
+        };
+        if let Some(offset) = unfit {
+            let index = number * CONVERSION_BLOCK + offset;
+            let what = format!(
+                "tensor {name} is {:e} at index {index}, not finite in {}",
+                block[offset],
+                dtype.name()
+            );
+            return Err(Error::Input(what));
+        }
+        file.write(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Indented by two spaces and ended by a newline, as transformers writes.
+fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|error| Error::io(path, error.into()))?;
+    text.push(b'\n');
+    write_whole(path, &text)
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    file.write(bytes)?;
+    file.finish()
+}

@@ -1,0 +1,68 @@
+//! Which layers attend through a sliding window.
+
+use super::fields::Fields;
+use super::{Family, MAX_DIMENSION, MAX_POSITIONS};
+use crate::Result;
+
+/// transformers' default where a family slides and names no width.
+const DEFAULT_WINDOW: usize = 4096;
+/// First sliding layer of Qwen where config.json does not say.
+const DEFAULT_MAX_WINDOW_LAYERS: usize = 28;
+
+/// The width of the window of each layer, `[layers]`.
+pub(super) fn read(config: Fields, family: Family, layers: usize) -> Result<Vec<Option<usize>>> {
+    let width = match config.object.get("sliding_window") {
+        None => Some(DEFAULT_WINDOW),
+        Some(_) => config.integer("sliding_window", 1..=MAX_POSITIONS)?,
+    };
+    let width = match family {
+        Family::Llama => None,
+        Family::Mistral => width,
+        Family::Qwen2 | Family::Qwen3 => {
+            if config.boolean("use_sliding_window")?.unwrap_or(false) {
+                width
+            } else {
+                None
+            }
+        }
+    };
+    if let Some(layer_types) = config.texts("layer_types")? {
+        return by_type(config, family, layers, width, &layer_types);
+    }
+    let first = match family {
+        Family::Llama | Family::Mistral => 0,
+        Family::Qwen2 | Family::Qwen3 => {
+            config.integer("max_window_layers", 0..=MAX_DIMENSION)?.unwrap_or(DEFAULT_MAX_WINDOW_LAYERS)
+        }
+    };
+    Ok((0..layers).map(|layer| width.filter(|_| layer >= first)).collect())
+}
+
+fn by_type(
+    config: Fields,
+    family: Family,
+    layers: usize,
+    width: Option<usize>,
+    layer_types: &[&str],
+) -> Result<Vec<Option<usize>>> {
+    if layer_types.len() != layers {
+        let what = format!("has {} entries for {layers} layers", layer_types.len());
+        return Err(config.invalid("layer_types", what));
+    }
+    let window = |(layer, layer_type): (usize, &&str)| match (*layer_type, width) {
+        ("full_attention", _) => Ok(None),
+        ("sliding_attention", Some(width)) => Ok(Some(width)),
+        ("sliding_attention", None) if family == Family::Llama => {
+            Err(config.unsupported("layer_types", "asks for sliding_attention, which Llama does not have"))
+        }
+        ("sliding_attention", None) => {
+            let what = format!("makes layer {layer} sliding_attention, but no sliding_window is in force");
+            Err(config.invalid("layer_types", what))
+        }
+        (other, _) => Err(config.unsupported(
+            "layer_types",
+            format!("has {other:?}; full_attention and sliding_attention are supported"),
+        )),
+    };
+    layer_types.iter().enumerate().map(window).collect()
+}

@@ -1,0 +1,181 @@
+//! What config.json says about a model, resolved: every default filled in as the family's configuration class in
+//! transformers (4 or 5) fills it, every number bounded, and whatever would change the mathematics refused by name.
+
+mod family;
+mod fields;
+mod layer_windows;
+mod rope_parameters;
+mod unsupported;
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::rope::{Rope, RopeScaling};
+use crate::{Result, json_file};
+use fields::Fields;
+
+pub use family::Family;
+
+/// Largest number of features or tokens in any one dimension: far above every published model, and small enough
+/// that the product of two of them, times the layers, fits 64 bits.
+const MAX_DIMENSION: usize = 1 << 24;
+/// Largest position count. Positions are exact in f32 up to here.
+const MAX_POSITIONS: usize = 1 << 24;
+const MAX_LAYERS: usize = 1 << 12;
+
+/// Shape and variants of one decoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// Family, from `model_type`.
+    pub family: Family,
+    /// Rows of the embedding and of the output head.
+    pub vocab_size: usize,
+    /// Features of the residual stream.
+    pub hidden_size: usize,
+    /// Features between the two halves of the MLP.
+    pub intermediate_size: usize,
+    /// Decoder blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Features of one head; even.
+    pub head_dim: usize,
+    /// Added to the mean square in every RMS norm.
+    pub rms_norm_eps: f32,
+    /// Context in tokens.
+    pub max_position_embeddings: usize,
+    /// Whether the output head is the embedding.
+    pub tie_word_embeddings: bool,
+    /// Whether the query, key and value projections have biases.
+    pub qkv_bias: bool,
+    /// Whether the projection of attention's output has a bias.
+    pub output_bias: bool,
+    /// Whether the three projections of the MLP have biases.
+    pub mlp_bias: bool,
+    /// Whether every query and key head is RMS-normed before rotation.
+    pub qk_norm: bool,
+    /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself and the `w - 1`
+    /// before it.
+    pub sliding_window: Vec<Option<usize>>,
+    /// Rotary embedding of every layer.
+    pub rope: Rope,
+    /// config.json itself, in its own order, with the keys that mean nothing here.
+    pub json: Map<String, Value>,
+}
+
+impl ModelConfig {
+    /// Reads `dir/config.json`.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when there is none, [`Error::Invalid`](crate::Error::Invalid) when it is
+    /// malformed or contradicts itself, and [`Error::Unsupported`](crate::Error::Unsupported) when it asks for
+    /// other mathematics than this decoder's; each names the key.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("config.json");
+        let json = json_file::read_object(&path)?;
+        let config = Fields { path: &path, object: &json, prefix: "" };
+        let family = read_family(config)?;
+        unsupported::refuse(config, family)?;
+
+        let defaults = family.defaults();
+        let dimension = |key: &str, default: usize| -> Result<usize> {
+            Ok(config.integer(key, 1..=MAX_DIMENSION)?.unwrap_or(default))
+        };
+        let hidden_size = dimension("hidden_size", 4096)?;
+        let heads = dimension("num_attention_heads", 32)?;
+        let kv_heads = match config.integer("num_key_value_heads", 1..=MAX_DIMENSION)? {
+            Some(kv_heads) => kv_heads,
+            None if json.contains_key("num_key_value_heads") => heads,
+            None => defaults.kv_heads.unwrap_or(heads),
+        };
+        if !heads.is_multiple_of(kv_heads) {
+            let what = format!("is {kv_heads}, which does not divide num_attention_heads {heads}");
+            return Err(config.invalid("num_key_value_heads", what));
+        }
+        let head_dim = read_head_dim(config, hidden_size, heads, defaults.head_dim)?;
+        if heads.checked_mul(head_dim).is_none_or(|features| features > MAX_DIMENSION) {
+            let what = format!("{head_dim} times num_attention_heads {heads} is above {MAX_DIMENSION}");
+            return Err(config.invalid("head_dim", what));
+        }
+        let layers = config.integer("num_hidden_layers", 1..=MAX_LAYERS)?.unwrap_or(32);
+        let max_position_embeddings = config
+            .integer("max_position_embeddings", 1..=MAX_POSITIONS)?
+            .unwrap_or(defaults.max_position_embeddings);
+        let attention_bias = config.boolean("attention_bias")?.unwrap_or(false);
+
+        Ok(Self {
+            family,
+            vocab_size: dimension("vocab_size", defaults.vocab_size)?,
+            hidden_size,
+            intermediate_size: dimension("intermediate_size", defaults.intermediate_size)?,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            rms_norm_eps: config.number("rms_norm_eps", 1e-30..=1.0)?.unwrap_or(1e-6) as f32,
+            max_position_embeddings,
+            tie_word_embeddings: config.boolean("tie_word_embeddings")?.unwrap_or(false),
+            qkv_bias: family == Family::Qwen2 || attention_bias,
+            output_bias: family != Family::Qwen2 && attention_bias,
+            mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
+            qk_norm: family == Family::Qwen3,
+            sliding_window: layer_windows::read(config, family, layers)?,
+            rope: rope_parameters::read(config, head_dim, max_position_embeddings)?,
+            json,
+        })
+    }
+}
+
+impl ModelConfig {
+    /// Tokens of context that the model can be used with: its position embeddings, stretched where the rotary
+    /// embedding says so and the number does not include it yet.
+    pub fn context(&self) -> usize {
+        let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
+        let context = match *self.rope.scaling() {
+            RopeScaling::Default | RopeScaling::Llama3 { .. } => self.max_position_embeddings,
+            RopeScaling::Linear { factor } => stretched(self.max_position_embeddings, factor),
+            RopeScaling::DynamicNtk { factor, max_position_embeddings } => {
+                stretched(max_position_embeddings, factor)
+            }
+            RopeScaling::Yarn { factor, original_max_position_embeddings, .. } => {
+                stretched(original_max_position_embeddings, factor)
+            }
+        };
+        context.clamp(self.max_position_embeddings, MAX_POSITIONS)
+    }
+}
+
+fn read_family(config: Fields) -> Result<Family> {
+    let Some(model_type) = config.text("model_type")? else {
+        return Err(config.invalid("model_type", "is missing"));
+    };
+    let Some(family) = Family::from_model_type(model_type) else {
+        let what = format!("{model_type:?} is not supported (qwen2, qwen3, llama and mistral are)");
+        return Err(config.unsupported("model_type", what));
+    };
+    let architectures = config.texts("architectures")?.unwrap_or_default();
+    match architectures.iter().find(|name| **name != family.architecture()) {
+        None => Ok(family),
+        Some(other) => {
+            let what = format!("has {other:?}; of {model_type} only {} is supported", family.architecture());
+            Err(config.unsupported("architectures", what))
+        }
+    }
+}
+
+fn read_head_dim(config: Fields, hidden_size: usize, heads: usize, default: Option<usize>) -> Result<usize> {
+    if let Some(head_dim) = config.integer("head_dim", 1..=MAX_DIMENSION)? {
+        return Ok(head_dim);
+    }
+    match default.filter(|_| !config.object.contains_key("head_dim")) {
+        Some(head_dim) => Ok(head_dim),
+        None if hidden_size.is_multiple_of(heads) => Ok(hidden_size / heads),
+        None => {
+            let what = format!("is {hidden_size}, not a multiple of num_attention_heads {heads}");
+            Err(config.invalid("hidden_size", what))
+        }
+    }
+}

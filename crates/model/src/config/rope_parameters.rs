@@ -1,0 +1,143 @@
+//! The rotary embedding that config.json asks for: `rope_parameters` of transformers 5, or `rope_scaling` and
+//! `rope_theta` of transformers 4. Defaults and precedence are those of transformers' `modeling_rope_utils`.
+
+use serde_json::Value;
+
+use super::MAX_POSITIONS;
+use super::fields::{Fields, shown};
+use crate::rope::{Rope, RopeScaling};
+use crate::{Error, Result};
+
+const DEFAULT_THETA: f64 = 10_000.0;
+/// Below, logarithms of the base lose their meaning; above, f32 powers of it overflow.
+const THETA: std::ops::RangeInclusive<f64> = 1.001..=1e15;
+const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
+const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
+
+/// Reads the rotary embedding of heads of `head_dim` features out of the whole of config.json.
+pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usize) -> Result<Rope> {
+    if !head_dim.is_multiple_of(2) {
+        return Err(
+            config.invalid("head_dim", format!("is {head_dim}; rotary embedding needs an even number"))
+        );
+    }
+    refuse_partial_rotation(config)?;
+
+    let is_given = |key: &&str| config.get(key).is_some_and(|value| !is_empty_object(value));
+    let Some(key) = ["rope_scaling", "rope_parameters"].into_iter().find(is_given) else {
+        let theta = config.number("rope_theta", THETA)?.unwrap_or(DEFAULT_THETA);
+        return Ok(Rope::new(head_dim, theta, RopeScaling::Default));
+    };
+    let Some(object) = config.get(key).and_then(Value::as_object) else {
+        return Err(config.invalid(key, "is not an object"));
+    };
+    if !object.values().any(Value::is_object) {
+        let fields = Fields { object, prefix: &format!("{key}."), ..config };
+        return read_one(config, fields, head_dim, max_position_embeddings);
+    }
+
+    // Keyed by the type of layer. Every layer here shares one table.
+    let mut shared: Option<(&str, Rope)> = None;
+    for (layer_type, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        let Some(object) = value.as_object() else {
+            return Err(config.invalid(key, format!("mixes parameters by layer type with \"{layer_type}\"")));
+        };
+        let fields = Fields { object, prefix: &format!("{key}.{layer_type}."), ..config };
+        let rope = read_one(config, fields, head_dim, max_position_embeddings)?;
+        match &shared {
+            Some((first, other)) if *other != rope => {
+                let what =
+                    format!("differs between {first} and {layer_type}; one embedding for all is supported");
+                return Err(config.unsupported(key, what));
+            }
+            _ => shared = Some((layer_type, rope)),
+        }
+    }
+    shared.map(|(_, rope)| rope).ok_or_else(|| config.invalid(key, "names no parameters"))
+}
+
+fn read_one(config: Fields, fields: Fields, head_dim: usize, max_position_embeddings: usize) -> Result<Rope> {
+    refuse_partial_rotation(fields)?;
+    if fields.get("mrope_section").is_some() {
+        return Err(fields.unsupported("mrope_section", "(multimodal positions) is not supported"));
+    }
+    let theta = match fields.number("rope_theta", THETA)? {
+        Some(theta) => theta,
+        None => config.number("rope_theta", THETA)?.unwrap_or(DEFAULT_THETA),
+    };
+    let required =
+        |key: &str, value: Option<f64>| value.ok_or_else(|| -> Error { fields.invalid(key, "is missing") });
+    let factor = || required("factor", fields.number("factor", FACTOR)?);
+    let original_context = || -> Result<usize> {
+        let key = "original_max_position_embeddings";
+        let bounds = 1..=MAX_POSITIONS;
+        Ok(match config.integer(key, bounds.clone())? {
+            Some(context) => context,
+            None => fields.integer(key, bounds)?.unwrap_or(max_position_embeddings),
+        })
+    };
+
+    let kind_key = if fields.get("rope_type").is_some() { "rope_type" } else { "type" };
+    let scaling = match fields.text(kind_key)?.unwrap_or("default") {
+        "default" => RopeScaling::Default,
+        "linear" => RopeScaling::Linear { factor: factor()? },
+        "dynamic" => {
+            if head_dim == 2 {
+                return Err(fields.unsupported(kind_key, "\"dynamic\" is undefined for heads of 2 features"));
+            }
+            RopeScaling::DynamicNtk { factor: factor()?, max_position_embeddings }
+        }
+        "llama3" => {
+            let low_freq_factor = required("low_freq_factor", fields.number("low_freq_factor", POSITIVE)?)?;
+            let high_freq_factor =
+                required("high_freq_factor", fields.number("high_freq_factor", POSITIVE)?)?;
+            if high_freq_factor <= low_freq_factor {
+                return Err(fields.invalid("high_freq_factor", "is not above low_freq_factor"));
+            }
+            RopeScaling::Llama3 {
+                factor: factor()?,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings: original_context()?,
+            }
+        }
+        "yarn" => {
+            let original_max_position_embeddings = original_context()?;
+            let ratio = max_position_embeddings as f64 / original_max_position_embeddings as f64;
+            let beta_fast = fields.number("beta_fast", POSITIVE)?.unwrap_or(32.0);
+            let beta_slow = fields.number("beta_slow", POSITIVE)?.unwrap_or(1.0);
+            if beta_fast < beta_slow {
+                return Err(fields.invalid("beta_fast", "is below beta_slow"));
+            }
+            RopeScaling::Yarn {
+                factor: fields.number("factor", FACTOR)?.unwrap_or(ratio),
+                original_max_position_embeddings,
+                beta_fast,
+                beta_slow,
+                truncate: fields.boolean("truncate")?.unwrap_or(true),
+                attention_factor: fields.number("attention_factor", POSITIVE)?,
+                mscale: fields.number("mscale", 0.0..=1e6)?,
+                mscale_all_dim: fields.number("mscale_all_dim", 0.0..=1e6)?,
+            }
+        }
+        other => {
+            let what = format!("{other:?} is not supported (default, linear, dynamic, llama3 and yarn are)");
+            return Err(fields.unsupported(kind_key, what));
+        }
+    };
+    Ok(Rope::new(head_dim, theta, scaling))
+}
+
+fn refuse_partial_rotation(fields: Fields) -> Result<()> {
+    match fields.get("partial_rotary_factor") {
+        Some(value) if value.as_f64() != Some(1.0) => Err(fields.unsupported(
+            "partial_rotary_factor",
+            format!("is {}; only rotation of the whole head, 1, is supported", shown(value)),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn is_empty_object(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}

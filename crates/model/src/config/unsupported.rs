@@ -1,0 +1,82 @@
+//! Keys of config.json that ask for another decoder than this one.
+
+use serde_json::Value;
+
+use super::Family;
+use super::fields::{Fields, shown};
+use crate::Result;
+
+/// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or empty.
+const REFUSED_EXTENSIONS: [&str; 17] = [
+    "alibi",
+    "attention_chunk_size",
+    "attention_sink",
+    "attention_sinks",
+    "attn_logit_softcapping",
+    "clip_qkv",
+    "compression_config",
+    "final_logit_softcapping",
+    "no_rope_layers",
+    "num_experts",
+    "num_local_experts",
+    "per_layer_config",
+    "quantization_config",
+    "sinks",
+    "use_attention_sinks",
+    "use_mrope",
+    "use_qk_norm",
+];
+
+/// Scales of neighbouring architectures (Granite, Cohere, MiniCPM), harmless when 1.
+const REFUSED_SCALES: [&str; 7] = [
+    "attention_multiplier",
+    "embedding_multiplier",
+    "logit_scale",
+    "logits_scaling",
+    "residual_multiplier",
+    "scale_depth",
+    "scale_emb",
+];
+
+/// Refuses, by name, what would change the mathematics and is not implemented.
+pub(super) fn refuse(config: Fields, family: Family) -> Result<()> {
+    if let Some(activation) = config.text("hidden_act")?
+        && !["silu", "swish"].contains(&activation)
+    {
+        return Err(config.unsupported("hidden_act", format!("{activation:?} is not supported (silu is)")));
+    }
+    for key in REFUSED_EXTENSIONS {
+        if let Some(value) = config.get(key).filter(|value| !is_neutral(value)) {
+            return Err(config.unsupported(key, format!("is not supported (here {})", shown(value))));
+        }
+    }
+    for key in REFUSED_SCALES {
+        if let Some(value) = config.get(key).filter(|value| value.as_f64() != Some(1.0)) {
+            return Err(config.unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));
+        }
+    }
+    // Read by some loaders and ignored by others, so the model these were trained with cannot be known.
+    let unheeded: &[&str] = match family {
+        Family::Llama => &[],
+        Family::Qwen2 | Family::Qwen3 => &["mlp_bias"],
+        Family::Mistral => &["attention_bias", "mlp_bias"],
+    };
+    for key in unheeded {
+        if config.boolean(key)? == Some(true) {
+            let what = format!("is not part of {}; set it to false", family.architecture());
+            return Err(config.unsupported(key, what));
+        }
+    }
+    Ok(())
+}
+
+fn is_neutral(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(on) => !on,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}

@@ -1,0 +1,91 @@
+//! The gradient of a loss, accumulated over micro-batches.
+
+use crate::layout::Layout;
+use crate::model::Model;
+use crate::parameters::Parameters;
+use isentrope_kernels::Backend;
+use std::collections::HashMap;
+
+/// A gradient in the making. Every number in it is one chain over the tokens that were given, in order, wherever
+/// the boundaries of micro-batches fell.
+pub struct Gradient<B: Backend> {
+    pub(crate) parameters: Parameters<B>,
+    embedding: EmbeddingRows<B>,
+}
+
+/// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a gradient from the
+/// head as well; two chains added at the end do not depend on micro-batches, as one chain alternating would.
+struct EmbeddingRows<B: Backend> {
+    slots: HashMap<u32, u32>,
+    tokens: Vec<u32>,
+    /// `[capacity, hidden]`; rows in use are the first `tokens.len()`.
+    rows: B::Buffer,
+    capacity: usize,
+}
+
+impl<B: Backend> Gradient<B> {
+    /// A gradient of zero.
+    pub fn zeros(model: &Model<B>) -> Self {
+        Self {
+            parameters: Parameters::zeros(&*model.backend, &model.layout),
+            embedding: EmbeddingRows {
+                slots: HashMap::new(),
+                tokens: Vec::new(),
+                rows: model.backend.buffer(0),
+                capacity: 0,
+            },
+        }
+    }
+
+    /// Back to zero, keeping the memory.
+    pub fn reset(&mut self, backend: &B) {
+        for buffer in self.parameters.buffers_mut() {
+            backend.fill(buffer, 0.0);
+        }
+        self.embedding.clear();
+    }
+
+    /// Ends the accumulation: the complete gradient. To be called once, after the last micro-batch.
+    pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+        let Layout { embedding, shapes, .. } = &model.layout;
+        let EmbeddingRows { tokens, rows, .. } = &self.embedding;
+        model.backend.add_embedding_rows(shapes.table, rows, tokens, &mut self.parameters[*embedding]);
+        self.embedding.clear();
+        &mut self.parameters
+    }
+
+    /// Adds `dx: [tokens, hidden]`, the gradient of the embedded tokens.
+    pub(crate) fn add_embedded(&mut self, backend: &B, hidden: usize, tokens: &[u32], dx: &B::Buffer) {
+        let slots = self.embedding.slots_of(backend, hidden, tokens);
+        backend.embed_backward(hidden, &slots, dx, &mut self.embedding.rows);
+    }
+}
+
+impl<B: Backend> EmbeddingRows<B> {
+    fn clear(&mut self) {
+        self.slots.clear();
+        self.tokens.clear();
+    }
+
+    fn slots_of(&mut self, backend: &B, hidden: usize, tokens: &[u32]) -> Vec<u32> {
+        let used = self.tokens.len();
+        let slots = tokens
+            .iter()
+            .map(|&token| {
+                *self.slots.entry(token).or_insert_with(|| {
+                    self.tokens.push(token);
+                    self.tokens.len() as u32 - 1
+                })
+            })
+            .collect();
+        if self.tokens.len() > self.capacity {
+            self.capacity = self.tokens.len().next_power_of_two();
+            let mut rows = backend.buffer(self.capacity * hidden);
+            backend.copy(&self.rows, 0, &mut rows, 0, used * hidden);
+            self.rows = rows;
+        }
+        let new = vec![0.0; (self.tokens.len() - used) * hidden];
+        backend.write(&mut self.rows, used * hidden, &new);
+        slots
+    }
+}

@@ -1,0 +1,189 @@
+//! The hub's cache on disk. The layout is drawn in the [module's page](super).
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{process, thread};
+
+use super::Progress;
+use super::files::{self, COMPANIONS, INDEX, SINGLE};
+use super::id::{ModelId, is_commit};
+use crate::{Error, Result};
+
+/// First line by which backup programs know a cache (<https://bford.info/cachedir/>).
+const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
+
+/// The part of the cache that belongs to one repository. Names and etags given to it have been checked.
+pub(super) struct RepoCache {
+    root: PathBuf,
+    locks: PathBuf,
+    tag: PathBuf,
+}
+
+impl RepoCache {
+    /// The place of `repo` in `cache`; nothing is created yet.
+    pub fn new(cache: &Path, repo: &str) -> Self {
+        let folder = format!("models--{}", repo.replace('/', "--"));
+        Self {
+            root: cache.join(&folder),
+            locks: cache.join(".locks").join(&folder),
+            tag: cache.join("CACHEDIR.TAG"),
+        }
+    }
+
+    /// The directory of a commit's files.
+    pub fn snapshot(&self, commit: &str) -> PathBuf {
+        self.root.join("snapshots").join(commit)
+    }
+
+    /// Whether the commit's file is there, contents and all.
+    pub fn has(&self, commit: &str, name: &str) -> bool {
+        self.snapshot(commit).join(name).exists()
+    }
+
+    /// Where the contents with this etag are, once complete.
+    pub fn blob(&self, etag: &str) -> PathBuf {
+        self.root.join("blobs").join(etag)
+    }
+
+    /// Where the contents with this etag grow.
+    pub fn partial(&self, etag: &str) -> PathBuf {
+        self.root.join("blobs").join(format!("{etag}.incomplete"))
+    }
+
+    /// Waits until no other process writes the contents with this etag. The lock ends with the returned file, and
+    /// with the process; it is the lock that `huggingface_hub` takes.
+    pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<File> {
+        create_dir(&self.locks)?;
+        create_dir(&self.root.join("blobs"))?;
+        if !self.tag.exists() {
+            fs::write(&self.tag, CACHEDIR_TAG).map_err(|error| Error::io(&self.tag, error))?;
+        }
+        let path = self.locks.join(format!("{etag}.lock"));
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| Error::io(&path, error))?;
+        let locked = match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                progress.warn(&format!("waiting for another download to release {}", path.display()));
+                file.lock()
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
+        if let Err(error) = locked {
+            // Some network file systems have no locks. Checksums still keep two writers from leaving a wrong file.
+            progress.warn(&format!("going on without a lock: {}: {error}", path.display()));
+        }
+        Ok(file)
+    }
+
+    /// Makes the contents with this etag the commit's file `name`.
+    pub fn link(&self, commit: &str, name: &str, etag: &str) -> Result<()> {
+        let path = self.snapshot(commit).join(name);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        let up = "../".repeat(2 + name.matches('/').count());
+        let target = PathBuf::from(format!("{up}blobs/{etag}"));
+        match symlink(&target, &path) {
+            // Another run may have made the same link and be reading through it.
+            Err(_) if fs::read_link(&path).is_ok_and(|present| present == target) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path).and_then(|()| symlink(&target, &path))
+            }
+            result => result,
+        }
+        .map_err(|error| Error::io(&path, error))
+    }
+
+    /// Notes that the commit has no file `name`.
+    pub fn record_absence(&self, commit: &str, name: &str) -> Result<()> {
+        let path = self.absence(commit, name);
+        if path.exists() {
+            return Ok(());
+        }
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        File::create(&path).map(drop).map_err(|error| Error::io(&path, error))
+    }
+
+    fn absence(&self, commit: &str, name: &str) -> PathBuf {
+        self.root.join(".no_exist").join(commit).join(name)
+    }
+
+    /// Notes which commit `revision` stands for.
+    pub fn record_commit(&self, revision: &str, commit: &str) -> Result<()> {
+        if self.commit(revision)?.as_deref() == Some(commit) {
+            return Ok(());
+        }
+        let path = self.root.join("refs").join(revision);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        // Readers take every file under refs/ for a revision, so the temporary name lies outside.
+        let writer = format!("{}-{:?}", process::id(), thread::current().id());
+        let new = self.root.join(format!(".ref-{commit}-{writer}"));
+        fs::write(&new, commit).map_err(|error| Error::io(&new, error))?;
+        fs::rename(&new, &path).map_err(|error| Error::io(&path, error))
+    }
+
+    /// The commit that `revision` stood for when it was last looked up, if it ever was.
+    fn commit(&self, revision: &str) -> Result<Option<String>> {
+        if is_commit(revision) {
+            return Ok(Some(revision.to_owned()));
+        }
+        let path = self.root.join("refs").join(revision);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|commit| is_commit(commit))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(&path, error)),
+        }
+    }
+
+    /// The snapshot of `id` if a model can be loaded from it, else what is missing.
+    pub fn complete_snapshot(&self, id: &ModelId) -> Result<Result<PathBuf, String>> {
+        let Some(commit) = self.commit(&id.revision)? else {
+            return Ok(Err(format!("revision {} is not in the cache {}", id.revision, self.root.display())));
+        };
+        Ok(match self.missing(&commit)? {
+            Some(name) => {
+                Err(format!("{name} is missing from the cache {}", self.snapshot(&commit).display()))
+            }
+            None => Ok(self.snapshot(&commit)),
+        })
+    }
+
+    /// The first file without which the commit cannot be loaded. Weights are looked for last because they are
+    /// downloaded last.
+    fn missing(&self, commit: &str) -> Result<Option<String>> {
+        for name in ["config.json", "tokenizer.json"] {
+            if !self.has(commit, name) {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        if self.has(commit, SINGLE) {
+            return Ok(None);
+        }
+        if !self.has(commit, INDEX) {
+            return Ok(Some(SINGLE.to_owned()));
+        }
+        let shards = files::shards(&self.snapshot(commit).join(INDEX))?;
+        Ok(shards.into_iter().find(|shard| !self.has(commit, shard)))
+    }
+
+    /// Whether the commit can be loaded, and every file that might go with it is either there or known not to
+    /// exist, so that nothing is left to ask the hub.
+    pub fn is_fully_known(&self, commit: &str) -> Result<bool> {
+        let known = |name: &&str| self.has(commit, name) || self.absence(commit, name).exists();
+        Ok(COMPANIONS.iter().all(known) && self.missing(commit)?.is_none())
+    }
+}
+
+fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io(path, error))
+}
+
+#[cfg(unix)]
+fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(windows)]
+fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(target, path)
+}

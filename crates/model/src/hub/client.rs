@@ -1,0 +1,398 @@
+//! Requests to the hub: redirects, the token, retries, and what a refusal means.
+
+use std::io::Read;
+use std::thread;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use ureq::{Agent, Body};
+
+use super::id::{ModelId, is_commit, is_plain_path};
+use super::{HubConfig, Progress};
+use crate::{Error, Result};
+
+/// Everything that stands for itself in one part of a URL's path.
+const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// As [`PART`], for several parts.
+const PARTS: &AsciiSet = &PART.remove(b'/');
+
+/// Bound on the list of a repository's files, in bytes. The largest real ones are around a megabyte.
+const LISTING_LIMIT: u64 = 32 << 20;
+/// Redirects that one request may take.
+const REDIRECT_LIMIT: usize = 8;
+/// Bound on a pause that the hub asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why a request brought nothing.
+pub(super) enum Failure {
+    /// The hub is unreachable, overloaded or broken, which may pass.
+    Transient {
+        what: String,
+        /// The pause that the hub asks for.
+        pause: Option<Duration>,
+    },
+    /// Asking again will not help.
+    Fatal(Error),
+}
+
+impl Failure {
+    pub fn transient(what: impl Into<String>) -> Self {
+        Self::Transient { what: what.into(), pause: None }
+    }
+
+    /// What the user is told once this failure is final.
+    pub fn into_error(self, id: &ModelId) -> Error {
+        match self {
+            Self::Transient { what, .. } => id.error(format!("{what}; run again to go on from here")),
+            Self::Fatal(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+/// The files of one commit.
+pub(super) struct Listing {
+    pub commit: String,
+    /// Paths that are safe to write below a directory.
+    pub names: Vec<String>,
+}
+
+/// What the hub says about a file before sending it.
+pub(super) struct Metadata {
+    /// Name of the contents, safe as a file name: a checksum on every real hub.
+    pub etag: String,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+/// A connection to the hub on behalf of one model.
+pub(super) struct Client<'a> {
+    pub id: &'a ModelId,
+    pub progress: &'a dyn Progress,
+    config: &'a HubConfig,
+    endpoint: Uri,
+    agent: Agent,
+}
+
+impl<'a> Client<'a> {
+    pub fn new(config: &'a HubConfig, id: &'a ModelId, progress: &'a dyn Progress) -> Result<Self> {
+        let endpoint = config.endpoint.trim_end_matches('/');
+        let endpoint = parse_url(endpoint)
+            .ok_or_else(|| Error::Hub(format!("HF_ENDPOINT: {endpoint:?} is not an http or https URL")))?;
+        if config.token.as_ref().is_some_and(|token| !token.bytes().all(|b| b.is_ascii_graphic())) {
+            return Err(Error::Hub("HF_TOKEN: the token holds characters that no token has".into()));
+        }
+        let agent = Agent::config_builder()
+            .user_agent(concat!("isentrope/", env!("CARGO_PKG_VERSION")))
+            // Compressed answers would hide lengths and break ranges.
+            .accept_encoding("identity")
+            .http_status_as_error(false)
+            // Redirects are followed here, where it is known which hosts may see the token.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(config.proxy.clone())
+            .timeout_resolve(Some(config.timeout))
+            .timeout_connect(Some(config.timeout))
+            .timeout_recv_response(Some(config.timeout))
+            .timeout_per_read(Some(config.timeout))
+            .timeout_per_write(Some(config.timeout))
+            .build()
+            .new_agent();
+        Ok(Self { id, progress, config, endpoint, agent })
+    }
+
+    /// The commit and the files that the revision stands for now.
+    pub fn listing(&self, retries: u32) -> Result<Listing, Failure> {
+        #[derive(Deserialize)]
+        struct Answer {
+            sha: String,
+            siblings: Vec<Sibling>,
+        }
+        #[derive(Deserialize)]
+        struct Sibling {
+            rfilename: String,
+        }
+
+        let path =
+            format!("/api/models/{}/revision/{}", self.id.repo, utf8_percent_encode(&self.id.revision, PART));
+        let mut attempts = Retries::new(self, retries);
+        let text = loop {
+            match self.get(&path, 0).and_then(|response| self.read_all(response)) {
+                Ok(text) => break text,
+                Err(failure) => attempts.pause(failure)?,
+            }
+        };
+        let foreign =
+            |what: String| self.id.error(format!("{} does not answer as a hub: {what}", self.endpoint));
+        let answer: Answer = serde_json::from_slice(&text).map_err(|error| foreign(error.to_string()))?;
+        if !is_commit(&answer.sha) {
+            return Err(foreign(format!("sha {:?} is not a commit", answer.sha)).into());
+        }
+        let names: Vec<_> = answer.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
+        if let Some(name) = names.iter().find(|name| !is_plain_path(name)) {
+            return Err(foreign(format!("it lists a file named {name:?}")).into());
+        }
+        Ok(Listing { commit: answer.sha, names })
+    }
+
+    fn read_all(&self, response: Response<Body>) -> Result<Vec<u8>, Failure> {
+        let mut text = Vec::new();
+        let body = response.into_body().into_reader();
+        body.take(LISTING_LIMIT + 1)
+            .read_to_end(&mut text)
+            .map_err(|error| Failure::transient(format!("{}: {error}", self.endpoint)))?;
+        if text.len() as u64 > LISTING_LIMIT {
+            return Err(self.id.error(format!("the list of files exceeds {LISTING_LIMIT} bytes")).into());
+        }
+        Ok(text)
+    }
+
+    /// Asks for the etag and length of a commit's file.
+    pub fn metadata(&self, commit: &str, name: &str) -> Result<Metadata, Failure> {
+        let mut attempts = Retries::new(self, self.config.retries);
+        let response = loop {
+            // The answer that sends the client on to a content server has the hub's own etag; that of the server
+            // may be anything.
+            match self.request(&Method::HEAD, &file_path(self.id, commit, name), 0) {
+                Ok(response) => break response,
+                Err(failure) => attempts.pause(failure)?,
+            }
+        };
+        let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let foreign = |what: String| {
+            let endpoint = &self.endpoint;
+            Failure::from(self.id.error(format!("{name}: {endpoint} does not answer as a hub: {what}")))
+        };
+        if text("x-repo-commit") != Some(commit) {
+            return Err(foreign("no X-Repo-Commit, or that of another commit".into()));
+        }
+        let etag = text("x-linked-etag").or(text("etag")).unwrap_or_default();
+        let etag = etag.trim_start_matches("W/").trim_matches('"');
+        // The etag becomes a file name: no separators, and no dots, which `.incomplete` has.
+        let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_+=".contains(c);
+        if etag.is_empty() || etag.len() > 200 || !etag.chars().all(is_safe) {
+            return Err(foreign(format!("ETag {etag:?} cannot name a file")));
+        }
+        let own_length = (!response.status().is_redirection()).then(|| text("content-length")).flatten();
+        let size = text("x-linked-size").or(own_length).and_then(|size| size.parse().ok());
+        let size = size.ok_or_else(|| foreign("the length of the file is missing".into()))?;
+        Ok(Metadata { etag: etag.to_owned(), size })
+    }
+
+    /// Opens a commit's file from byte `offset` on. The answer may ignore the offset.
+    pub fn open(&self, commit: &str, name: &str, offset: u64) -> Result<Response<Body>, Failure> {
+        self.get(&file_path(self.id, commit, name), offset)
+    }
+
+    pub fn retries(&self) -> Retries<'_> {
+        Retries::new(self, self.config.retries)
+    }
+
+    fn get(&self, path: &str, offset: u64) -> Result<Response<Body>, Failure> {
+        self.request(&Method::GET, path, offset)
+    }
+
+    /// One attempt at a request, through all its redirects. A HEAD stops at the redirect that leaves the hub.
+    fn request(&self, method: &Method, path: &str, offset: u64) -> Result<Response<Body>, Failure> {
+        let url = format!("{}{path}", self.config.endpoint.trim_end_matches('/'));
+        let mut url = parse_url(&url).ok_or_else(|| self.id.error(format!("{url:?} is not a URL")))?;
+        for _ in 0..REDIRECT_LIMIT {
+            let response = self.exchange(method, &url, offset)?;
+            if !response.status().is_redirection() {
+                return self.check(&url, response);
+            }
+            let location =
+                response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
+            let next = location.and_then(|location| join(&url, location));
+            let next = next.ok_or_else(|| {
+                self.id.error(format!("{}: redirects to {:?}", origin(&url), location.unwrap_or_default()))
+            })?;
+            if is_https(&url) && !is_https(&next) {
+                let what = format!("{} redirects to {}, which is not encrypted", origin(&url), origin(&next));
+                return Err(self.id.error(what).into());
+            }
+            let leaves = origin(&url) != origin(&next);
+            if method == Method::HEAD && leaves && has_etag(response.headers()) {
+                return Ok(response);
+            }
+            url = next;
+        }
+        Err(self.id.error(format!("{} redirects without end", origin(&url))).into())
+    }
+
+    fn exchange(&self, method: &Method, url: &Uri, offset: u64) -> Result<Response<Body>, Failure> {
+        let mut request = Request::builder().method(method).uri(url);
+        if offset > 0 {
+            request = request.header(header::RANGE, format!("bytes={offset}-"));
+        }
+        if let Some(token) = &self.config.token
+            && origin(url) == origin(&self.endpoint)
+        {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
+        self.agent.run(request).map_err(|error| {
+            let what = format!("{}: {error}", origin(url));
+            match error {
+                ureq::Error::Io(_)
+                | ureq::Error::Timeout(_)
+                | ureq::Error::HostNotFound
+                | ureq::Error::ConnectionFailed
+                | ureq::Error::ConnectProxyFailed(_)
+                | ureq::Error::Protocol(_) => Failure::transient(what),
+                _ => self.id.error(what).into(),
+            }
+        })
+    }
+
+    /// Turns a refusal into a failure with a remedy.
+    fn check(&self, url: &Uri, response: Response<Body>) -> Result<Response<Body>, Failure> {
+        let status = response.status();
+        // A range beyond the end is the caller's affair.
+        if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
+            return Ok(response);
+        }
+        let elsewhere = origin(url) != origin(&self.endpoint);
+        let passing = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+        if status.is_server_error() || passing.contains(&status) || elsewhere {
+            // Content servers refuse links that have expired; the next attempt gets a fresh one.
+            let pause = response.headers().get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok());
+            let pause = pause.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+            return Err(Failure::Transient { what: format!("{} answered {status}", origin(url)), pause });
+        }
+
+        let code =
+            response.headers().get("x-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        let endpoint = self.config.endpoint.trim_end_matches('/');
+        let page = format!("{endpoint}/{}", self.id.repo);
+        let what = match (status, code) {
+            (StatusCode::NOT_FOUND, "RevisionNotFound") => {
+                format!("the model has no revision `{}`", self.id.revision)
+            }
+            (StatusCode::NOT_FOUND, "EntryNotFound") => format!("{}: no such file", url.path()),
+            (_, "RepoNotFound") | (StatusCode::NOT_FOUND, _) => format!(
+                "there is no such directory here and no such model at {page}; check the spelling, or set HF_TOKEN \
+                 if the model is private"
+            ),
+            (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) => format!(
+                "access is gated: accept the licence at {page} and set HF_TOKEN to a token of that account"
+            ),
+            (StatusCode::UNAUTHORIZED, _) if self.config.token.is_some() => {
+                format!(
+                    "{endpoint} refuses the token; set HF_TOKEN to a valid one, or remove it for public models"
+                )
+            }
+            (StatusCode::UNAUTHORIZED, _) => format!(
+                "no such public model at {page}; check the spelling, or, if it is private or gated, accept the \
+                 licence there and set HF_TOKEN"
+            ),
+            _ => format!("{endpoint} answered {status}"),
+        };
+        Err(self.id.error(what).into())
+    }
+}
+
+/// Counts failures in a row and pauses between them.
+pub(super) struct Retries<'a> {
+    client: &'a Client<'a>,
+    limit: u32,
+    failed: u32,
+}
+
+impl<'a> Retries<'a> {
+    fn new(client: &'a Client<'a>, limit: u32) -> Self {
+        Self { client, limit, failed: 0 }
+    }
+
+    /// Forgets earlier failures, because something arrived since.
+    pub fn reset(&mut self) {
+        self.failed = 0;
+    }
+
+    /// Waits until it is time to try again, or gives `failure` back when it is not to be tried again.
+    pub fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
+        let Failure::Transient { what, pause } = &failure else { return Err(failure) };
+        if self.failed == self.limit {
+            return Err(failure);
+        }
+        let config = self.client.config;
+        let backoff = config.backoff.saturating_mul(1 << self.failed.min(16)).min(config.timeout);
+        let pause = pause.map_or(backoff, |pause| pause.min(LONGEST_PAUSE));
+        self.failed += 1;
+        let (failed, limit, seconds) = (self.failed, self.limit, pause.as_secs_f64());
+        self.client.progress.warn(&format!("{what}; retry {failed} of {limit} in {seconds:.1} s"));
+        thread::sleep(pause);
+        Ok(())
+    }
+}
+
+fn file_path(id: &ModelId, commit: &str, name: &str) -> String {
+    format!("/{}/resolve/{commit}/{}", id.repo, utf8_percent_encode(name, PARTS))
+}
+
+fn has_etag(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-linked-etag") || headers.contains_key(header::ETAG)
+}
+
+fn parse_url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    (matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()).then_some(url)
+}
+
+/// The URL that a `Location` names: a whole URL, or a path on the same server.
+fn join(url: &Uri, location: &str) -> Option<Uri> {
+    let scheme = url.scheme_str()?;
+    if location.starts_with("//") {
+        parse_url(&format!("{scheme}:{location}"))
+    } else if location.starts_with('/') {
+        parse_url(&format!("{scheme}://{}{location}", url.authority()?))
+    } else {
+        parse_url(location)
+    }
+}
+
+fn is_https(url: &Uri) -> bool {
+    url.scheme_str() == Some("https")
+}
+
+/// Scheme, host and port: whom a request talks to. Messages name this much of a URL and no more, because links to
+/// content servers carry signatures.
+fn origin(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let port = url.port_u16().filter(|&port| port != if is_https(url) { 443 } else { 80 });
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    port.map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_tell_servers_apart() {
+        let same = |a: &str, b: &str| origin(&a.parse().unwrap()) == origin(&b.parse().unwrap());
+        assert!(same("https://Hub.co/a", "https://hub.co:443/b?c"));
+        assert!(!same("https://hub.co", "http://hub.co"));
+        assert!(!same("https://hub.co", "https://hub.co:444"));
+        assert!(!same("https://hub.co", "https://hub.co.evil"));
+        assert!(!same("https://hub.co", "https://hub.co@evil"));
+    }
+
+    #[test]
+    fn locations_join() {
+        let url = "https://hub.co:8/a/b".parse().unwrap();
+        let joined = |location| join(&url, location).map(|url| url.to_string());
+        assert_eq!(joined("/x?y").as_deref(), Some("https://hub.co:8/x?y"));
+        assert_eq!(joined("//cdn/x").as_deref(), Some("https://cdn/x"));
+        assert_eq!(joined("http://cdn/x").as_deref(), Some("http://cdn/x"));
+        assert_eq!(joined("file:///etc/passwd"), None);
+        assert_eq!(joined(""), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! A model on a device: configuration, layout, weights; from a checkpoint and back.
+
+use crate::checkpoint::{Checkpoint, Tensor, WriteOptions, write_checkpoint};
+use crate::config::ModelConfig;
+use crate::layout::Layout;
+use crate::parameters::Parameters;
+use crate::rope_table::RopeTable;
+use crate::{Error, Result};
+use isentrope_kernels::Backend;
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows of a matrix converted and packed at a time while loading.
+const ROWS_PER_CALL: usize = 256;
+/// The tensor of an output head.
+const HEAD: &str = "lm_head.weight";
+
+/// A decoder that can run: forward, backward, step by step.
+pub struct Model<B: Backend> {
+    /// What config.json says.
+    pub config: ModelConfig,
+    /// Where each tensor lives.
+    pub layout: Layout,
+    /// The weights, in `layout`.
+    pub weights: Parameters<B>,
+    /// The device.
+    pub backend: Arc<B>,
+    pub(crate) rope: RopeTable<B>,
+}
+
+impl<B: Backend> Model<B> {
+    /// Loads a Hugging Face model directory.
+    ///
+    /// # Errors
+    /// A sentence that names the file and what is wrong with it, or what in it is not supported.
+    pub fn load(dir: &Path, backend: Arc<B>) -> Result<Self> {
+        let config = ModelConfig::read(dir)?;
+        let checkpoint = Checkpoint::open(dir)?;
+        let layout = Layout::new(&config);
+        // Looked at before memory is asked for: a config that claims a larger model than the files hold fails here.
+        for (_, parameter, tensor) in layout.tensors() {
+            checkpoint.expect(&tensor.name, &parameter.shape(tensor))?;
+        }
+        let mut taken: Vec<&str> = layout.tensors().map(|(_, _, t)| t.name.as_str()).collect();
+        if config.tie_word_embeddings {
+            taken.push(HEAD); // a copy of the embedding that some exports keep
+        }
+        if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
+            let others =
+                if rest.is_empty() { String::new() } else { format!(" and {} other tensors", rest.len()) };
+            return Err(Error::unsupported(
+                dir,
+                format!(
+                    "tensor {first}{others}: a {} of this configuration has no such weights",
+                    config.family.architecture()
+                ),
+            ));
+        }
+        let mut weights = Parameters::zeros(&*backend, &layout);
+        for (id, parameter, tensor) in layout.tensors() {
+            checkpoint.read_rows(&tensor.name, &parameter.shape(tensor), ROWS_PER_CALL, |first, rows| {
+                weights.set_rows(&backend, id, parameter, tensor, first, rows);
+            })?;
+        }
+        let rope = RopeTable::new(config.rope.clone());
+        let model = Self { config, layout, weights, backend, rope };
+        if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
+            model.expect_copy_of_embedding(dir, &checkpoint)?;
+        }
+        Ok(model)
+    }
+
+    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no telling which model
+    /// was meant.
+    fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        let table = self.layout.shapes.table;
+        let mut same = true;
+        checkpoint.read_rows(HEAD, &[table.outputs, table.inputs], ROWS_PER_CALL, |first, rows| {
+            let mut embedded = vec![0.0; rows.len()];
+            self.backend.unpack(table, first, &self.weights[self.layout.embedding], &mut embedded);
+            same &= embedded == rows;
+        })?;
+        if same {
+            return Ok(());
+        }
+        let what = format!(
+            "tensor {HEAD} differs from model.embed_tokens.weight, though tie_word_embeddings is true; \
+             set it to false in config.json, or remove the tensor"
+        );
+        Err(Error::invalid(dir, what))
+    }
+
+    /// Writes a Hugging Face model directory that transformers and vLLM load.
+    ///
+    /// # Errors
+    /// As [`write_checkpoint`].
+    pub fn save(&self, dir: &Path, options: WriteOptions<'_>) -> Result<()> {
+        let tensors = self
+            .layout
+            .tensors()
+            .map(|(id, parameter, tensor)| Tensor {
+                name: tensor.name.clone(),
+                shape: parameter.shape(tensor),
+                values: Box::new(move || {
+                    Ok(Cow::Owned(self.weights.tensor(&self.backend, id, parameter, tensor)))
+                }),
+            })
+            .collect();
+        write_checkpoint(dir, &self.config.json, tensors, options)
+    }
+
+    /// Checks tokens against the vocabulary and the context.
+    ///
+    /// # Errors
+    /// [`Error::Input`] naming the first offending token, or both lengths.
+    pub fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
+        let vocabulary = self.config.vocab_size;
+        if let Some((i, token)) = tokens.iter().enumerate().find(|&(_, &t)| t as usize >= vocabulary) {
+            return Err(Error::Input(format!(
+                "token {token} at index {i} is outside the model's vocabulary of {vocabulary}"
+            )));
+        }
+        let context = self.context();
+        if tokens.len() > context {
+            return Err(Error::Input(format!(
+                "{} tokens do not fit the model's context of {context}",
+                tokens.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Tokens of context the model was made for.
+    pub fn context(&self) -> usize {
+        self.config.context()
+    }
+}

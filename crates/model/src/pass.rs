@@ -1,0 +1,190 @@
+//! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
+
+use crate::block::{Internals, Rows};
+use crate::gradient::Gradient;
+use crate::layout::Id;
+use crate::model::Model;
+use crate::packed::Packed;
+use isentrope_kernels::{Backend, Distribution, Grouped, HeadGradient};
+
+/// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All that is needed: fastest.
+    Activations,
+    /// Each block's input; the block is computed again on the way back. A fraction of the memory for a third more
+    /// arithmetic.
+    BlockInputs,
+}
+
+/// Results of a forward pass, one per target.
+pub struct Scores {
+    /// Log-probability of each target, in nats.
+    pub logprobs: Vec<f32>,
+    /// Exact entropy of the distribution each target was drawn from, in nats.
+    pub entropies: Vec<f32>,
+}
+
+/// What [`Model::backward`] needs of the forward pass.
+pub struct Tape<B: Backend> {
+    packed: Packed,
+    temperature: f32,
+    /// One per block.
+    kept: Vec<Kept<B>>,
+    /// Rows of the last block's output that predict a target, `[targets, hidden]`.
+    last: B::Buffer,
+    distributions: Vec<Distribution>,
+}
+
+struct Kept<B: Backend> {
+    /// The block's input, `[tokens, hidden]`.
+    input: B::Buffer,
+    internals: Option<Internals<B>>,
+}
+
+impl<B: Backend> Model<B> {
+    /// Log-probs and entropies at a temperature (above 0), without a way back.
+    ///
+    /// # Panics
+    /// When a token is outside the vocabulary; see [`check_tokens`](Self::check_tokens).
+    pub fn score(&self, packed: &Packed, temperature: f32) -> Scores {
+        self.run(packed, temperature, None).0
+    }
+
+    /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<B>) {
+        let (scores, kept, last, distributions) = self.run(&packed, temperature, Some(keep));
+        (scores, Tape { packed, temperature, kept, last, distributions })
+    }
+
+    fn run(
+        &self,
+        packed: &Packed,
+        temperature: f32,
+        keep: Option<Keep>,
+    ) -> (Scores, Vec<Kept<B>>, B::Buffer, Vec<Distribution>) {
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let tokens = packed.token_count();
+        let rope = self.rope.up_to(b, self.positions(packed));
+        let rows =
+            Rows { positions: &packed.positions, runs: &packed.runs, table: &packed.table, rope: &rope };
+        let mut cache = b.buffer(self.layer_cache_len(packed.table.len()));
+        let mut x = b.buffer(tokens * s.hidden);
+        b.embed(s.table, &self.weights[self.layout.embedding], &packed.tokens, &mut x);
+        let mut kept = Vec::new();
+        for block in &self.layout.blocks {
+            let input = keep.map(|_| {
+                let mut input = b.buffer(tokens * s.hidden);
+                b.copy(&x, 0, &mut input, 0, tokens * s.hidden);
+                input
+            });
+            let internals =
+                self.block_forward(block, &mut x, &rows, &mut cache, keep == Some(Keep::Activations));
+            kept.extend(input.map(|input| Kept { input, internals }));
+        }
+        let targets = packed.target_count();
+        let mut last = b.buffer(targets * s.hidden);
+        b.gather_rows(s.hidden, &x, &packed.rows, &mut last);
+        let mut normed = b.buffer(targets * s.hidden);
+        self.norm(&last, self.layout.norm, &mut normed, targets);
+        let head = &self.weights[self.layout.head];
+        let (logprobs, distributions) = b.head(s.table, &normed, head, &packed.targets, temperature);
+        let entropies = distributions.iter().map(|d| d.entropy).collect();
+        (Scores { logprobs, entropies }, kept, last, distributions)
+    }
+
+    /// Adds to `gradient` that of a loss whose derivatives by each target's log-prob and entropy are given. Micro-batches
+    /// passed in order give the same bits as one batch.
+    ///
+    /// # Panics
+    /// When the coefficients are not one per target.
+    pub fn backward(
+        &self,
+        tape: Tape<B>,
+        d_logprobs: &[f32],
+        d_entropies: &[f32],
+        gradient: &mut Gradient<B>,
+    ) {
+        let targets = tape.packed.target_count();
+        assert!(d_logprobs.len() == targets && d_entropies.len() == targets);
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let Tape { packed, temperature, kept, last, distributions } = tape;
+        let tokens = packed.token_count();
+        let rope = self.rope.up_to(b, self.positions(&packed));
+        let rows =
+            Rows { positions: &packed.positions, runs: &packed.runs, table: &packed.table, rope: &rope };
+        let head_gradient = HeadGradient {
+            targets: &packed.targets,
+            distributions: &distributions,
+            logprob: d_logprobs,
+            entropy: d_entropies,
+            temperature,
+        };
+        let d_last = self.head_backward(last, head_gradient, gradient);
+        let mut dx = b.buffer(tokens * s.hidden);
+        b.scatter_rows(s.hidden, &d_last, &packed.rows, &mut dx, tokens);
+        drop(d_last);
+
+        let mut cache = None;
+        for (block, Kept { input, internals }) in self.layout.blocks.iter().zip(kept).rev() {
+            let internals = internals.unwrap_or_else(|| {
+                let cache = cache.get_or_insert_with(|| b.buffer(self.layer_cache_len(packed.table.len())));
+                self.block_internals(block, &input, &rows, cache)
+            });
+            self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
+        }
+        gradient.add_embedded(b, s.hidden, &packed.tokens, &dx);
+    }
+
+    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.
+    fn head_backward(
+        &self,
+        last: B::Buffer,
+        head_gradient: HeadGradient<'_>,
+        gradient: &mut Gradient<B>,
+    ) -> B::Buffer {
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let targets = head_gradient.targets.len();
+        let mut normed = b.buffer(targets * s.hidden);
+        self.norm(&last, self.layout.norm, &mut normed, targets);
+        let mut d_normed = b.buffer(targets * s.hidden);
+        let (head, d_head) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
+        b.head_backward(s.table, &normed, head, head_gradient, &mut d_normed, d_head);
+        let mut d_last = normed;
+        b.fill(&mut d_last, 0.0);
+        self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);
+        d_last
+    }
+
+    fn positions(&self, packed: &Packed) -> usize {
+        packed.runs.iter().map(|r| r.len).max().unwrap_or(0)
+    }
+
+    /// Floats of one layer's keys and values in `pages` pages.
+    pub(crate) fn layer_cache_len(&self, pages: usize) -> usize {
+        self.layout.blocks.first().map_or(0, |block| pages * block.attention.page_len())
+    }
+
+    pub(crate) fn norm(&self, x: &B::Buffer, weight: Id, y: &mut B::Buffer, rows: usize) {
+        let layout = Grouped::rows(self.layout.shapes.hidden);
+        self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
+    }
+
+    /// `dx += d norm(x)/dx dy`, and the weight's gradient.
+    pub(crate) fn norm_backward(
+        &self,
+        x: &B::Buffer,
+        weight: Id,
+        dy: &B::Buffer,
+        dx: &mut B::Buffer,
+        gradient: &mut Gradient<B>,
+        rows: usize,
+    ) {
+        let layout = Grouped::rows(self.layout.shapes.hidden);
+        let (w, dw) = (&self.weights[weight], &mut gradient.parameters[weight]);
+        self.backend.rms_norm_backward(layout, self.config.rms_norm_eps, x, w, Some(dy), dx, dw, rows);
+    }
+}

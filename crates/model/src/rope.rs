@@ -1,0 +1,229 @@
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864) and its context extensions: the table of cosines
+//! and sines that rotates pairs of query and key features.
+//!
+//! Every step is rounded to f32 where transformers' float32 code rounds. Powers, logarithms, cosines and sines are
+//! evaluated in f64 by `libm`, so the bits do not depend on the platform's mathematics library.
+
+use std::f64::consts::PI;
+use std::ops::Range;
+
+/// How the frequencies of a [`Rope`] are stretched beyond the context of pretraining. The numbers are those of
+/// the `rope_parameters` of config.json.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// No scaling.
+    Default,
+    /// Position interpolation (Chen et al. 2023, arXiv:2306.15595).
+    Linear {
+        /// Divides every frequency; at least 1.
+        factor: f64,
+    },
+    /// NTK-aware base, growing with the position once it passes the context of pretraining.
+    DynamicNtk {
+        /// Growth of the base; at least 1.
+        factor: f64,
+        /// Context of pretraining, in tokens.
+        max_position_embeddings: usize,
+    },
+    /// Llama 3.1: long wavelengths interpolated, short ones kept, those between blended.
+    Llama3 {
+        /// Divides the frequencies of the long wavelengths; at least 1.
+        factor: f64,
+        /// Wavelengths above the original context over this are long.
+        low_freq_factor: f64,
+        /// Wavelengths below the original context over this are short; more than `low_freq_factor`.
+        high_freq_factor: f64,
+        /// Context of pretraining, in tokens.
+        original_max_position_embeddings: usize,
+    },
+    /// YaRN (Peng et al. 2023, arXiv:2309.00071).
+    Yarn {
+        /// Divides the interpolated frequencies; at least 1.
+        factor: f64,
+        /// Context of pretraining, in tokens.
+        original_max_position_embeddings: usize,
+        /// Rotations within the original context at and above which a frequency is kept.
+        beta_fast: f64,
+        /// Rotations within the original context at and below which a frequency is interpolated.
+        beta_slow: f64,
+        /// Whether the two ends of the blend are rounded outwards to whole dimensions.
+        truncate: bool,
+        /// Scale of cosines and sines; None takes the paper's value for `factor`.
+        attention_factor: Option<f64>,
+        /// DeepSeek's numerator of the attention factor, used when `mscale_all_dim` is there too.
+        mscale: Option<f64>,
+        /// DeepSeek's denominator of the attention factor.
+        mscale_all_dim: Option<f64>,
+    },
+}
+
+/// Rotary position embedding of one head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    head_dim: usize,
+    theta: f64,
+    scaling: RopeScaling,
+    inv_freq: Vec<f32>,
+    attention_factor: f32,
+}
+
+impl Rope {
+    /// The embedding of heads of `head_dim` features (even; more than 2 for [`RopeScaling::DynamicNtk`]) with base
+    /// `theta` (more than 1).
+    pub fn new(head_dim: usize, theta: f64, scaling: RopeScaling) -> Self {
+        let unscaled = inverse_frequencies(head_dim, theta as f32);
+        let (inv_freq, attention_factor) = match scaling {
+            RopeScaling::Default | RopeScaling::DynamicNtk { .. } => (unscaled, 1.0),
+            RopeScaling::Linear { factor } => (unscaled.iter().map(|f| f / factor as f32).collect(), 1.0),
+            RopeScaling::Llama3 { .. } => (llama3_frequencies(unscaled, &scaling), 1.0),
+            RopeScaling::Yarn { .. } => yarn_frequencies(head_dim, theta, &scaling),
+        };
+        Self { head_dim, theta, scaling, inv_freq, attention_factor }
+    }
+
+    /// Features of a head.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
+    }
+
+    /// Base of the frequencies (`rope_theta`).
+    pub fn theta(&self) -> f64 {
+        self.theta
+    }
+
+    /// Context extension.
+    pub fn scaling(&self) -> &RopeScaling {
+        &self.scaling
+    }
+
+    /// Radians per position, `[head_dim / 2]`. With [`RopeScaling::DynamicNtk`] those of the positions below
+    /// `max_position_embeddings`.
+    pub fn inv_freq(&self) -> &[f32] {
+        &self.inv_freq
+    }
+
+    /// What cosines and sines are multiplied by: 1 except with [`RopeScaling::Yarn`].
+    pub fn attention_factor(&self) -> f32 {
+        self.attention_factor
+    }
+
+    /// Cosines and sines of `positions`, each `[positions, head_dim / 2]`, times the attention factor.
+    ///
+    /// A row depends on its own position only. With [`RopeScaling::DynamicNtk`] the row of a position beyond the
+    /// context has the base of a sequence that ends there, as when decoding token by token with a cache.
+    pub fn table(&self, positions: Range<usize>) -> (Vec<f32>, Vec<f32>) {
+        let size = positions.len() * self.inv_freq.len();
+        let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
+        let mut push_row = |position: usize, inv_freq: &[f32]| {
+            for &frequency in inv_freq {
+                // The angle is rounded to f32 as in transformers; only what follows is exact.
+                let (s, c) = libm::sincos(f64::from(position as f32 * frequency));
+                cos.push(c as f32 * self.attention_factor);
+                sin.push(s as f32 * self.attention_factor);
+            }
+        };
+        for position in positions {
+            match self.scaling {
+                RopeScaling::DynamicNtk { factor, max_position_embeddings }
+                    if position >= max_position_embeddings =>
+                {
+                    let base = self.ntk_base(factor, max_position_embeddings, position + 1);
+                    push_row(position, &inverse_frequencies(self.head_dim, base));
+                }
+                _ => push_row(position, &self.inv_freq),
+            }
+        }
+        (cos, sin)
+    }
+
+    /// Base of a sequence of `length` tokens, in f32 throughout because transformers holds the length in a tensor.
+    fn ntk_base(&self, factor: f64, max_position_embeddings: usize, length: usize) -> f32 {
+        let stretch = factor as f32 * length as f32 / max_position_embeddings as f32 - (factor - 1.0) as f32;
+        let dim = self.head_dim as f64;
+        self.theta as f32 * power(stretch, (dim / (dim - 2.0)) as f32)
+    }
+}
+
+/// `base` to the `exponent`, correctly rounded but for the rarest ties.
+fn power(base: f32, exponent: f32) -> f32 {
+    libm::pow(f64::from(base), f64::from(exponent)) as f32
+}
+
+/// Positions per radian of every feature pair, `[head_dim / 2]`.
+fn wavelengths(head_dim: usize, base: f32) -> impl Iterator<Item = f32> {
+    (0..head_dim).step_by(2).map(move |feature| power(base, feature as f32 / head_dim as f32))
+}
+
+fn inverse_frequencies(head_dim: usize, base: f32) -> Vec<f32> {
+    wavelengths(head_dim, base).map(|wavelength| 1.0 / wavelength).collect()
+}
+
+fn llama3_frequencies(mut inv_freq: Vec<f32>, scaling: &RopeScaling) -> Vec<f32> {
+    let &RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } =
+        scaling
+    else {
+        return inv_freq;
+    };
+    let context = original_max_position_embeddings as f64;
+    let (longest_kept, shortest_scaled) = (context / high_freq_factor, context / low_freq_factor);
+    let (factor, low) = (factor as f32, low_freq_factor as f32);
+    let band = (high_freq_factor - low_freq_factor) as f32;
+    for frequency in &mut inv_freq {
+        // A quotient of a scalar by a tensor is a reciprocal and a product there, two roundings.
+        let wavelength = (1.0 / *frequency) * (2.0 * PI) as f32;
+        if wavelength > shortest_scaled as f32 {
+            *frequency /= factor;
+        } else if wavelength >= longest_kept as f32 {
+            let smooth = ((1.0 / wavelength) * context as f32 - low) / band;
+            *frequency = (1.0 - smooth) * *frequency / factor + smooth * *frequency;
+        }
+    }
+    inv_freq
+}
+
+fn yarn_frequencies(head_dim: usize, theta: f64, scaling: &RopeScaling) -> (Vec<f32>, f32) {
+    let &RopeScaling::Yarn {
+        factor,
+        original_max_position_embeddings,
+        beta_fast,
+        beta_slow,
+        truncate,
+        attention_factor,
+        mscale,
+        mscale_all_dim,
+    } = scaling
+    else {
+        return (inverse_frequencies(head_dim, theta as f32), 1.0);
+    };
+
+    let magnitude = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * libm::log(factor) + 1.0 };
+    let attention_factor = attention_factor.unwrap_or_else(|| match (mscale, mscale_all_dim) {
+        (Some(numerator), Some(denominator)) if numerator != 0.0 && denominator != 0.0 => {
+            magnitude(numerator) / magnitude(denominator)
+        }
+        _ => magnitude(1.0),
+    });
+
+    // The (fractional) feature pair that turns `rotations` times within the original context.
+    let dim = head_dim as f64;
+    let pair_of = |rotations: f64| {
+        let wavelength = original_max_position_embeddings as f64 / (rotations * 2.0 * PI);
+        dim * libm::log(wavelength) / (2.0 * libm::log(theta))
+    };
+    let (mut low, mut high) = (pair_of(beta_fast), pair_of(beta_slow));
+    if truncate {
+        (low, high) = (libm::floor(low), libm::ceil(high));
+    }
+    (low, high) = (low.max(0.0), high.min(dim - 1.0));
+    if low == high {
+        high += 0.001;
+    }
+
+    let blend = |(pair, wavelength): (usize, f32)| {
+        let ramp = ((pair as f32 - low as f32) / (high - low) as f32).clamp(0.0, 1.0);
+        let keep = 1.0 - ramp;
+        let interpolated = 1.0 / (factor as f32 * wavelength);
+        interpolated * (1.0 - keep) + (1.0 / wavelength) * keep
+    };
+    (wavelengths(head_dim, theta as f32).enumerate().map(blend).collect(), attention_factor as f32)
+}

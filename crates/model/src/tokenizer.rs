@@ -1,0 +1,174 @@
+//! Text to token ids and back, from the `tokenizer.json` of a model directory.
+//!
+//! The algorithms are those of the `tokenizers` crate; here are its bounds, its errors in the house style, and
+//! what transformers adds around it.
+
+mod decode_stream;
+mod special_tokens;
+
+use std::path::{Path, PathBuf};
+
+use tokenizers::AddedToken;
+
+pub use self::decode_stream::DecodeStream;
+pub use self::special_tokens::SpecialTokens;
+use crate::contain::contain;
+use crate::json_file::find_bytes;
+use crate::{Error, Result};
+
+/// Largest `tokenizer.json` read, in bytes; the largest vocabularies in use take about a tenth of it.
+const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
+
+/// A model's tokenizer, as `AutoTokenizer` of transformers would load it.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+    special: SpecialTokens,
+    vocab_size: usize,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` in `dir`, and the special tokens of `tokenizer_config.json` and
+    /// `special_tokens_map.json`. `None` when `dir` holds no tokenizer at all: work on token ids needs none.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when `dir` holds a tokenizer in an older format only, [`Error::Io`] when a file
+    /// cannot be read, [`Error::Invalid`] when it is malformed or larger than 256 MiB.
+    pub fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join("tokenizer.json");
+        let Some(bytes) = find_bytes(&path, MAX_TOKENIZER_BYTES)? else {
+            return match older_format(dir) {
+                Some(file) => Err(Error::unsupported(
+                    &dir.join(file),
+                    "this tokenizer format cannot be read; write a tokenizer.json beside it with transformers: \
+                     AutoTokenizer.from_pretrained(dir).save_pretrained(dir)",
+                )),
+                None => Ok(None),
+            };
+        };
+        let special = SpecialTokens::read(dir)?;
+        let mut inner: tokenizers::Tokenizer = library(|| tokenizers::Tokenizer::from_bytes(&bytes))
+            .map_err(|e| Error::invalid(&path, format!("is not a valid tokenizer: {e}")))?;
+        // Files may carry the truncation and padding of their last use; a plain call in transformers has neither.
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|e| Error::invalid(&path, e.to_string()))?;
+        // A token named in tokenizer_config.json is special even where tokenizer.json does not say so. One that
+        // the vocabulary lacks keeps its text for chat templates; giving it a new id would not fit the model.
+        let named: Vec<AddedToken> = special
+            .iter()
+            .filter(|(_, text)| {
+                inner.token_to_id(text).is_some() && !inner.get_added_vocabulary().is_special_token(text)
+            })
+            .map(|(_, text)| AddedToken::from(text, true))
+            .collect();
+        if !named.is_empty() {
+            inner.add_special_tokens(named).map_err(|e| Error::invalid(&path, e.to_string()))?;
+        }
+        let highest = inner.get_vocab(true).into_values().max();
+        let vocab_size = highest.map_or(0, |id| id as usize + 1);
+        if vocab_size == 0 {
+            return Err(Error::invalid(&path, "has an empty vocabulary"));
+        }
+        let tokenizer = Self { inner, path, special, vocab_size };
+        // A post-processor may name tokens that it does not define, which shows only when it is applied.
+        tokenizer
+            .encode("", true)
+            .map_err(|_| Error::invalid(&tokenizer.path, "has a `post_processor` that cannot be applied"))?;
+        Ok(Some(tokenizer))
+    }
+
+    /// Token ids of `text`. Special tokens written out in `text` become their ids. With `add_special` the
+    /// tokenizer's post-processor adds what it adds (such as a leading bos), as `tokenizer(text)` does in
+    /// transformers; rendered chats already contain theirs and are encoded without.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        let encoding = library(|| self.inner.encode_fast(text, add_special))
+            .map_err(|e| Error::Input(format!("{}: cannot encode the text: {e}", self.path.display())))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of `ids`, without special tokens if `skip_special`. Ids outside the vocabulary have no text.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when the tokenizer's decoder gives up (a regular expression beyond its limits).
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        let shown: Vec<u32> =
+            ids.iter().copied().filter(|&id| self.shown(id, skip_special).is_some()).collect();
+        // Nothing is nothing: one of the decoders fails on it.
+        if shown.is_empty() {
+            return Ok(String::new());
+        }
+        library(|| self.inner.decode(&shown, false))
+            .map_err(|e| Error::Input(format!("{}: cannot decode the tokens: {e}", self.path.display())))
+    }
+
+    /// Decodes a response while it is being sampled.
+    pub fn decode_stream(&self, skip_special: bool) -> DecodeStream<'_> {
+        DecodeStream::new(self, skip_special)
+    }
+
+    /// The highest token id plus one. A model may have more rows than this (padding), never fewer.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The id of the token with exactly this text in the vocabulary.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The texts of the special tokens, by role.
+    pub fn special_tokens(&self) -> &SpecialTokens {
+        &self.special
+    }
+
+    /// The id of the special token with this role (`"bos_token"`, `"eos_token"`, ...).
+    pub fn special_id(&self, role: &str) -> Option<u32> {
+        self.special.get(role).and_then(|text| self.token_id(text))
+    }
+
+    /// Checks that a model with `model_vocab` embedding rows has one for every id this tokenizer can produce.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] about `model_path` naming the lowest token without a row.
+    pub fn check_against(&self, model_vocab: usize, model_path: &Path) -> Result<()> {
+        if self.vocab_size <= model_vocab {
+            return Ok(());
+        }
+        let without_row =
+            self.inner.get_vocab(true).into_iter().filter(|(_, id)| *id as usize >= model_vocab);
+        let Some((token, id)) = without_row.min_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0))) else {
+            return Ok(());
+        };
+        Err(Error::invalid(
+            model_path,
+            format!(
+                "the model's vocabulary has {model_vocab} rows, but token {token:?} of {} has id {id}",
+                self.path.display()
+            ),
+        ))
+    }
+
+    /// The token with this id as written in the vocabulary, unless decoding leaves it out.
+    fn shown(&self, id: u32, skip_special: bool) -> Option<String> {
+        let token = self.inner.id_to_token(id)?;
+        (!skip_special || !self.inner.get_added_vocabulary().is_special_token(&token)).then_some(token)
+    }
+}
+
+/// The file of a tokenizer that predates `tokenizer.json`, if `dir` has one.
+fn older_format(dir: &Path) -> Option<&'static str> {
+    let there = |name: &str| dir.join(name).exists();
+    let model =
+        ["tokenizer.model", "spiece.model", "tekken.json", "vocab.txt"].into_iter().find(|name| there(name));
+    model.or_else(|| (there("vocab.json") && there("merges.txt")).then_some("vocab.json"))
+}
+
+/// Calls into the `tokenizers` crate, which panics on some malformed files and on some texts given to a tokenizer
+/// that such a file describes.
+fn library<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    contain(|| call().map_err(|e| e.to_string()), || "its parts contradict each other".to_owned())
+}

@@ -1,0 +1,71 @@
+//! The tokens a model gives a role: `bos_token`, `eos_token`, `pad_token` and their kin.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::json_file::{describe, find_object};
+use crate::{Error, Result};
+
+/// The roles transformers knows; each is a key of the files and a variable of chat templates.
+const ROLES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// The text of each special token, by role.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    texts: Vec<(&'static str, String)>,
+}
+
+impl SpecialTokens {
+    /// Reads `tokenizer_config.json` and, for roles it does not mention, `special_tokens_map.json`.
+    ///
+    /// Either file may be missing. A token is a string or an object with the string under `content`; null says
+    /// that the model has no such token.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] when it is malformed.
+    pub fn read(dir: &Path) -> Result<Self> {
+        let mut files = Vec::new();
+        for name in ["tokenizer_config.json", "special_tokens_map.json"] {
+            let path = dir.join(name);
+            if let Some(object) = find_object(&path)? {
+                files.push((path, object));
+            }
+        }
+        let mut texts = Vec::new();
+        for role in ROLES {
+            let Some((path, value)) =
+                files.iter().find_map(|(path, object)| object.get(role).map(|value| (path, value)))
+            else {
+                continue;
+            };
+            match value {
+                Value::Null => {}
+                Value::String(text) => texts.push((role, text.clone())),
+                Value::Object(token) => match token.get("content") {
+                    Some(Value::String(text)) => texts.push((role, text.clone())),
+                    _ => return Err(Error::invalid(path, format!("`{role}` has no string `content`"))),
+                },
+                other => {
+                    let found = describe(other);
+                    return Err(Error::invalid(
+                        path,
+                        format!("`{role}` must be a string or an object, found {found}"),
+                    ));
+                }
+            }
+        }
+        Ok(Self { texts })
+    }
+
+    /// The text of the token with this role (`"bos_token"`, `"eos_token"`, ...).
+    pub fn get(&self, role: &str) -> Option<&str> {
+        self.iter().find_map(|(name, text)| (name == role).then_some(text))
+    }
+
+    /// All roles that have a token, with its text.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.texts.iter().map(|(role, text)| (*role, text.as_str()))
+    }
+}

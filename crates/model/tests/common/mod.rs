@@ -1,0 +1,34 @@
+//! Shared by the integration tests: the oracle checkpoints and hand-made safetensors files.
+
+#![allow(dead_code, reason = "every test binary uses its own part")]
+
+pub mod oracle;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub const ORACLES: [&str; 6] =
+    ["llama-mha", "llama3", "mistral-sliding", "qwen2-tied", "qwen2-untied", "qwen3"];
+
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// Directory of a tiny checkpoint saved by transformers.
+pub fn oracle(name: &str) -> PathBuf {
+    fixtures().join("models").join(name)
+}
+
+/// A safetensors file with this header and data, whatever they say of each other.
+pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), data].concat()
+}
+
+/// A directory that holds these files.
+pub fn directory(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    dir
+}

@@ -1,0 +1,326 @@
+//! Models from directories and back: what is saved is what is loaded, and a damaged directory is refused in one
+//! sentence.
+
+mod common;
+
+use common::{directory, oracle, safetensors};
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
+use isentrope_model::{Model, Packed, Result, Scores, Sequence};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use tempfile::TempDir;
+
+const TOKENS: [u32; 24] =
+    [5, 17, 2, 60, 33, 33, 8, 1, 0, 44, 29, 12, 51, 3, 9, 9, 27, 40, 58, 6, 13, 22, 35, 4];
+
+static CPU: LazyLock<Arc<Cpu>> = LazyLock::new(|| Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
+
+fn load(dir: &Path) -> Result<Model<Cpu>> {
+    Model::load(dir, CPU.clone())
+}
+
+fn scores(model: &Model<Cpu>) -> Scores {
+    model.score(&Packed::new(&[Sequence { tokens: &TOKENS, score_from: 1 }]), 1.0)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Bits of every tensor, by name.
+fn weights(model: &Model<Cpu>) -> Vec<(String, Vec<u32>)> {
+    let tensors = model.layout.tensors();
+    tensors
+        .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&model.backend, id, p, t))))
+        .collect()
+}
+
+fn options(dtype: WeightDtype, max_shard_bytes: u64) -> WriteOptions<'static> {
+    WriteOptions { dtype, max_shard_bytes, carry_from: None }
+}
+
+#[test]
+fn saved_models_load_with_the_same_bits() {
+    for name in oracle::names() {
+        let model = load(&oracle(&name)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        // So small that most tensors have a shard of their own.
+        model.save(&dir.path().join("saved"), options(WeightDtype::F32, 4096)).unwrap();
+        let again = load(&dir.path().join("saved")).unwrap();
+        assert!(dir.path().join("saved/model.safetensors.index.json").exists());
+        assert!(weights(&again) == weights(&model), "{name}");
+        let (before, after) = (scores(&model), scores(&again));
+        assert_eq!(bits(&before.logprobs), bits(&after.logprobs), "{name}");
+        assert_eq!(bits(&before.entropies), bits(&after.entropies), "{name}");
+    }
+}
+
+#[test]
+fn models_saved_in_bf16_load_rounded_to_nearest_even() {
+    for name in ["llama-mqa", "qwen3-untied"] {
+        let model = load(&oracle(name)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        model.save(&dir.path().join("saved"), options(WeightDtype::Bf16, u64::MAX)).unwrap();
+        let rounded = |bits: &u32| (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
+        let expected: Vec<(String, Vec<u32>)> =
+            weights(&model).iter().map(|(n, bits)| (n.clone(), bits.iter().map(rounded).collect())).collect();
+        let again = load(&dir.path().join("saved")).unwrap();
+        assert!(weights(&again) == expected, "{name}");
+        assert_ne!(bits(&scores(&again).logprobs), bits(&scores(&model).logprobs), "nothing was rounded");
+    }
+}
+
+#[test]
+fn layouts_count_the_weights_of_the_files() {
+    for name in oracle::names() {
+        let model = load(&oracle(&name)).unwrap();
+        let values: usize = weights(&model).iter().map(|(_, values)| values.len()).sum();
+        assert_eq!(model.layout.weight_count(), values, "{name}");
+        assert!(model.layout.stored_len() >= values, "{name}");
+    }
+}
+
+#[test]
+fn tokens_are_checked_against_vocabulary_and_context() {
+    let model = load(&oracle("llama-yarn")).unwrap();
+    assert!(model.check_tokens(&[]).is_ok());
+    assert!(model.check_tokens(&[60; 128]).is_ok());
+    let refusal = |tokens: &[u32]| model.check_tokens(tokens).unwrap_err().to_string();
+    assert_eq!(refusal(&[0, 1, 61]), "token 61 at index 2 is outside the model's vocabulary of 61");
+    assert_eq!(refusal(&[0; 129]), "129 tokens do not fit the model's context of 128");
+}
+
+/// A copy of an oracle's directory.
+fn copy_of(name: &str) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(oracle(name)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    copy
+}
+
+fn edit_config(dir: &Path, key: &str, value: Value) {
+    let path = dir.join("config.json");
+    let mut config: Map<String, Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config.insert(key.to_owned(), value);
+    fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
+}
+
+/// Rewrites model.safetensors from what `edit` makes of its header and data.
+fn edit_weights(dir: &Path, edit: impl FnOnce(&mut Map<String, Value>, &mut Vec<u8>)) {
+    let path = dir.join("model.safetensors");
+    let file = fs::read(&path).unwrap();
+    let start = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let (mut header, mut data) = (serde_json::from_slice(&file[8..start]).unwrap(), file[start..].to_vec());
+    edit(&mut header, &mut data);
+    fs::write(path, safetensors(&serde_json::to_string(&header).unwrap(), &data)).unwrap();
+}
+
+/// Appends a tensor of f32.
+fn append(header: &mut Map<String, Value>, data: &mut Vec<u8>, name: &str, shape: &[usize], values: &[u8]) {
+    let start = data.len();
+    data.extend_from_slice(values);
+    header.insert(
+        name.to_owned(),
+        json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}),
+    );
+}
+
+fn data_of<'a>(header: &Map<String, Value>, data: &'a mut [u8], name: &str) -> &'a mut [u8] {
+    let offset = |i: usize| header[name]["data_offsets"][i].as_u64().unwrap() as usize;
+    &mut data[offset(0)..offset(1)]
+}
+
+const NORM: &str = "model.layers.1.input_layernorm.weight";
+const EMBEDDING: &str = "model.embed_tokens.weight";
+
+#[test]
+fn damaged_directories_are_refused_in_one_sentence() {
+    // Of a copy of which model, damaged how, refused naming which file, for which reason.
+    type Case = (&'static str, fn(&Path), &'static str, &'static str);
+    let cases: [Case; 21] = [
+        ("qwen3", |dir| fs::remove_dir_all(dir).unwrap(), "config.json", "there is no such file"),
+        (
+            "qwen3",
+            |dir| fs::remove_file(dir.join("config.json")).unwrap(),
+            "config.json",
+            "there is no such file",
+        ),
+        ("qwen3", |dir| fs::write(dir.join("config.json"), "").unwrap(), "config.json", "JSON"),
+        (
+            "qwen3",
+            |dir| fs::remove_file(dir.join("model.safetensors")).unwrap(),
+            "",
+            "has neither model.safetensors nor model.safetensors.index.json",
+        ),
+        (
+            "qwen3",
+            |dir| fs::rename(dir.join("model.safetensors"), dir.join("pytorch_model.bin")).unwrap(),
+            "",
+            "has pickled weights only (pytorch_model.bin)",
+        ),
+        (
+            "qwen3",
+            |dir| {
+                let file = fs::read(dir.join("model.safetensors")).unwrap();
+                fs::write(dir.join("model.safetensors"), &file[..file.len() - 4]).unwrap();
+            },
+            "model.safetensors",
+            "of the data, which has",
+        ),
+        (
+            "qwen3",
+            |dir| edit_weights(dir, |header, _| header[NORM]["dtype"] = "F64".into()),
+            "model.safetensors",
+            "contradicts itself",
+        ),
+        (
+            "qwen3",
+            |dir| edit_weights(dir, |header, _| header[NORM]["shape"] = json!([4, 8])),
+            "model.safetensors",
+            "tensor model.layers.1.input_layernorm.weight has shape [4, 8], not [32]",
+        ),
+        (
+            "qwen3",
+            |dir| {
+                edit_weights(dir, |header, data| {
+                    data_of(header, data, NORM)[12..16].copy_from_slice(&f32::NAN.to_le_bytes());
+                });
+            },
+            "model.safetensors",
+            "tensor model.layers.1.input_layernorm.weight is NaN at index 3",
+        ),
+        (
+            "qwen3",
+            |dir| {
+                edit_weights(dir, |header, _| {
+                    let norm = header.remove(NORM).unwrap();
+                    header.insert("model.layers.1.norm.weight".to_owned(), norm);
+                });
+            },
+            "",
+            "no file holds the tensor model.layers.1.input_layernorm.weight",
+        ),
+        (
+            "qwen3",
+            |dir| edit_weights(dir, |header, data| append(header, data, "model.extra", &[1], &[0; 4])),
+            "",
+            "tensor model.extra: a Qwen3ForCausalLM of this configuration has no such weights",
+        ),
+        (
+            "llama-mha",
+            |dir| edit_config(dir, "num_hidden_layers", json!(1)),
+            "",
+            "tensor model.layers.1.input_layernorm.weight and 8 other tensors: a LlamaForCausalLM of this",
+        ),
+        (
+            "llama-mha",
+            |dir| edit_config(dir, "num_hidden_layers", json!(3)),
+            "",
+            "no file holds the tensor model.layers.2",
+        ),
+        (
+            "qwen3",
+            |dir| {
+                edit_config(dir, "vocab_size", json!(1 << 24));
+                edit_config(dir, "intermediate_size", json!(1 << 24));
+            },
+            "model.safetensors",
+            "tensor model.embed_tokens.weight has shape [61, 32], not [16777216, 32]",
+        ),
+        (
+            "qwen3",
+            |dir| edit_config(dir, "tie_word_embeddings", json!(false)),
+            "",
+            "the tensor lm_head.weight",
+        ),
+        (
+            "qwen3-untied",
+            |dir| edit_config(dir, "tie_word_embeddings", json!(true)),
+            "",
+            "tensor lm_head.weight differs from model.embed_tokens.weight, though tie_word_embeddings is true",
+        ),
+        (
+            "qwen3",
+            |dir| edit_config(dir, "quantization_config", json!({"quant_method": "awq", "bits": 4})),
+            "config.json",
+            "quantization_config is not supported",
+        ),
+        (
+            "qwen3",
+            |dir| edit_config(dir, "architectures", json!(["Qwen3ForSequenceClassification"])),
+            "config.json",
+            "Qwen3ForSequenceClassification",
+        ),
+        (
+            "qwen3",
+            |dir| edit_config(dir, "model_type", json!("mamba")),
+            "config.json",
+            "\"mamba\" is not supported",
+        ),
+        (
+            "qwen3",
+            |dir| edit_config(dir, "hidden_act", json!("gelu")),
+            "config.json",
+            "\"gelu\" is not supported",
+        ),
+        (
+            "qwen2-bf16-sharded",
+            |dir| fs::remove_file(dir.join("model-00002-of-00002.safetensors")).unwrap(),
+            "model.safetensors.index.json",
+            "names the shard model-00002-of-00002.safetensors, which is absent",
+        ),
+    ];
+    for (name, damage, file, reason) in cases {
+        let dir = copy_of(name);
+        damage(dir.path());
+        let error = refusal(dir.path());
+        let named = dir.path().join(file).display().to_string();
+        assert!(error.starts_with(named.trim_end_matches('/')), "{reason}: {error}");
+        assert!(error.contains(reason) && !error.contains('\n'), "{reason}: {error}");
+    }
+}
+
+fn refusal(dir: &Path) -> String {
+    load(dir).err().expect("must be refused").to_string()
+}
+
+#[test]
+fn a_tied_head_may_be_saved_twice() {
+    let dir = copy_of("qwen3");
+    edit_weights(dir.path(), |header, data| {
+        let values = data_of(header, data, EMBEDDING).to_vec();
+        append(header, data, "lm_head.weight", &[61, 32], &values);
+    });
+    assert!(weights(&load(dir.path()).unwrap()) == weights(&load(&oracle("qwen3")).unwrap()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A damaged config.json is refused, or describes a model that the weights fit and that runs.
+    #[test]
+    fn damaged_configs_never_panic(
+        name in prop::sample::select(&["llama-yarn-options", "llama3-v4", "llama-dynamic", "qwen2-window"][..]),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), b'0'..=b'9'), 1..4),
+    ) {
+        let mut config = fs::read(oracle(name).join("config.json")).unwrap();
+        let digits: Vec<usize> = (0..config.len()).filter(|&i| config[i].is_ascii_digit()).collect();
+        for (at, digit) in edits {
+            config[digits[at.index(digits.len())]] = digit;
+        }
+        let weights = fs::read(oracle(name).join("model.safetensors")).unwrap();
+        let dir = directory(&[("config.json", &config), ("model.safetensors", &weights)]);
+        match load(dir.path()) {
+            Ok(model) => prop_assert_eq!(scores(&model).logprobs.len(), TOKENS.len() - 1),
+            Err(error) => {
+                prop_assert!(error.to_string().starts_with(&dir.path().display().to_string()), "{}", error);
+            }
+        }
+    }
+}
