@@ -1,0 +1,111 @@
+//! Settings of sampling, and their limits.
+
+use crate::{Error, Result};
+
+/// How responses are drawn and when they end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    /// Divisor of the logits; 0 takes the most likely token (the lowest id among equals).
+    pub temperature: f32,
+    /// Keeps this many most likely tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keeps the most likely tokens that together have this probability; 1 keeps all.
+    pub top_p: f32,
+    /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
+    pub min_p: f32,
+    /// Divides the positive logits, and multiplies the negative ones, of tokens that occur in the prompt or the
+    /// response so far; 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// Longest response, in tokens.
+    pub max_tokens: usize,
+    /// Tokens that end a response, which they become part of.
+    pub stop_tokens: Vec<u32>,
+    /// The model's own end-of-sequence tokens.
+    pub eos_tokens: Vec<u32>,
+    /// Goes on after an end-of-sequence token.
+    pub ignore_eos: bool,
+    /// Texts that end a response and are cut off its text.
+    pub stop_strings: Vec<String>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            max_tokens: 256,
+            stop_tokens: Vec::new(),
+            eos_tokens: Vec::new(),
+            ignore_eos: false,
+            stop_strings: Vec::new(),
+        }
+    }
+}
+
+impl Sampling {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the first that is out of range.
+    pub fn check(&self) -> Result<()> {
+        let number = |name, value: f32, good: bool, expected| {
+            if good { Ok(()) } else { Err(Error::Setting { name, value: value.to_string(), expected }) }
+        };
+        number(
+            "temperature",
+            self.temperature,
+            self.temperature == 0.0 || (0.01..=100.0).contains(&self.temperature),
+            "it must be 0 (the most likely token) or from 0.01 to 100",
+        )?;
+        number(
+            "top-p",
+            self.top_p,
+            self.top_p > 0.0 && self.top_p <= 1.0,
+            "it must be above 0 and at most 1",
+        )?;
+        number("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "it must be from 0 to 1")?;
+        number(
+            "repetition-penalty",
+            self.repetition_penalty,
+            (0.01..=100.0).contains(&self.repetition_penalty),
+            "it must be from 0.01 to 100",
+        )?;
+        if self.max_tokens == 0 {
+            return Err(Error::Setting {
+                name: "max-tokens",
+                value: "0".into(),
+                expected: "it must be at least 1",
+            });
+        }
+        if self.stop_strings.iter().any(String::is_empty) {
+            return Err(Error::Setting {
+                name: "stop",
+                value: "an empty text".into(),
+                expected: "it must hold at least one character",
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether some tokens are excluded from being drawn.
+    pub(crate) fn truncates(&self) -> bool {
+        self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
+    }
+
+    /// Whether responses are drawn from another distribution than the model's own at the temperature.
+    pub(crate) fn departs(&self) -> bool {
+        self.truncates() || self.repetition_penalty != 1.0
+    }
+
+    /// The temperature of the distribution that log-probs and entropies refer to: with greedy decoding, 1.
+    pub(crate) fn policy_temperature(&self) -> f32 {
+        if self.temperature == 0.0 { 1.0 } else { self.temperature }
+    }
+
+    pub(crate) fn ends(&self, token: u32) -> bool {
+        self.stop_tokens.contains(&token) || (!self.ignore_eos && self.eos_tokens.contains(&token))
+    }
+}

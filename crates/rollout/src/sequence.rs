@@ -1,0 +1,92 @@
+//! Prompts and responses on their way through the engine.
+
+use crate::random::Key;
+use crate::sampler::Drawn;
+use crate::sampling::Sampling;
+use crate::stop::Text;
+use std::sync::Arc;
+
+/// Why a response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// An end-of-sequence token, a stop token or a stop string.
+    Stop,
+    /// `max_tokens`, or the end of the model's context.
+    Length,
+}
+
+impl FinishReason {
+    /// As in the completion formats of common inference servers: "stop" or "length".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+        }
+    }
+}
+
+/// A finished response. The vectors have one entry per token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// Tokens, a final end-of-sequence or stop token included.
+    pub tokens: Vec<u32>,
+    /// Log-prob of each under the model at the temperature (at 1 for greedy decoding), in nats.
+    pub logprobs: Vec<f32>,
+    /// Log-prob of each under the distribution it was drawn from, where that is another one.
+    pub sampling_logprobs: Option<Vec<f32>>,
+    /// Entropy of the model's distribution at each, in nats.
+    pub entropies: Vec<f32>,
+    /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
+    pub text: Option<String>,
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+}
+
+/// A prompt whose samples have not all started.
+pub(crate) struct Group {
+    pub id: usize,
+    pub key: Key,
+    pub prompt: Arc<[u32]>,
+    pub sampling: Arc<Sampling>,
+    pub samples: usize,
+    /// Samples that have started.
+    pub started: usize,
+    pub pages: Vec<u32>,
+    pub state: GroupState,
+}
+
+pub(crate) enum GroupState {
+    /// Has no memory yet.
+    Waiting,
+    /// `done` tokens of the prompt are in the cache.
+    Prefilling { done: usize },
+    /// The whole prompt is in the cache; this is the final hidden state of its last token.
+    Ready { hidden: Vec<f32> },
+}
+
+/// A response in the making.
+pub(crate) struct Sample<'a> {
+    pub id: usize,
+    pub sample: usize,
+    pub key: Key,
+    pub prompt: Arc<[u32]>,
+    pub sampling: Arc<Sampling>,
+    /// Longest response that fits the settings and the context.
+    pub max_tokens: usize,
+    pub pages: Vec<u32>,
+    /// Pages that are reserved for it and not taken yet.
+    pub reserved: usize,
+    pub drawn: Vec<Drawn>,
+    pub text: Option<Text<'a>>,
+}
+
+impl Sample<'_> {
+    /// Tokens in the cache once the last drawn one has been fed.
+    pub(crate) fn positions(&self) -> usize {
+        self.prompt.len() + self.drawn.len()
+    }
+
+    pub(crate) fn context(&self) -> impl Iterator<Item = u32> {
+        self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token))
+    }
+}
