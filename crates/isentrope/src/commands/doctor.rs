@@ -1,0 +1,187 @@
+//! `isentrope doctor`: what this machine can do.
+
+use crate::engine::cpu;
+use crate::memory::{Memory, human};
+use crate::output::print;
+use anyhow::Result;
+use clap::Args;
+use isentrope_kernels::{Backend, Cpu, Isa, Linear};
+use isentrope_model::hub::HubConfig;
+use serde::Serialize;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
+#[derive(Args)]
+pub struct Doctor {
+    /// Prints one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Threads [default: ISENTROPE_THREADS, else one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    instruction_set: String,
+    instruction_sets_available: Vec<String>,
+    cores: usize,
+    threads: usize,
+    memory_bytes: u64,
+    memory_available_bytes: u64,
+    linear: Vec<LinearSpeed>,
+    memory_bandwidth_gb_per_s: f64,
+    hub_cache: Option<String>,
+    hub_token: bool,
+    optional: Vec<Part>,
+}
+
+/// Speed of `y = x W^T`.
+#[derive(Serialize)]
+struct LinearSpeed {
+    shape: &'static str,
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+    gflop_per_s: f64,
+}
+
+/// A part that a machine may or may not offer.
+#[derive(Serialize)]
+struct Part {
+    name: &'static str,
+    available: bool,
+    why: String,
+}
+
+impl Doctor {
+    pub fn run(self) -> Result<()> {
+        let cpu = cpu(self.threads)?;
+        let memory = Memory::now();
+        let hub = HubConfig::from_env().ok();
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            instruction_set: cpu.isa().to_string(),
+            instruction_sets_available: Isa::available().iter().map(ToString::to_string).collect(),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            threads: cpu.threads(),
+            memory_bytes: memory.total,
+            memory_available_bytes: memory.available,
+            linear: vec![
+                linear_speed(&cpu, "training", 2048, 2048, 2048),
+                linear_speed(&cpu, "decoding", 16, 2048, 2048),
+            ],
+            memory_bandwidth_gb_per_s: bandwidth(&cpu, &memory),
+            hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
+            hub_token: hub.is_some_and(|h| h.token.is_some()),
+            optional: vec![gpu(), sandbox(), mpi()],
+        };
+        if self.json {
+            print(&(serde_json::to_string_pretty(&report)? + "\n"))
+        } else {
+            print(&report.to_string())
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "isentrope {}", self.version)?;
+        writeln!(
+            f,
+            "  instruction set   {} (available: {})",
+            self.instruction_set,
+            self.instruction_sets_available.join(", ")
+        )?;
+        writeln!(f, "  threads           {} on {} cores", self.threads, self.cores)?;
+        writeln!(
+            f,
+            "  memory            {} in all, {} available",
+            human(self.memory_bytes),
+            human(self.memory_available_bytes)
+        )?;
+        for speed in &self.linear {
+            writeln!(
+                f,
+                "  linear, {:<9} {:.0} GFLOP/s ({} rows, {} x {})",
+                speed.shape, speed.gflop_per_s, speed.rows, speed.inputs, speed.outputs
+            )?;
+        }
+        writeln!(f, "  memory bandwidth  {:.1} GB/s (reading and writing)", self.memory_bandwidth_gb_per_s)?;
+        let token = if self.hub_token { "with a token" } else { "without a token" };
+        writeln!(
+            f,
+            "  model cache       {} ({token})",
+            self.hub_cache.as_deref().unwrap_or("none: set HF_HOME")
+        )?;
+        for part in &self.optional {
+            writeln!(f, "  {:<17} {}: {}", part.name, if part.available { "yes" } else { "no" }, part.why)?;
+        }
+        Ok(())
+    }
+}
+
+/// Median of as many runs as fill about half a second, after one to warm up; of one run where that takes longer.
+fn median_seconds(mut run: impl FnMut()) -> f64 {
+    let started = Instant::now();
+    let mut seconds = Vec::new();
+    while seconds.is_empty() || started.elapsed() < Duration::from_millis(400) {
+        let start = Instant::now();
+        run();
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    if seconds.len() > 1 {
+        seconds.remove(0);
+    }
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+fn linear_speed(cpu: &Cpu, shape: &'static str, rows: usize, inputs: usize, outputs: usize) -> LinearSpeed {
+    let linear = Linear { inputs, outputs };
+    let ramp = |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect() };
+    let (x, weights) = (cpu.upload(&ramp(rows * inputs)), cpu.upload(&ramp(linear.packed_len())));
+    let mut y = cpu.buffer(rows * outputs);
+    let seconds = median_seconds(|| cpu.linear(linear, &x, &weights, None, &mut y, rows));
+    let flop = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
+    LinearSpeed { shape, rows, inputs, outputs, gflop_per_s: flop / seconds / 1e9 }
+}
+
+/// A copy between buffers far larger than caches: each byte is read once and written once.
+fn bandwidth(cpu: &Cpu, memory: &Memory) -> f64 {
+    let len = (128 << 20).min(memory.available as usize / 32);
+    let (from, mut to) = (cpu.zeros(len), cpu.zeros(len));
+    let seconds = median_seconds(|| cpu.copy(&from, 0, &mut to, 0, len));
+    (2 * len * size_of::<f32>()) as f64 / seconds / 1e9
+}
+
+fn gpu() -> Part {
+    let present = Path::new("/dev/nvidiactl").exists();
+    let why = if present {
+        "an NVIDIA device is present, but this version computes on the CPU only"
+    } else {
+        "this version computes on the CPU only (and no NVIDIA device is present)"
+    };
+    Part { name: "GPU", available: false, why: why.into() }
+}
+
+fn sandbox() -> Part {
+    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    let kernel = if modules.split(',').any(|m| m.trim() == "landlock") {
+        "the kernel offers Landlock"
+    } else {
+        "and the kernel does not list Landlock"
+    };
+    Part {
+        name: "code sandbox",
+        available: false,
+        why: format!("this version does not run generated programs ({kernel})"),
+    }
+}
+
+fn mpi() -> Part {
+    Part { name: "MPI", available: false, why: "this version runs on one machine".into() }
+}

@@ -1,0 +1,379 @@
+//! `isentrope generate`: sample responses.
+
+use crate::engine::{Loaded, ModelArguments};
+use crate::interrupt::{self, Interrupted};
+use crate::lines::{self, Line};
+use crate::memory::{Memory, human};
+use crate::output::{Output, print};
+use crate::progress::Work;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use isentrope_model::KvCache;
+use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::generation_config::GenerationConfig;
+use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Sample responses from a model
+///
+/// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample, text, tokens, logprobs,
+/// entropies (in nats) and finish_reason ("stop" or "length"). A prompts line is {"prompt": text}, {"messages": [...]} or
+/// {"tokens": [ids]}, with an optional "id".
+///
+/// Sampling settings that are not given come from the model's generation_config.json where it asks for sampling (do_sample),
+/// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
+/// file and its own number, and on nothing else: not on what is sampled beside it, nor on threads or memory.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
+pub struct Generate {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// The prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts", required_unless_present = "prompts")]
+    prompt: Option<String>,
+    /// JSON lines with prompts
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// Treats prompt texts as a user's message, rendered by the model's chat template
+    #[arg(long)]
+    chat: bool,
+    /// Responses per prompt
+    #[arg(short, long = "samples", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    n: u32,
+    /// Longest response, in tokens
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    max_tokens: usize,
+    /// Divisor of the logits; 0 takes the most likely token
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    temperature: Option<f32>,
+    /// Samples among the most likely tokens that together have this probability
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    top_p: Option<f32>,
+    /// Samples among this many most likely tokens; 0 is all
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Samples among tokens at least this many times as likely as the likeliest
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    min_p: Option<f32>,
+    /// Divides the positive logits of tokens that have occurred, multiplies the negative ones
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Of the random numbers
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Ends a response where this text occurs (repeatable)
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Ends a response after this token (repeatable)
+    #[arg(long, value_name = "ID")]
+    stop_token: Vec<u32>,
+    /// Goes on after end-of-sequence tokens
+    #[arg(long)]
+    ignore_eos: bool,
+    /// Where JSON lines go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Memory for keys and values, in MiB [default: half of what is available]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    kv_memory: Option<u64>,
+}
+
+/// A prompt and what it is called.
+struct Prompt {
+    id: Value,
+    tokens: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    id: &'a Value,
+    sample: usize,
+    text: &'a Option<String>,
+    tokens: &'a [u32],
+    logprobs: &'a [f32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sampling_logprobs: &'a Option<Vec<f32>>,
+    entropies: &'a [f32],
+    finish_reason: &'static str,
+}
+
+/// How results reach the user.
+enum Display {
+    /// Text of the only response, as it comes.
+    Stream { shown: usize },
+    /// Text of each response, under a heading.
+    Headed,
+    /// JSON lines, in the order of prompts and samples.
+    Lines(Output),
+}
+
+impl Generate {
+    pub fn run(self) -> Result<()> {
+        // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
+        let lines = self.prompts.as_deref().map(lines::read).transpose()?;
+        let single = lines.as_ref().map_or(1, Vec::len) == 1 && self.n == 1;
+        let mut display = match (&self.out, stdout().is_terminal()) {
+            (None, true) if single => Display::Stream { shown: 0 },
+            (None, true) => Display::Headed,
+            (out, _) => Display::Lines(Output::create(out.as_deref())?),
+        };
+        let loaded = self.model.load()?;
+        let sampling = Arc::new(self.sampling(&loaded)?);
+        let prompts = self.understand(&loaded, lines.as_deref())?;
+
+        let limits = self.limits(&loaded, &prompts, &sampling)?;
+        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits);
+        for (i, prompt) in prompts.iter().enumerate() {
+            let request = Request {
+                key: Key { seed: self.seed, step: 0, prompt: i as u64 },
+                prompt: prompt.tokens.clone(),
+                samples: self.n as usize,
+                sampling: sampling.clone(),
+            };
+            engine.submit(request).map_err(|e| match &lines {
+                Some(lines) => lines[i].error(e),
+                None => anyhow!("--prompt: {e}"),
+            })?;
+        }
+        interrupt::wind_up_first();
+        let summary = self.drive(&mut engine, &prompts, &mut display)?;
+        if let Display::Lines(output) = display {
+            output.finish()?;
+        }
+        eprintln!("{summary}");
+        Ok(())
+    }
+
+    /// Runs the engine to the end, showing what happens.
+    fn drive(
+        &self,
+        engine: &mut Engine<'_, isentrope_kernels::Cpu>,
+        prompts: &[Prompt],
+        display: &mut Display,
+    ) -> Result<String> {
+        let started = Instant::now();
+        let samples = self.n as usize;
+        let total = prompts.len() * samples;
+        let mut work = Work::new("responses", total as u64, matches!(display, Display::Stream { .. }));
+        // Finished responses that wait for an earlier one, since lines go out in order.
+        let mut waiting = BTreeMap::new();
+        let (mut next, mut finished, mut tokens, mut entropy) = (0, 0u64, 0usize, 0.0f64);
+        while !engine.is_idle() {
+            if interrupt::requested() {
+                work.finish();
+                return Err(interrupted(display, prompts, samples, waiting)?);
+            }
+            for event in engine.step()? {
+                match event {
+                    Event::Token { drawn, text, .. } => {
+                        tokens += 1;
+                        entropy += f64::from(drawn.entropy);
+                        if let (Display::Stream { shown }, Some(text)) = (&mut *display, text) {
+                            *shown += text.len();
+                            print(&text)?;
+                        }
+                    }
+                    Event::Finished { request, sample, completion } => {
+                        finished += 1;
+                        match display {
+                            Display::Stream { shown } => {
+                                let rest = completion.text.as_deref().and_then(|t| t.get(*shown..));
+                                print(&format!("{}\n", rest.unwrap_or_default()))?;
+                            }
+                            Display::Headed => {
+                                let heading = format!(
+                                    "── {} · sample {sample} · {} tokens, {} ──",
+                                    name(&prompts[request].id),
+                                    completion.tokens.len(),
+                                    completion.finish_reason.name()
+                                );
+                                print(&format!("{heading}\n{}\n", shown_text(&completion)))?;
+                            }
+                            Display::Lines(output) => {
+                                waiting.insert(request * samples + sample, completion);
+                                while let Some(completion) = waiting.remove(&next) {
+                                    write_line(output, prompts, samples, next, &completion)?;
+                                    next += 1;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            let speed = tokens as f64 / started.elapsed().as_secs_f64();
+            work.advance(finished, &format!("{} running, {speed:.0} tokens/s", engine.running()));
+        }
+        work.finish();
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(format!(
+            "{total} responses, {tokens} tokens in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            tokens as f64 / seconds,
+            entropy / tokens.max(1) as f64
+        ))
+    }
+
+    /// The settings given, else the model's own.
+    fn sampling(&self, loaded: &Loaded) -> Result<Sampling> {
+        let defaults = GenerationConfig::read(&loaded.dir)?;
+        let eos_tokens = match (&defaults.eos_token_ids[..], &loaded.tokenizer) {
+            ([], Some(tokenizer)) => tokenizer.special_id("eos_token").into_iter().collect(),
+            (ids, _) => ids.to_vec(),
+        };
+        let its = if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
+        let sampling = Sampling {
+            temperature: self.temperature.or(its.temperature.map(|t| t as f32)).unwrap_or(1.0),
+            top_k: self.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
+            top_p: self.top_p.or(its.top_p.map(|p| p as f32)).unwrap_or(1.0),
+            min_p: self.min_p.or(its.min_p.map(|p| p as f32)).unwrap_or(0.0),
+            repetition_penalty: self
+                .repetition_penalty
+                .or(its.repetition_penalty.map(|r| r as f32))
+                .unwrap_or(1.0),
+            max_tokens: self.max_tokens,
+            stop_tokens: self.stop_token.clone(),
+            eos_tokens,
+            ignore_eos: self.ignore_eos,
+            stop_strings: self.stop.clone(),
+        };
+        sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
+        let vocabulary = loaded.model.config.vocab_size;
+        if let Some(token) = self.stop_token.iter().find(|&&t| t as usize >= vocabulary) {
+            bail!("--stop-token: token {token} is outside the model's vocabulary of {vocabulary}");
+        }
+        Ok(sampling)
+    }
+
+    /// A setting that is out of range, with the place it comes from.
+    fn blame(&self, error: &isentrope_rollout::Error, dir: &Path) -> anyhow::Error {
+        let given = match error {
+            isentrope_rollout::Error::Setting { name: "temperature", .. } => self.temperature.is_some(),
+            isentrope_rollout::Error::Setting { name: "top-p", .. } => self.top_p.is_some(),
+            isentrope_rollout::Error::Setting { name: "repetition-penalty", .. } => {
+                self.repetition_penalty.is_some()
+            }
+            _ => true, // the model's file has no such setting, or has had it checked
+        };
+        if given {
+            anyhow!("--{error}")
+        } else {
+            anyhow!("{}: {error}", dir.join("generation_config.json").display())
+        }
+    }
+
+    fn understand(&self, loaded: &Loaded, lines: Option<&[Line]>) -> Result<Vec<Prompt>> {
+        // Read when first needed: most prompts need none.
+        let template: OnceCell<ChatTemplate> = OnceCell::new();
+        let render = |messages: &[Value]| -> Result<Vec<u32>> {
+            if template.get().is_none() {
+                let _ = template.set(loaded.chat_template()?);
+            }
+            let template = template.get().context("the chat template was read")?;
+            Ok(loaded.tokenizer()?.encode(&template.render(messages, true, &Map::new())?, false)?)
+        };
+        let text = |text: &str| -> Result<Vec<u32>> {
+            if self.chat {
+                render(&[json!({"role": "user", "content": text})])
+            } else {
+                Ok(loaded.tokenizer()?.encode(text, true)?)
+            }
+        };
+        let Some(lines) = lines else {
+            let prompt = self.prompt.as_deref().context("a prompt is needed")?;
+            return Ok(vec![Prompt { id: 0.into(), tokens: text(prompt)? }]);
+        };
+        lines
+            .iter()
+            .enumerate()
+            .map(|(i, line)| {
+                let tokens = match line.one_of(&["prompt", "messages", "tokens"])? {
+                    "prompt" => text(line.text("prompt")?).map_err(|e| line.error(e))?,
+                    "messages" => render(line.messages()?).map_err(|e| line.error(e))?,
+                    _ => line.tokens("tokens")?,
+                };
+                Ok(Prompt { id: line.get("id").cloned().unwrap_or(i.into()), tokens })
+            })
+            .collect()
+    }
+
+    fn limits(&self, loaded: &Loaded, prompts: &[Prompt], sampling: &Sampling) -> Result<Limits> {
+        let budget = match self.kv_memory {
+            Some(mib) => mib << 20,
+            None => Memory::now().available / 2,
+        };
+        let page = KvCache::page_bytes(&loaded.model);
+        if (budget as usize) < page {
+            bail!(
+                "--kv-memory: one page of keys and values takes {}, and {} are allowed",
+                human(page as u64),
+                human(budget)
+            );
+        }
+        // No more than everything at once would take.
+        let most: usize = prompts
+            .iter()
+            .map(|p| KvCache::<isentrope_kernels::Cpu>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
+            .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
+        Ok(Limits { cache_bytes: (budget as usize).min(most.saturating_mul(page)), ..Limits::default() })
+    }
+}
+
+fn write_line(
+    output: &mut Output,
+    prompts: &[Prompt],
+    samples: usize,
+    index: usize,
+    c: &Completion,
+) -> Result<()> {
+    output.line(&Record {
+        id: &prompts[index / samples].id,
+        sample: index % samples,
+        text: &c.text,
+        tokens: &c.tokens,
+        logprobs: &c.logprobs,
+        sampling_logprobs: &c.sampling_logprobs,
+        entropies: &c.entropies,
+        finish_reason: c.finish_reason.name(),
+    })
+}
+
+/// Keeps what has finished, and says so.
+fn interrupted(
+    display: &mut Display,
+    prompts: &[Prompt],
+    samples: usize,
+    waiting: BTreeMap<usize, Completion>,
+) -> Result<anyhow::Error> {
+    let kept = match std::mem::replace(display, Display::Headed) {
+        Display::Lines(mut output) => {
+            for (index, completion) in &waiting {
+                write_line(&mut output, prompts, samples, *index, completion)?;
+            }
+            match output.keep_partial()? {
+                Some(path) => format!("the responses finished so far are in {}", path.display()),
+                None => "the responses finished so far have been printed".into(),
+            }
+        }
+        _ => "what was sampled so far has been printed".into(),
+    };
+    Ok(Interrupted { kept }.into())
+}
+
+/// The text, or the tokens where there is no tokenizer.
+fn shown_text(completion: &Completion) -> String {
+    completion.text.clone().unwrap_or_else(|| format!("{:?}", completion.tokens))
+}
+
+fn name(id: &Value) -> String {
+    match id {
+        Value::String(text) => text.clone(),
+        other => format!("prompt {other}"),
+    }
+}

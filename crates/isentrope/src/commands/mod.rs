@@ -1,0 +1,5 @@
+//! One module per command.
+
+pub mod doctor;
+pub mod generate;
+pub mod score;

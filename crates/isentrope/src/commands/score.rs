@@ -1,0 +1,269 @@
+//! `isentrope score`: log-probs and entropies of given texts.
+
+use crate::engine::{Loaded, ModelArguments};
+use crate::interrupt::{self, Interrupted};
+use crate::lines::{self, Line};
+use crate::output::Output;
+use crate::progress::Work;
+use anyhow::{Result, bail};
+use clap::Args;
+use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::{Packed, Scores, Sequence};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Tokens that go through the model together. Results do not depend on it.
+const BATCH_TOKENS: usize = 2048;
+/// The ratio of probabilities that trainers commonly clip or alarm at.
+const RATIO_TOLERANCE: f64 = 0.1;
+
+/// Log-probs and entropies of texts under a model
+///
+/// Each input line is {"tokens": [ids]}, {"prompt": text, "response": text} or {"messages": [...]}. Each output line has
+/// "tokens", "logprobs" and "entropies" (in nats); entry i belongs to tokens[i+1] given tokens[..=i]. With prompt and
+/// response, and where a tokens line says {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then
+/// counts the tokens before it.
+///
+/// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean and max |difference|, and
+/// the share of probability ratios outside [0.9, 1.1]; a total follows at the end.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
+pub struct Score {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// JSON lines to score
+    #[arg(long = "in", value_name = "FILE")]
+    input: PathBuf,
+    /// Where JSON lines go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Divisor of the logits
+    #[arg(long, value_name = "T", default_value_t = 1.0, allow_negative_numbers = true)]
+    temperature: f32,
+}
+
+/// A line, understood.
+struct Item {
+    id: Value,
+    tokens: Vec<u32>,
+    /// First token that is scored.
+    from: usize,
+    /// Whether the line told prompt and response apart.
+    split: bool,
+    theirs: Option<Vec<f32>>,
+}
+
+#[derive(Serialize)]
+struct Record<'a> {
+    id: &'a Value,
+    tokens: &'a [u32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens: Option<usize>,
+    logprobs: &'a [f32],
+    entropies: &'a [f32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mismatch: Option<MismatchRecord>,
+}
+
+#[derive(Serialize)]
+struct MismatchRecord {
+    mean: f64,
+    max: f64,
+    outside: f64,
+}
+
+/// How another engine's log-probs differ from ours.
+#[derive(Default)]
+struct Mismatch {
+    count: usize,
+    sum: f64,
+    max: f64,
+    outside: usize,
+}
+
+impl Mismatch {
+    fn of(ours: &[f32], theirs: &[f32]) -> Self {
+        let mut mismatch = Self::default();
+        for (&ours, &theirs) in ours.iter().zip(theirs) {
+            let difference = f64::from(theirs) - f64::from(ours);
+            mismatch.count += 1;
+            mismatch.sum += difference.abs();
+            mismatch.max = mismatch.max.max(difference.abs());
+            mismatch.outside += usize::from((difference.exp() - 1.0).abs() > RATIO_TOLERANCE);
+        }
+        mismatch
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+        self.outside += other.outside;
+    }
+
+    fn record(&self) -> MismatchRecord {
+        let count = self.count.max(1) as f64;
+        MismatchRecord { mean: self.sum / count, max: self.max, outside: self.outside as f64 / count }
+    }
+}
+
+impl Score {
+    pub fn run(self) -> Result<()> {
+        if !(0.01..=100.0).contains(&self.temperature) {
+            bail!("--temperature is {}: it must be from 0.01 to 100", self.temperature);
+        }
+        let lines = lines::read(&self.input)?;
+        let mut output = Output::create(self.out.as_deref())?;
+        let loaded = self.model.load()?;
+        let items = understand(&loaded, &lines)?;
+
+        interrupt::wind_up_first();
+        let started = Instant::now();
+        let tokens: usize = items.iter().map(|i| i.tokens.len()).sum();
+        let mut work = Work::new("tokens", tokens as u64, false);
+        let (mut total, mut done, mut scored, mut entropy) = (Mismatch::default(), 0, 0, 0.0);
+        let mut rest = &items[..];
+        while !rest.is_empty() {
+            if interrupt::requested() {
+                let kept = match output.keep_partial()? {
+                    Some(path) => format!("the lines scored so far are in {}", path.display()),
+                    None => "the lines scored so far have been printed".into(),
+                };
+                return Err(Interrupted { kept }.into());
+            }
+            let (batch, after) = rest.split_at(batch_len(rest));
+            rest = after;
+            let sequences: Vec<Sequence<'_>> =
+                batch.iter().map(|i| Sequence { tokens: &i.tokens, score_from: i.from }).collect();
+            let Scores { logprobs, entropies } =
+                loaded.model.score(&Packed::new(&sequences), self.temperature);
+            let mut at = 0;
+            for item in batch {
+                let count = item.tokens.len() - item.from;
+                let (lp, h) = (&logprobs[at..at + count], &entropies[at..at + count]);
+                at += count;
+                if lp.iter().chain(h).any(|x| !x.is_finite()) {
+                    bail!(
+                        "the model's log-probs are not finite: its weights or its configuration are damaged"
+                    );
+                }
+                let mismatch = item.theirs.as_ref().map(|theirs| Mismatch::of(lp, theirs));
+                if let Some(mismatch) = &mismatch {
+                    total.add(mismatch);
+                }
+                output.line(&Record {
+                    id: &item.id,
+                    tokens: &item.tokens,
+                    prompt_tokens: item.split.then_some(item.from),
+                    logprobs: lp,
+                    entropies: h,
+                    mismatch: mismatch.map(|m| m.record()),
+                })?;
+                scored += count;
+                entropy += h.iter().map(|&h| f64::from(h)).sum::<f64>();
+                done += item.tokens.len();
+            }
+            let speed = done as f64 / started.elapsed().as_secs_f64();
+            work.advance(done as u64, &format!("{speed:.0} tokens/s"));
+        }
+        work.finish();
+        output.finish()?;
+        let seconds = started.elapsed().as_secs_f64();
+        eprintln!(
+            "scored {scored} tokens of {} lines in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
+            items.len(),
+            done as f64 / seconds,
+            entropy / (scored.max(1)) as f64,
+        );
+        if total.count > 0 {
+            let MismatchRecord { mean, max, outside } = total.record();
+            eprintln!(
+                "mismatch over {} tokens: mean |difference| {mean:.3e}, max {max:.3e}, ratios outside [0.9, 1.1] {:.3} %",
+                total.count,
+                100.0 * outside
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Items that go through the model together: at least one.
+fn batch_len(items: &[Item]) -> usize {
+    let mut tokens = 0;
+    items
+        .iter()
+        .position(|item| {
+            tokens += item.tokens.len();
+            tokens > BATCH_TOKENS
+        })
+        .map_or(items.len(), |first_too_many| first_too_many.max(1))
+}
+
+fn understand(loaded: &Loaded, lines: &[Line]) -> Result<Vec<Item>> {
+    let mut template = None;
+    lines.iter().enumerate().map(|(i, line)| item(loaded, line, i, &mut template)).collect()
+}
+
+fn item(loaded: &Loaded, line: &Line, index: usize, template: &mut Option<ChatTemplate>) -> Result<Item> {
+    let (tokens, from, split) = match line.one_of(&["tokens", "prompt", "messages"])? {
+        "tokens" => {
+            let tokens = line.tokens("tokens")?;
+            match line.get("prompt_tokens") {
+                None => (tokens, 1, false),
+                Some(count) => {
+                    let count = count.as_u64().filter(|&k| k >= 1 && k <= tokens.len() as u64);
+                    let wrong = "\"prompt_tokens\" must be a whole number from 1 to the number of tokens";
+                    (tokens, count.ok_or_else(|| line.error(wrong))? as usize, true)
+                }
+            }
+        }
+        "prompt" => {
+            let tokenizer = loaded.tokenizer()?;
+            let mut tokens = tokenizer.encode(line.text("prompt")?, true).map_err(|e| line.error(e))?;
+            let from = tokens.len();
+            tokens.extend(tokenizer.encode(line.text("response")?, false).map_err(|e| line.error(e))?);
+            if from == 0 {
+                return Err(
+                    line.error("the prompt is empty: the response's first token has nothing to follow")
+                );
+            }
+            (tokens, from, true)
+        }
+        _ => {
+            let template = match template {
+                Some(template) => template,
+                none => none.insert(loaded.chat_template()?),
+            };
+            let text = template.render(line.messages()?, false, &Map::new()).map_err(|e| line.error(e))?;
+            (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
+        }
+    };
+    if tokens.is_empty() {
+        return Err(line.error("there are no tokens to score"));
+    }
+    loaded.model.check_tokens(&tokens).map_err(|e| line.error(e))?;
+    let theirs = match line.get("logprobs") {
+        None => None,
+        Some(value) => Some(other_logprobs(line, value, tokens.len() - from)?),
+    };
+    let id = line.get("id").cloned().unwrap_or(index.into());
+    Ok(Item { id, tokens, from, split, theirs })
+}
+
+fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32>> {
+    // As f32, which engines compute in: the few digits that a file has for one stand for that very number.
+    let number =
+        |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite());
+    let numbers: Option<Vec<f32>> = value.as_array().and_then(|a| a.iter().map(number).collect());
+    match numbers {
+        None => Err(line.error("\"logprobs\" must be a list of numbers")),
+        Some(numbers) if numbers.len() != expected => Err(line.error(format_args!(
+            "\"logprobs\" must have one number for each token scored, {expected} on this line, and has {}",
+            numbers.len()
+        ))),
+        Some(numbers) => Ok(numbers),
+    }
+}

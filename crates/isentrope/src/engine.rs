@@ -1,0 +1,87 @@
+//! From a command's model argument to a model that can run.
+
+use crate::memory::{Memory, human};
+use crate::progress::Download;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use isentrope_kernels::{Cpu, Isa, thread_count};
+use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
+use isentrope_model::{Layout, Model, ModelConfig, hub};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What every command that runs a model takes.
+#[derive(Args)]
+pub struct ModelArguments {
+    /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
+    #[arg(value_name = "MODEL")]
+    model: String,
+    /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// A loaded model with what belongs to it.
+pub struct Loaded {
+    pub dir: PathBuf,
+    pub model: Model<Cpu>,
+    pub tokenizer: Option<Tokenizer>,
+}
+
+/// The CPU backend as environment and flags say.
+pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
+    let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
+    let flag = if threads.is_some() { "--threads: " } else { "" };
+    let threads = thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?;
+    Cpu::new(isa, threads).map_err(anyhow::Error::msg)
+}
+
+impl ModelArguments {
+    /// Finds, checks and loads the model.
+    pub fn load(&self) -> Result<Loaded> {
+        let cpu = cpu(self.threads)?;
+        let dir = hub::resolve(&self.model, &Download::default())?;
+        let config = ModelConfig::read(&dir)?;
+        let needed = (Layout::new(&config).stored_len() * size_of::<f32>()) as u64;
+        let available = Memory::now().available;
+        if needed > available {
+            bail!(
+                "{}: the weights take {} in memory and {} are available",
+                dir.display(),
+                human(needed),
+                human(available)
+            );
+        }
+        let tokenizer = Tokenizer::read(&dir)?;
+        if let Some(tokenizer) = &tokenizer {
+            tokenizer.check_against(config.vocab_size, &dir)?;
+        }
+        let model = Model::load(&dir, Arc::new(cpu))?;
+        Ok(Loaded { dir, model, tokenizer })
+    }
+}
+
+impl Loaded {
+    /// The tokenizer, or a sentence that says what needs it.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.tokenizer.as_ref().with_context(|| {
+            format!(
+                "{}: there is no tokenizer.json, so only lines with \"tokens\" can be used",
+                self.dir.display()
+            )
+        })
+    }
+
+    /// The chat template, or a sentence that says where one is looked for.
+    pub fn chat_template(&self) -> Result<ChatTemplate> {
+        self.tokenizer()?;
+        ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?)?.with_context(|| {
+            format!(
+                "{}: the model has no chat template (chat_template.jinja, or \"chat_template\" in \
+                 tokenizer_config.json); give it plain prompts",
+                self.dir.display()
+            )
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! JSON lines out: a file appears under its name when it is complete, and not before.
+
+use crate::interrupt;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+
+/// Where lines go.
+pub enum Output {
+    /// To standard output, as they come.
+    Stdout,
+    /// To a file that is renamed into place at the end.
+    File { path: PathBuf, writer: BufWriter<File>, temporary: TempPath },
+}
+
+impl Output {
+    /// A file, or standard output without a path. Made before the work starts, so that a directory that cannot be
+    /// written to is found out at once.
+    pub fn create(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else { return Ok(Self::Stdout) };
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if path.is_dir() {
+            bail!("{}: is a directory; name a file", path.display());
+        }
+        let file = tempfile::Builder::new()
+            .prefix(".isentrope-")
+            .suffix(".jsonl")
+            .make_in(parent, |path| File::create_new(path)) // with the permissions of any other new file
+            .with_context(|| format!("{}: cannot write there", parent.display()))?;
+        let (file, temporary) = file.into_parts();
+        interrupt::clean_up(&temporary);
+        Ok(Self::File { path: path.to_owned(), writer: BufWriter::new(file), temporary })
+    }
+
+    /// Writes one line.
+    pub fn line(&mut self, value: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string(value)?;
+        text.push('\n');
+        match self {
+            Self::Stdout => print(&text)?,
+            Self::File { path, writer, .. } => {
+                writer.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the complete file in its place.
+    pub fn finish(self) -> Result<()> {
+        self.keep_as(Path::to_owned).map(drop)
+    }
+
+    /// Keeps what there is beside the place of the complete file, and says where.
+    pub fn keep_partial(self) -> Result<Option<PathBuf>> {
+        self.keep_as(|path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".partial");
+            name.into()
+        })
+    }
+
+    fn keep_as(self, name: impl FnOnce(&Path) -> PathBuf) -> Result<Option<PathBuf>> {
+        let Self::File { path, writer, temporary } = self else { return Ok(None) };
+        let path = name(&path);
+        let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
+        let file = file.with_context(|| path.display().to_string())?;
+        file.sync_all().with_context(|| path.display().to_string())?;
+        temporary.persist(&path).map_err(|e| e.error).with_context(|| path.display().to_string())?;
+        if let Some(parent) = path.parent()
+            && let Ok(directory) = File::open(parent)
+        {
+            let _ = directory.sync_all(); // some file systems cannot; the file itself is safe by now
+        }
+        Ok(Some(path))
+    }
+}
+
+/// Writes to standard output at once.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+}

@@ -1,0 +1,85 @@
+//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that matter.
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isentrope_model::hub;
+use std::cell::RefCell;
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+/// How often a line is printed where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Work that is counted in items and has a speed worth showing.
+pub struct Work {
+    bar: ProgressBar,
+    what: &'static str,
+    total: u64,
+    lines: Option<Instant>,
+}
+
+impl Work {
+    /// `total` items of `what`, none done. A hidden one shows nothing.
+    pub fn new(what: &'static str, total: u64, hidden: bool) -> Self {
+        let terminal = stderr().is_terminal();
+        let target =
+            if hidden || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(total), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}  {elapsed} (left: {eta})")
+        {
+            bar.set_style(style);
+        }
+        Self { bar, what, total, lines: (!hidden && !terminal).then(Instant::now) }
+    }
+
+    /// `done` items are done; `detail` says how it goes.
+    pub fn advance(&mut self, done: u64, detail: &str) {
+        self.bar.set_position(done);
+        self.bar.set_message(format!("{}  {detail}", self.what));
+        if let Some(last) = &mut self.lines
+            && last.elapsed() >= LINE_INTERVAL
+        {
+            *last = Instant::now();
+            eprintln!("{done}/{} {}  {detail}", self.total, self.what);
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Downloads from a hub.
+#[derive(Default)]
+pub struct Download {
+    current: RefCell<Option<(String, ProgressBar)>>,
+}
+
+impl hub::Progress for Download {
+    fn advance(&self, file: &str, done: u64, total: u64) {
+        let mut current = self.current.borrow_mut();
+        if current.as_ref().is_none_or(|(name, _)| name != file) {
+            let bar = ProgressBar::new(total);
+            if let Ok(style) =
+                ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}")
+            {
+                bar.set_style(style);
+            }
+            bar.set_message(file.to_owned());
+            if !stderr().is_terminal() {
+                eprintln!("downloading {file} ({})", HumanBytes(total));
+            }
+            *current = Some((file.to_owned(), bar));
+        }
+        if let Some((_, bar)) = &*current {
+            bar.set_position(done);
+            if done >= total {
+                bar.finish();
+            }
+        }
+    }
+
+    fn warn(&self, message: &str) {
+        eprintln!("warning: {message}");
+    }
+}

@@ -1,0 +1,39 @@
+//! What `doctor` reports.
+
+use crate::program::{isentrope, stdout_of};
+use serde_json::Value;
+
+#[test]
+fn json_is_one_object_with_sane_values() {
+    let report: Value =
+        serde_json::from_str(&stdout_of(&mut isentrope(&["doctor", "--json", "--threads", "2"]))).unwrap();
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["threads"], 2);
+    let (total, available) =
+        (report["memory_bytes"].as_u64().unwrap(), report["memory_available_bytes"].as_u64().unwrap());
+    assert!(available > 0 && available <= total && total >= 64 << 20, "{available} of {total}");
+    assert!((1..=65536).contains(&report["cores"].as_u64().unwrap()));
+    assert!(report["instruction_sets_available"].as_array().unwrap().contains(&report["instruction_set"]));
+    let speeds = report["linear"].as_array().unwrap();
+    assert_eq!(speeds.len(), 2);
+    for speed in speeds {
+        let gflop = speed["gflop_per_s"].as_f64().unwrap();
+        assert!(gflop > 0.01 && gflop < 1e6, "{speed}");
+    }
+    let bandwidth = report["memory_bandwidth_gb_per_s"].as_f64().unwrap();
+    assert!(bandwidth > 0.05 && bandwidth < 1e5, "{bandwidth}");
+    assert_eq!(report["hub_token"], false);
+    for part in report["optional"].as_array().unwrap() {
+        assert!(part["available"].is_boolean() && !part["why"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn text_names_the_same_things_and_no_secret() {
+    let mut command = isentrope(&["doctor"]);
+    let text = stdout_of(command.env("HF_TOKEN", "hf_secret").env("ISENTROPE_THREADS", "1"));
+    for part in ["instruction set   ", "threads           1 on", "memory", "GFLOP/s", "with a token"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert!(!text.contains("hf_secret"));
+}

@@ -1,0 +1,69 @@
+//! Results depend on weights, prompts and seed alone: whatever else changes, the bytes do not.
+
+use crate::program::{Scratch, isentrope, stdout_of, token_model};
+use serde_json::{Value, json};
+use std::fs;
+
+/// Prompts of many lengths.
+fn prompts() -> Vec<Value> {
+    (1..=12u32)
+        .map(|i| json!({"tokens": (0..i * i % 45 + 1).map(|t| (t * 7 + i * 13) % 61).collect::<Vec<_>>()}))
+        .collect()
+}
+
+/// Bytes of the file that `generate` writes.
+fn generate(model: &str, prompts: &[Value], flags: &[&str], isa: Option<&str>) -> String {
+    let scratch = Scratch::new();
+    let input = scratch.lines("prompts.jsonl", prompts);
+    let out = scratch.path("out.jsonl");
+    let arguments =
+        ["generate", model, "--prompts", &input, "--out", &out, "--seed", "5", "--max-tokens", "70"];
+    let mut command = isentrope(&[&arguments[..], flags].concat());
+    if let Some(isa) = isa {
+        command.env("ISENTROPE_ISA", isa);
+    }
+    assert_eq!(stdout_of(&mut command), "");
+    assert_eq!(scratch.names(), ["out.jsonl", "prompts.jsonl"]);
+    fs::read_to_string(out).unwrap()
+}
+
+#[test]
+fn threads_instruction_sets_and_memory() {
+    let model = token_model("qwen3");
+    let flags = ["-n", "6", "--temperature", "0.9"];
+    let expected = generate(&model, &prompts(), &flags, None);
+    assert_eq!(expected.lines().count(), 72);
+    for threads in ["1", "3"] {
+        assert_eq!(
+            generate(&model, &prompts(), &[&flags[..], &["--threads", threads]].concat(), None),
+            expected
+        );
+    }
+    // Some thirty responses fit at a time.
+    assert_eq!(generate(&model, &prompts(), &[&flags[..], &["--kv-memory", "1"]].concat(), None), expected);
+
+    let report: Value = serde_json::from_str(&stdout_of(&mut isentrope(&["doctor", "--json"]))).unwrap();
+    let available = report["instruction_sets_available"].as_array().unwrap();
+    assert!(available.contains(&json!("scalar")), "{available:?}");
+    for isa in available {
+        assert_eq!(generate(&model, &prompts(), &flags, isa.as_str()), expected, "{isa}");
+    }
+}
+
+#[test]
+fn company_in_the_file_and_number_of_samples() {
+    let model = token_model("mistral-sliding");
+    let flags = ["--top-p", "0.95", "--temperature", "0.8"];
+    let all = prompts();
+    let eight = generate(&model, &all, &[&flags[..], &["-n", "8"]].concat(), None);
+    let one = generate(&model, &all, &flags, None);
+    let firsts: String = eight.lines().step_by(8).map(|line| format!("{line}\n")).collect();
+    assert_eq!(one, firsts);
+    // The place in the file counts, so the others are replaced, not left out.
+    for place in [0, 5, 11] {
+        let mut others = vec![json!({"tokens": [1]}); place];
+        others.push(all[place].clone());
+        let alone = generate(&model, &others, &flags, None);
+        assert_eq!(alone.lines().nth(place), one.lines().nth(place));
+    }
+}

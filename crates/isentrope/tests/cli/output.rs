@@ -1,0 +1,139 @@
+//! Where results go, and what happens when they cannot.
+
+use crate::program::{Scratch, failure, failure_saying, isentrope, names, token_model};
+use serde_json::json;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn with_input(scratch: &Scratch) -> String {
+    scratch.lines("input.jsonl", &[json!({"tokens": [1, 2, 3]}), json!({"tokens": [4]})])
+}
+
+#[test]
+fn places_that_cannot_be_written_are_named_before_the_model_is_loaded() {
+    let scratch = Scratch::new();
+    let input = with_input(&scratch);
+    let file = scratch.file("file", "x");
+    fs::create_dir(scratch.path("directory")).unwrap();
+    for (out, parts) in [
+        (scratch.path("absent/out.jsonl"), [&scratch.path("absent")[..], "No such file or directory"]),
+        (format!("{file}/out.jsonl"), [&file, "Not a directory"]),
+        (scratch.path("directory"), [&scratch.path("directory"), "is a directory"]),
+        ("/proc/out.jsonl".into(), ["/proc", "cannot write there"]),
+        ("/".into(), ["/", "is a directory"]),
+    ] {
+        for command in [["generate", "--prompts"], ["score", "--in"]] {
+            // A model that is not there would be the error otherwise.
+            let arguments = [command[0], "/absent/model", command[1], &input, "--out", &out];
+            let sentence = failure(&mut isentrope(&arguments));
+            assert!(
+                parts.iter().all(|p| sentence.contains(p)) && !sentence.contains(".isentrope-"),
+                "{sentence}"
+            );
+        }
+    }
+    assert_eq!(scratch.names(), ["directory", "file", "input.jsonl"]);
+    assert!(names(Path::new(&scratch.path("directory"))).is_empty());
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole_with_ordinary_permissions() {
+    let scratch = Scratch::new();
+    let (input, model) = (with_input(&scratch), token_model("qwen3"));
+    let out = scratch.file("out.jsonl", "older");
+    let generate = ["generate", &model, "--prompts", &input, "--out", &out];
+    failure_saying(&mut isentrope(&[&generate[..], &["--top-p", "7"]].concat()), &["--top-p"]);
+    assert_eq!(fs::read_to_string(&out).unwrap(), "older");
+    assert!(isentrope(&generate).status().unwrap().success());
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 2);
+    // As any new file here, whatever the umask.
+    let ordinary = fs::metadata(&input).unwrap().permissions().mode();
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode(), ordinary);
+    // A name without a directory is in the current one.
+    let mut command = isentrope(&["score", &model, "--in", &input, "--out", "scores.jsonl"]);
+    let here = Path::new(&input).parent().unwrap();
+    assert!(command.current_dir(here).status().unwrap().success());
+    assert_eq!(scratch.names(), ["input.jsonl", "out.jsonl", "scores.jsonl"]);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let scratch = Scratch::new();
+    let lines = vec![json!({"tokens": [1, 2, 3]}); 400];
+    let (input, model) = (scratch.lines("input.jsonl", &lines), token_model("llama-mha"));
+    for arguments in [
+        &["generate", &model, "--prompts", &input, "-n", "5", "--max-tokens", "100", "--ignore-eos"][..],
+        &["score", &model, "--in", &input],
+        &["doctor"],
+        &["generate", "--help"],
+    ] {
+        let mut child = isentrope(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        // What `doctor` prints comes at its end, to a reader that is gone by then.
+        let seen = if arguments[0] == "doctor" { 0 } else { 1 };
+        assert_eq!(BufReader::new(stdout).lines().take(seen).count(), seen);
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.success() && !message.contains("error"),
+            "{arguments:?}: {:?} {message}",
+            output.status
+        );
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_one_sentence() {
+    let scratch = Scratch::new();
+    let (input, model) = (with_input(&scratch), token_model("qwen3"));
+    for arguments in [
+        &["generate", &model, "--prompts", &input][..],
+        &["score", &model, "--in", &input],
+        &["doctor", "--json"],
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        failure_saying(isentrope(arguments).stdout(full), &["standard output", "No space left"]);
+    }
+}
+
+#[test]
+fn a_full_disk_is_one_sentence_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let disk = scratch.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &disk]).output();
+    if !mount.is_ok_and(|m| m.status.success()) {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    }
+    let disk = Mounted(disk);
+    let (input, model) = (with_input(&scratch), token_model("llama-mha"));
+    let out = format!("{}/out.jsonl", disk.0);
+    let arguments = [
+        "generate",
+        &model,
+        "--prompts",
+        &input,
+        "-n",
+        "50",
+        "--ignore-eos",
+        "--max-tokens",
+        "50",
+        "--out",
+        &out,
+    ];
+    failure_saying(&mut isentrope(&arguments), &["out.jsonl: ", "No space left"]);
+    assert!(names(Path::new(&disk.0)).is_empty());
+}
+
+struct Mounted(String);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}

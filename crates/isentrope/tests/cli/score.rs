@@ -1,0 +1,139 @@
+//! What `score` returns, and that it agrees with `generate` to the last bit.
+
+use crate::program::{Scratch, array, bits, fixture, isentrope, lines_of, stderr, text, token_model};
+use crate::text_model::text_model;
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+use std::fs;
+
+/// Lines of `score MODEL --in FILE`, and what it said on standard error.
+fn score(model: &str, input: &[Value], flags: &[&str]) -> (Vec<Value>, String) {
+    let scratch = Scratch::new();
+    let input = scratch.lines("input.jsonl", input);
+    let output = isentrope(&[&["score", model, "--in", &input], flags].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    (crate::program::parse_lines(&String::from_utf8(output.stdout.clone()).unwrap()), stderr(&output))
+}
+
+#[test]
+fn generated_logprobs_and_entropies_are_scored_alike_to_the_last_bit() {
+    for (name, flags) in [
+        ("qwen3", &["--temperature", "1"][..]),
+        ("llama-mha", &["--temperature", "0.8"]),
+        ("llama-yarn", &["--temperature", "0.8", "--top-p", "0.9"]),
+        ("qwen2-window", &["--temperature", "1.3", "--repetition-penalty", "1.2"]),
+        ("llama-mqa", &["--temperature", "0.8", "--threads", "3"]),
+    ] {
+        let model = token_model(name);
+        let scratch = Scratch::new();
+        let prompts: Vec<Value> = (1..9u32)
+            .map(|i| json!({"tokens": (0..5 * i).map(|t| (t * i + 3) % 61).collect::<Vec<_>>()}))
+            .collect();
+        let input = scratch.lines("prompts.jsonl", &prompts);
+        let arguments = ["generate", &model, "--prompts", &input, "-n", "3", "--max-tokens", "60"];
+        let generated = lines_of(isentrope(&[&arguments[..], flags].concat()));
+
+        let texts: Vec<Value> = generated
+            .iter()
+            .map(|line| {
+                let prompt = array(&prompts[line["id"].as_u64().unwrap() as usize], "tokens");
+                let tokens = [prompt, array(line, "tokens")].concat();
+                json!({"tokens": tokens, "prompt_tokens": prompt.len(), "logprobs": line["logprobs"], "id": line["id"]})
+            })
+            .collect();
+        let (scored, said) = score(&model, &texts, &flags[..2]);
+        for (g, s) in generated.iter().zip(&scored) {
+            assert_eq!(bits(g, "logprobs"), bits(s, "logprobs"), "{name}");
+            assert_eq!(bits(g, "entropies"), bits(s, "entropies"), "{name}");
+            // Not just equal as floats: written with the same digits.
+            assert_eq!(g["logprobs"].to_string(), s["logprobs"].to_string());
+            assert_eq!(s["mismatch"], json!({"mean": 0.0, "max": 0.0, "outside": 0.0}), "{name}");
+            assert_eq!(g["id"], s["id"]);
+        }
+        assert!(said.contains("max 0.000e0"), "{said}");
+    }
+}
+
+#[test]
+fn scores_are_those_of_transformers_at_both_temperatures() {
+    let bytes = fs::read(fixture("models/qwen2-tied/expected.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&bytes).unwrap();
+    let words = |name: &str| -> Vec<[u8; 4]> {
+        expected.tensor(name).unwrap().data().chunks_exact(4).map(|b| b.try_into().unwrap()).collect()
+    };
+    let input: Vec<Value> = (0..3)
+        .map(|i| json!({"tokens": words(&format!("tokens.{i}")).into_iter().map(i32::from_le_bytes).collect::<Vec<_>>()}))
+        .collect();
+    for (temperature, suffix) in [("1", ""), ("0.8", "_t0.8")] {
+        let (lines, _) = score(&token_model("qwen2-tied"), &input, &["--temperature", temperature]);
+        for (i, line) in lines.iter().enumerate() {
+            assert_eq!(line["tokens"], input[i]["tokens"]);
+            assert_eq!(
+                (&line["id"], line.get("prompt_tokens"), line.get("mismatch")),
+                (&json!(i), None, None)
+            );
+            for (key, name) in [("logprobs", "logprob"), ("entropies", "entropy")] {
+                let ours = crate::program::floats(line, key);
+                let theirs = words(&format!("{name}{suffix}.{i}"));
+                assert_eq!(ours.len(), theirs.len());
+                for (a, b) in ours.into_iter().zip(theirs) {
+                    let b = f32::from_le_bytes(b);
+                    assert!((a - b).abs() < 1e-4, "{key} {i} at {temperature}: {a} and {b}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn mismatch_measures_other_logprobs() {
+    let model = token_model("qwen3");
+    let tokens = json!({"tokens": [5, 6, 7, 8, 9]});
+    let (ours, _) = score(&model, &[tokens], &[]);
+    let shifted = |by: [f64; 4]| -> Vec<f64> {
+        array(&ours[0], "logprobs").iter().zip(by).map(|(lp, by)| lp.as_f64().unwrap() + by).collect()
+    };
+    // Ratios 1.11 and 0.90 are outside and inside [0.9, 1.1].
+    let theirs = shifted([0.0, 0.1044, -0.1, 0.0]);
+    let (lines, said) =
+        score(&model, &[json!({"tokens": [5, 6, 7, 8, 9], "logprobs": theirs}), ours[0].clone()], &[]);
+    let mismatch = &lines[0]["mismatch"];
+    let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 1e-6;
+    assert!(near(&mismatch["mean"], 0.2044 / 4.0) && near(&mismatch["max"], 0.1044), "{mismatch}");
+    assert_eq!(mismatch["outside"], 0.25);
+    assert_eq!(lines[1]["mismatch"]["max"], 0.0);
+    assert!(said.contains("mismatch over 8 tokens") && said.contains("12.500 %"), "{said}");
+}
+
+#[test]
+fn what_stands_beside_a_line_does_not_change_it() {
+    let model = token_model("llama3");
+    let input: Vec<Value> = (0..40u32)
+        .map(|i| json!({"tokens": (0..i * 12 + 1).map(|t| (t * 5 + i) % 61).collect::<Vec<_>>(), "id": i}))
+        .collect();
+    let (all, _) = score(&model, &input, &["--threads", "2"]);
+    for i in [0, 1, 17, 39] {
+        let (alone, _) = score(&model, &input[i..=i], &["--threads", "1"]);
+        assert_eq!(alone[0], all[i]);
+    }
+    assert!(array(&all[0], "logprobs").is_empty(), "one token has nothing to score");
+}
+
+#[test]
+fn texts_and_chats_are_scored_as_they_are_generated() {
+    let scratch = Scratch::new();
+    let model = text(&text_model(&scratch, "model"));
+    let (lines, _) = score(&model, &[json!({"prompt": "Hello", "response": " world"})], &[]);
+    let before = lines[0]["prompt_tokens"].as_u64().unwrap() as usize;
+    assert_eq!(array(&lines[0], "tokens")[0], 0, "the tokenizer's <bos> comes first");
+    assert_eq!(array(&lines[0], "logprobs").len(), array(&lines[0], "tokens").len() - before);
+    let tokens = json!({"tokens": lines[0]["tokens"], "prompt_tokens": before});
+    let (same, _) = score(&model, &[tokens], &[]);
+    assert_eq!(same[0], lines[0]);
+    let messages = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]);
+    let (chat, _) = score(&model, &[json!({"messages": messages})], &[]);
+    let tokens = array(&chat[0], "tokens");
+    assert_eq!(tokens[0], 320, "<|im_start|>, and no <bos> before it");
+    assert_eq!(tokens.iter().filter(|t| **t == 321).count(), 2, "user and assistant end");
+    assert_eq!(array(&chat[0], "logprobs").len(), tokens.len() - 1);
+}
