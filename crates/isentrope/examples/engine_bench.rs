@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long)]
     threads: Option<usize>,
     /// Input tokens of a micro-batch
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 640)]
     micro_batch_tokens: usize,
     /// Computes blocks again on the way back instead of keeping their activations
     #[arg(long)]
