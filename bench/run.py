@@ -29,6 +29,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5, help="processes of each side per measurement")
     parser.add_argument("--repeats", type=int, default=3, help="repetitions inside a process, after one warm-up")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--scored-only", action="store_true", help="a stricter opponent: see README.md")
     parser.add_argument("--gflops", type=float, default=318.0, help="the machine's peak, for the share column")
     args = parser.parse_args()
     if min(args.rounds, args.repeats, args.threads) < 1 or args.gflops <= 0:
@@ -43,7 +44,7 @@ def compare(args, engine, size, job):
     task = [model, "--only", job, "--prompts", batch.prompts, "--group", batch.group]
     task += ["--prompt-tokens", batch.prompt_tokens, "--new-tokens", batch.new_tokens]
     task += ["--repeats", args.repeats, "--threads", args.threads]
-    peer = [args.python, HERE / "peers_transformers.py"]
+    peer = [args.python, HERE / "peers_transformers.py"] + ["--scored-only"] * args.scored_only
     ours, theirs = alternate(args.rounds, lambda: measure([engine, *task]), lambda: measure([*peer, *task]))
 
     name, count = JOBS[job]

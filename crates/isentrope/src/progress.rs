@@ -24,7 +24,8 @@ impl Work {
         let target =
             if hidden || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(total), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}  {elapsed} (left: {eta})")
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {elapsed} (left: {eta})")
         {
             bar.set_style(style);
         }

@@ -31,7 +31,6 @@ use std::time::Instant;
 /// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
 /// file and its own number, and on nothing else: not on what is sampled beside it, nor on threads or memory.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Generate {
     #[command(flatten)]
@@ -162,7 +161,8 @@ impl Generate {
         let started = Instant::now();
         let samples = self.n as usize;
         let total = prompts.len() * samples;
-        let mut work = Work::new("responses", total as u64, matches!(display, Display::Stream { .. }));
+        // A bar and text on one terminal would overwrite each other.
+        let mut work = Work::new("responses", total as u64, !matches!(display, Display::Lines(_)));
         // Finished responses that wait for an earlier one, since lines go out in order.
         let mut waiting = BTreeMap::new();
         let (mut next, mut finished, mut tokens, mut entropy) = (0, 0u64, 0usize, 0.0f64);

@@ -29,7 +29,6 @@ const RATIO_TOLERANCE: f64 = 0.1;
 /// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean and max |difference|, and
 /// the share of probability ratios outside [0.9, 1.1]; a total follows at the end.
 #[derive(Args)]
-#[command(verbatim_doc_comment)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Score {
     #[command(flatten)]
