@@ -4,7 +4,7 @@ use crate::adamw::AdamW;
 use crate::attention::{Attention, Run};
 use crate::head::{Distribution, HeadGradient};
 use crate::linear::Linear;
-use crate::norm::{Gradient, Grouped};
+use crate::norm::Grouped;
 use crate::rope::Turn;
 
 /// A device that computes. Buffers are flat `f32` memory on it; what crosses to or from the host does so only in
@@ -122,7 +122,8 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Self::Buffer,
         rows: usize,
     );
-    /// The gradients of [`rms_norm`](Self::rms_norm): `dx` replaced or added to, the chains of `dw` going on.
+    /// The gradients of [`rms_norm`](Self::rms_norm): added to `dx`, the chains of `dw` going on. Without `dy`, `dx` holds
+    /// it on entry and is replaced.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn rms_norm_backward(
         &self,
@@ -235,9 +236,4 @@ pub trait Backend: Send + Sync + 'static {
         first: &mut Self::Buffer,
         second: &mut Self::Buffer,
     );
-}
-
-/// For implementations: the argument of [`Backend::rms_norm_backward`] as the kernel sees it.
-pub(crate) fn gradient(dy: Option<&[f32]>) -> Gradient<'_> {
-    dy.map_or(Gradient::InPlace, Gradient::AddTo)
 }

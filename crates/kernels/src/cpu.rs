@@ -2,7 +2,7 @@
 
 use crate::adamw::{self, AdamW};
 use crate::attention::{self, Attention, Run};
-use crate::backend::{Backend, gradient};
+use crate::backend::Backend;
 use crate::buffer::{CpuBuffer, Recycler};
 use crate::embedding;
 use crate::head::{self, Distribution, HeadGradient};
@@ -163,7 +163,7 @@ impl Backend for Cpu {
         dw: &mut CpuBuffer,
         rows: usize,
     ) {
-        norm::backward(&self.engine, layout, eps, x, weight, gradient(dy.map(|d| &**d)), dx, dw, rows);
+        norm::backward(&self.engine, layout, eps, x, weight, dy.map(|d| &**d), dx, dw, rows);
     }
 
     fn rope(

@@ -24,6 +24,11 @@ impl Grouped {
         Self { stride: features, offset: 0, groups: 1, features }
     }
 
+    /// Rows below which a task is not worth its hand-over.
+    fn least_rows(self) -> usize {
+        (16_384 / (self.groups * self.features)).max(1)
+    }
+
     /// Floats up to the end of the last group of `rows` rows.
     ///
     /// # Panics
@@ -47,7 +52,7 @@ pub(crate) fn forward(
     assert!(x.len() >= layout.extent(rows) && y.len() >= layout.extent(rows));
     assert!(weight.len() >= layout.features);
     let y = Shared::of(y);
-    engine.threads.ranges(rows, 1, (16_384 / (layout.groups * layout.features)).max(1), |range| {
+    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
             engine.isa.run(Forward {
@@ -108,9 +113,8 @@ impl Kernel for Forward {
     }
 }
 
-/// `dx = d(norm)/dx dy`, or `dx += ...` if `accumulate`; `dw` goes on over rows, and groups within a row, in order.
-/// `x` and `dx` have `layout`; `dy` may be the same memory as `dx` only where the caller passes it as such by
-/// `dy = None`: then `dx` holds dy on entry and is overwritten.
+/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` goes on over rows, and groups within a
+/// row, in order. `x`, `dy` and `dx` have `layout`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     engine: &Engine,
@@ -118,7 +122,7 @@ pub(crate) fn backward(
     eps: f32,
     x: &[f32],
     weight: &[f32],
-    dy: Gradient<'_>,
+    dy: Option<&[f32]>,
     dx: &mut [f32],
     dw: &mut [f32],
     rows: usize,
@@ -127,8 +131,8 @@ pub(crate) fn backward(
     assert!(weight.len() >= layout.features && dw.len() >= layout.features);
     let dx = Shared::of(dx);
     let (dy, accumulate) = match dy {
-        Gradient::InPlace => (dx.start().cast_const(), false),
-        Gradient::AddTo(dy) => {
+        None => (dx.start().cast_const(), false),
+        Some(dy) => {
             assert!(dy.len() >= layout.extent(rows));
             (dy.as_ptr(), true)
         }
@@ -137,7 +141,7 @@ pub(crate) fn backward(
     // The weight's gradient first: it reads dy, which the second pass may overwrite.
     let mut scales = vec![0.0f32; rows * layout.groups];
     let shared = Shared::of(&mut scales);
-    engine.threads.ranges(rows, 1, (16_384 / (layout.groups * layout.features)).max(1), |range| {
+    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe { engine.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range }) }
     });
@@ -156,7 +160,7 @@ pub(crate) fn backward(
             });
         }
     });
-    engine.threads.ranges(rows, 1, (16_384 / (layout.groups * layout.features)).max(1), |range| {
+    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
             engine.isa.run(InputGradient {
@@ -171,14 +175,6 @@ pub(crate) fn backward(
             });
         }
     });
-}
-
-/// Where the gradient of a normalised value comes from, and what becomes of the gradient of its input.
-pub enum Gradient<'a> {
-    /// It is in `dx`, and is replaced there.
-    InPlace,
-    /// It is here, and the input's gradient is added to `dx`.
-    AddTo(&'a [f32]),
 }
 
 struct Scales {
