@@ -16,7 +16,7 @@ pub struct KvCache<B: Backend> {
 impl<B: Backend> KvCache<B> {
     /// Bytes of one page over all layers.
     pub fn page_bytes(model: &Model<B>) -> usize {
-        model.layer_cache_len(1) * model.config.layers * size_of::<f32>()
+        model.layout.cache_page_bytes()
     }
 
     /// An empty cache of `pages` pages.

@@ -1,18 +1,15 @@
 //! A model on a device: configuration, layout, weights; from a checkpoint and back.
 
-use crate::checkpoint::{Checkpoint, Tensor, WriteOptions, write_checkpoint};
+use crate::checkpoint::{Checkpoint, WriteOptions, write_checkpoint};
 use crate::config::ModelConfig;
 use crate::layout::Layout;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, ROWS_PER_CALL};
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
 use isentrope_kernels::Backend;
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a matrix converted and packed at a time while loading.
-const ROWS_PER_CALL: usize = 256;
 /// The tensor of an output head.
 const HEAD: &str = "lm_head.weight";
 
@@ -38,10 +35,7 @@ impl<B: Backend> Model<B> {
         let config = ModelConfig::read(dir)?;
         let checkpoint = Checkpoint::open(dir)?;
         let layout = Layout::new(&config);
-        // Looked at before memory is asked for: a config that claims a larger model than the files hold fails here.
-        for (_, parameter, tensor) in layout.tensors() {
-            checkpoint.expect(&tensor.name, &parameter.shape(tensor))?;
-        }
+        Parameters::<B>::expect(&layout, &checkpoint, "")?;
         let mut taken: Vec<&str> = layout.tensors().map(|(_, _, t)| t.name.as_str()).collect();
         if config.tie_word_embeddings {
             taken.push(HEAD); // a copy of the embedding that some exports keep
@@ -57,12 +51,7 @@ impl<B: Backend> Model<B> {
                 ),
             ));
         }
-        let mut weights = Parameters::zeros(&*backend, &layout);
-        for (id, parameter, tensor) in layout.tensors() {
-            checkpoint.read_rows(&tensor.name, &parameter.shape(tensor), ROWS_PER_CALL, |first, rows| {
-                weights.set_rows(&backend, id, parameter, tensor, first, rows);
-            })?;
-        }
+        let weights = Parameters::read(&*backend, &layout, &checkpoint, "")?;
         let rope = RopeTable::new(config.rope.clone());
         let model = Self { config, layout, weights, backend, rope };
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
@@ -96,17 +85,7 @@ impl<B: Backend> Model<B> {
     /// # Errors
     /// As [`write_checkpoint`].
     pub fn save(&self, dir: &Path, options: WriteOptions<'_>) -> Result<()> {
-        let tensors = self
-            .layout
-            .tensors()
-            .map(|(id, parameter, tensor)| Tensor {
-                name: tensor.name.clone(),
-                shape: parameter.shape(tensor),
-                values: Box::new(move || {
-                    Ok(Cow::Owned(self.weights.tensor(&self.backend, id, parameter, tensor)))
-                }),
-            })
-            .collect();
+        let tensors = self.weights.tensors(&self.backend, &self.layout, "");
         write_checkpoint(dir, &self.config.json, tensors, options)
     }
 

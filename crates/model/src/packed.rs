@@ -12,6 +12,17 @@ pub struct Sequence<'a> {
     pub score_from: usize,
 }
 
+impl Sequence<'_> {
+    /// How many of its tokens are scored.
+    pub fn target_count(&self) -> usize {
+        self.tokens.len().saturating_sub(self.first_target())
+    }
+
+    fn first_target(&self) -> usize {
+        self.score_from.max(1)
+    }
+}
+
 /// Sequences of one micro-batch. Results come one per target, in order of sequences and of tokens in them. A batch
 /// without targets is allowed: it has no results and adds nothing to a gradient.
 #[derive(Clone, Debug)]
@@ -39,8 +50,8 @@ impl Packed {
             targets: Vec::new(),
         };
         for sequence in sequences {
-            let from = sequence.score_from.max(1);
-            if from >= sequence.tokens.len() {
+            let from = sequence.first_target();
+            if sequence.target_count() == 0 {
                 continue;
             }
             let inputs = sequence.tokens.len() - 1;

@@ -1,8 +1,14 @@
 //! A set of parameters on a device: weights, a gradient, or an optimizer moment.
 
+use crate::Result;
+use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, Kind, Layout, NamedTensor, Parameter};
 use isentrope_kernels::Backend;
+use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
+
+/// Rows of a matrix converted and packed at a time while loading.
+pub(crate) const ROWS_PER_CALL: usize = 256;
 
 /// One buffer per parameter of a [`Layout`].
 pub struct Parameters<B: Backend>(Vec<B::Buffer>);
@@ -11,6 +17,43 @@ impl<B: Backend> Parameters<B> {
     /// All zeros.
     pub fn zeros(backend: &B, layout: &Layout) -> Self {
         Self(layout.parameters.iter().map(|p| backend.zeros(p.stored_len())).collect())
+    }
+
+    /// Reads every tensor of the layout, under its name with `prefix` before it.
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing, has another shape or is not finite.
+    pub fn read(backend: &B, layout: &Layout, checkpoint: &Checkpoint, prefix: &str) -> Result<Self> {
+        // Before memory is asked for: a config that claims a larger model than the files hold fails here.
+        Self::expect(layout, checkpoint, prefix)?;
+        let mut parameters = Self::zeros(backend, layout);
+        for (id, parameter, tensor) in layout.tensors() {
+            let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
+            checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |first, rows| {
+                parameters.set_rows(backend, id, parameter, tensor, first, rows);
+            })?;
+        }
+        Ok(parameters)
+    }
+
+    /// Looks whether every tensor of the layout is there and has its shape.
+    pub(crate) fn expect(layout: &Layout, checkpoint: &Checkpoint, prefix: &str) -> Result<()> {
+        for (_, parameter, tensor) in layout.tensors() {
+            checkpoint.expect(&format!("{prefix}{}", tensor.name), &parameter.shape(tensor))?;
+        }
+        Ok(())
+    }
+
+    /// Every tensor of the layout, to be written under its name with `prefix` before it.
+    pub fn tensors<'a>(&'a self, backend: &'a B, layout: &'a Layout, prefix: &str) -> Vec<Tensor<'a>> {
+        layout
+            .tensors()
+            .map(|(id, parameter, tensor)| Tensor {
+                name: format!("{prefix}{}", tensor.name),
+                shape: parameter.shape(tensor),
+                values: Box::new(move || Ok(Cow::Owned(self.tensor(backend, id, parameter, tensor)))),
+            })
+            .collect()
     }
 
     /// The buffers, in the layout's order.

@@ -6,6 +6,7 @@ use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
 use isentrope_kernels::{Backend, Distribution, Grouped, HeadGradient};
+use std::ops::Range;
 
 /// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +19,35 @@ pub enum Keep {
 }
 
 /// Results of a forward pass, one per target.
+#[derive(Clone, Debug, Default)]
 pub struct Scores {
     /// Log-probability of each target, in nats.
     pub logprobs: Vec<f32>,
     /// Exact entropy of the distribution each target was drawn from, in nats.
     pub entropies: Vec<f32>,
+}
+
+impl Scores {
+    /// Appends those of the targets that follow.
+    pub fn extend(&mut self, more: Self) {
+        self.logprobs.extend(more.logprobs);
+        self.entropies.extend(more.entropies);
+    }
+
+    /// Those of some of the targets.
+    #[must_use]
+    pub fn part(&self, targets: Range<usize>) -> Self {
+        Self {
+            logprobs: self.logprobs[targets.clone()].to_vec(),
+            entropies: self.entropies[targets].to_vec(),
+        }
+    }
+
+    /// Whether both are the same numbers to the last bit.
+    pub fn same_bits(&self, other: &Self) -> bool {
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        bits(&self.logprobs) == bits(&other.logprobs) && bits(&self.entropies) == bits(&other.entropies)
+    }
 }
 
 /// What [`Model::backward`] needs of the forward pass.

@@ -8,7 +8,9 @@ mod write;
 
 pub use atomic_directory::AtomicDirectory;
 pub use read::Checkpoint;
-pub use write::{Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files};
+pub use write::{
+    Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files, write_tensors, write_whole,
+};
 
 /// The weights of a checkpoint in one file.
 const SINGLE_FILE: &str = "model.safetensors";

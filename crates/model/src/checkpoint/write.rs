@@ -115,7 +115,7 @@ pub fn write_checkpoint_files(
     if let Some(source) = options.carry_from {
         copy_companions(source, dir)?;
     }
-    write_weights(dir, tensors, options)
+    write_tensors(dir, tensors, options)
 }
 
 /// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes `dtype`, earlier
@@ -147,7 +147,12 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write_weights(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<()> {
+/// Writes tensors alone into the existing directory `dir`, sharded as asked, for [`Checkpoint`](super::Checkpoint) to
+/// read.
+///
+/// # Errors
+/// As [`write_checkpoint`], but for what had been written until then.
+pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<()> {
     let mut names = HashSet::new();
     let mut total_bytes = 0;
     let mut shards: Vec<(u64, Vec<Tensor>)> = vec![(0, Vec::new())];
@@ -271,7 +276,11 @@ fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     write_whole(path, &text)
 }
 
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a new file that is on disk when this returns.
+///
+/// # Errors
+/// [`Error::Io`] when the file exists or cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = NewFile::create(path)?;
     file.write(bytes)?;
     file.finish()

@@ -72,6 +72,19 @@ pub fn resolve_with(config: &HubConfig, model: &str, progress: &dyn Progress) ->
     fetch(config, &ModelId::parse(model)?, progress)
 }
 
+/// The directory that holds `model`, if it is here already: nothing is downloaded.
+///
+/// # Errors
+/// [`Error::Hub`](crate::Error::Hub) when `model` is neither a directory nor a hub id.
+pub fn cached(model: &str) -> Result<Option<PathBuf>> {
+    if Path::new(model).is_dir() {
+        return Ok(Some(model.into()));
+    }
+    let id = ModelId::parse(model)?;
+    let config = HubConfig::from_env()?;
+    Ok(RepoCache::new(&config.cache, &id.repo).complete_snapshot(&id)?.ok())
+}
+
 /// The snapshot directory of `id`, brought up to date with the hub where that is possible.
 fn fetch(config: &HubConfig, id: &ModelId, progress: &dyn Progress) -> Result<PathBuf> {
     let cache = RepoCache::new(&config.cache, &id.repo);

@@ -1,0 +1,50 @@
+//! A model before any training.
+
+use crate::config::ModelConfig;
+use crate::layout::{Kind, Layout};
+use crate::model::Model;
+use crate::parameters::Parameters;
+use crate::rope_table::RopeTable;
+use crate::{Error, Result};
+use isentrope_kernels::Backend;
+use isentrope_random::{Draws, Purpose};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Of a config.json without `initializer_range`, as in transformers.
+const DEFAULT_RANGE: f64 = 0.02;
+
+impl<B: Backend> Model<B> {
+    /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices from a normal
+    /// distribution of standard deviation `initializer_range`, norms 1, biases 0.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above 0.
+    pub fn initialize(dir: &Path, seed: u64, backend: Arc<B>) -> Result<Self> {
+        let config = ModelConfig::read(dir)?;
+        let range = match config.json.get("initializer_range") {
+            None => DEFAULT_RANGE,
+            Some(value) => value.as_f64().filter(|&r| r > 0.0 && r < 100.0).ok_or_else(|| {
+                let what = format!("initializer_range is {value}: it must be a number above 0");
+                Error::invalid(&dir.join("config.json"), what)
+            })?,
+        };
+        let layout = Layout::new(&config);
+        let mut weights = Parameters::zeros(&*backend, &layout);
+        for (number, (id, parameter, tensor)) in layout.tensors().enumerate() {
+            let len: usize = parameter.shape(tensor).iter().product();
+            let values = match parameter.kind {
+                Kind::Vector(_) if tensor.name.ends_with("bias") => vec![0.0; len],
+                Kind::Vector(_) => vec![1.0; len],
+                Kind::Matrix(_) => {
+                    let mut draws = Draws::of(seed, Purpose::Weights, number as u64, 0);
+                    let pairs = (0..len.div_ceil(2)).flat_map(|pair| draws.normals(pair as u64));
+                    pairs.take(len).map(|normal| (normal * range) as f32).collect()
+                }
+            };
+            weights.set_rows(&backend, id, parameter, tensor, 0, &values);
+        }
+        let rope = RopeTable::new(config.rope.clone());
+        Ok(Self { config, layout, weights, backend, rope })
+    }
+}
