@@ -64,7 +64,8 @@ pub enum Event {
         sample: usize,
         /// The token.
         drawn: Drawn,
-        /// Text that the token made certain, where there is a tokenizer; may lag behind, never retracts.
+        /// Text that the token made certain, where there is a tokenizer and text is decoded token by token; may lag
+        /// behind, never retracts.
         text: Option<String>,
     },
     /// A response has ended.
@@ -82,6 +83,7 @@ pub enum Event {
 pub struct Engine<'a, B: Backend> {
     model: &'a Model<B>,
     tokenizer: Option<&'a Tokenizer>,
+    streams_text: bool,
     limits: Limits,
     cache: KvCache<B>,
     pages: usize,
@@ -108,6 +110,7 @@ impl<'a, B: Backend> Engine<'a, B> {
         Self {
             model,
             tokenizer,
+            streams_text: true,
             limits: Limits { sequences: limits.sequences.max(1), ..limits },
             cache: KvCache::new(model, pages),
             pages,
@@ -117,6 +120,14 @@ impl<'a, B: Backend> Engine<'a, B> {
             reserved: 0,
             step: Step::default(),
         }
+    }
+
+    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
+    /// the same completions. [`Event::Token`] then has no text.
+    #[must_use]
+    pub fn decoding_at_the_end(mut self) -> Self {
+        self.streams_text = false;
+        self
     }
 
     /// Pages that a prompt and a response of `max_tokens` take together, at most.
@@ -281,6 +292,7 @@ impl<'a, B: Backend> Engine<'a, B> {
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
         let (last, full) = (g.started + 1 == g.samples, g.prompt.len() / PAGE);
+        let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
             std::mem::take(&mut g.pages)
@@ -309,7 +321,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             pages,
             reserved,
             drawn: Vec::new(),
-            text: self.tokenizer.map(Text::new),
+            text: self.tokenizer.filter(|_| watched).map(Text::new),
         });
         g.started += 1;
         true
@@ -433,13 +445,19 @@ impl<'a, B: Backend> Engine<'a, B> {
             self.cache.release(page);
         }
         let departs = sample.sampling.departs() && sample.sampling.temperature > 0.0;
+        let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
+        let text = match (sample.text, self.tokenizer) {
+            (Some(text), _) => Some(text.finish(&sample.sampling.stop_strings)?),
+            (None, Some(tokenizer)) => Some(tokenizer.decode(&tokens, true)?),
+            (None, None) => None,
+        };
         let completion = Completion {
-            tokens: sample.drawn.iter().map(|d| d.token).collect(),
+            tokens,
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: departs
                 .then(|| sample.drawn.iter().filter_map(|d| d.sampling_logprob).collect()),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
-            text: sample.text.map(|t| t.finish(&sample.sampling.stop_strings)).transpose()?,
+            text,
             finish_reason,
         };
         Ok(Event::Finished { request: sample.id, sample: sample.sample, completion })

@@ -77,6 +77,7 @@ pub(crate) struct Sample<'a> {
     /// Pages that are reserved for it and not taken yet.
     pub reserved: usize,
     pub drawn: Vec<Drawn>,
+    /// Where text is decoded token by token.
     pub text: Option<Text<'a>>,
 }
 
