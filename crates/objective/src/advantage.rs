@@ -1,0 +1,203 @@
+//! Advantages of responses from their rewards.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How rewards become advantages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Estimator {
+    /// (r - group mean) / (group standard deviation + 1e-6) (arXiv:2402.03300).
+    #[default]
+    Grpo,
+    /// r - group mean, undivided, so that easy and hard prompts weigh the same (Dr. GRPO, arXiv:2503.20783).
+    DrGrpo,
+    /// r - mean of the group's other rewards (arXiv:2402.14740).
+    Rloo,
+    /// r, then mean 0 and variance 1 over the tokens of all responses (arXiv:2501.03262).
+    #[serde(rename = "reinforce++")]
+    ReinforcePlusPlus,
+    /// r - group mean, then mean 0 and variance 1 over the tokens of all responses (arXiv:2501.03262).
+    #[serde(rename = "reinforce++-baseline")]
+    ReinforcePlusPlusBaseline,
+    /// r - reward of the prompt's greedily decoded response (arXiv:2310.10505); costs one more response per prompt.
+    Remax,
+    /// r - group mean weighted by response length (arXiv:2505.23585).
+    Opo,
+}
+
+/// How a response to a prompt came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The prompt: responses of equal group are compared with one another.
+    pub group: usize,
+    /// Reward of the whole response.
+    pub reward: f64,
+    /// Tokens of the response that count in the loss.
+    pub tokens: usize,
+    /// Reward of the prompt's greedily decoded response; only [`Estimator::Remax`] reads it.
+    pub greedy_reward: f64,
+}
+
+/// Added to a group's standard deviation, as in the reference.
+const STD_EPSILON: f64 = 1e-6;
+/// Added to token counts and variances in whitening, as in the reference.
+const WHITEN_EPSILON: f64 = 1e-8;
+
+/// One advantage per response, `[responses]`. The reward counts once, at the response's last token, and is not
+/// discounted, so the advantage is the same for all tokens of a response.
+///
+/// A response without others in its group has nothing to be compared with: group baselines are then 0 and GRPO's
+/// divisor 1 + 1e-6, as in the reference.
+pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
+    let groups = groups(outcomes);
+    let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
+        outcomes.iter().map(|o| o.reward - baseline(&groups[&o.group])).collect()
+    };
+    match estimator {
+        Estimator::Grpo => outcomes
+            .iter()
+            .map(|o| {
+                let group = &groups[&o.group];
+                (o.reward - group.mean()) / (group.standard_deviation() + STD_EPSILON)
+            })
+            .collect(),
+        Estimator::DrGrpo => over_baseline(Group::mean),
+        Estimator::Rloo => outcomes
+            .iter()
+            .map(|o| {
+                let group = &groups[&o.group];
+                let k = group.rewards.len() as f64;
+                if k > 1.0 { (o.reward - group.mean()) * k / (k - 1.0) } else { o.reward }
+            })
+            .collect(),
+        Estimator::ReinforcePlusPlus => whiten(outcomes, over_baseline(|_| 0.0)),
+        Estimator::ReinforcePlusPlusBaseline => whiten(outcomes, over_baseline(Group::mean)),
+        Estimator::Remax => outcomes.iter().map(|o| o.reward - o.greedy_reward).collect(),
+        Estimator::Opo => over_baseline(Group::length_weighted_mean),
+    }
+}
+
+/// The responses to one prompt, in order.
+#[derive(Default)]
+struct Group {
+    rewards: Vec<f64>,
+    /// Tokens of each response.
+    lengths: Vec<f64>,
+}
+
+fn groups(outcomes: &[Outcome]) -> BTreeMap<usize, Group> {
+    let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
+    for outcome in outcomes {
+        let group = groups.entry(outcome.group).or_default();
+        group.rewards.push(outcome.reward);
+        group.lengths.push(outcome.tokens as f64);
+    }
+    groups
+}
+
+impl Group {
+    fn mean(&self) -> f64 {
+        if self.rewards.len() < 2 {
+            return 0.0;
+        }
+        self.rewards.iter().sum::<f64>() / self.rewards.len() as f64
+    }
+
+    /// Unbiased.
+    fn standard_deviation(&self) -> f64 {
+        if self.rewards.len() < 2 {
+            return 1.0;
+        }
+        let mean = self.mean();
+        let squares: f64 = self.rewards.iter().map(|r| (r - mean) * (r - mean)).sum();
+        (squares / (self.rewards.len() - 1) as f64).sqrt()
+    }
+
+    fn length_weighted_mean(&self) -> f64 {
+        let tokens: f64 = self.lengths.iter().sum();
+        if self.rewards.len() < 2 || tokens == 0.0 {
+            return 0.0;
+        }
+        self.rewards.iter().zip(&self.lengths).map(|(r, n)| r * n).sum::<f64>() / tokens
+    }
+}
+
+/// Mean 0 and unbiased variance 1 over tokens. Fewer than two tokens have no variance: their advantage is 0.
+fn whiten(outcomes: &[Outcome], values: Vec<f64>) -> Vec<f64> {
+    let tokens: f64 = outcomes.iter().map(|o| o.tokens as f64).sum();
+    if tokens < 2.0 {
+        return vec![0.0; values.len()];
+    }
+    let token_mean = |value: &dyn Fn(f64) -> f64| {
+        let sum: f64 = values.iter().zip(outcomes).map(|(&v, o)| value(v) * o.tokens as f64).sum();
+        sum / (tokens + WHITEN_EPSILON)
+    };
+    let mean = token_mean(&|v| v);
+    let variance = token_mean(&|v| (v - mean) * (v - mean)) * tokens / (tokens - 1.0);
+    let scale = 1.0 / (variance + WHITEN_EPSILON).sqrt();
+    values.iter().map(|v| (v - mean) * scale).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Estimator; 7] = [
+        Estimator::Grpo,
+        Estimator::DrGrpo,
+        Estimator::Rloo,
+        Estimator::ReinforcePlusPlus,
+        Estimator::ReinforcePlusPlusBaseline,
+        Estimator::Remax,
+        Estimator::Opo,
+    ];
+
+    fn outcome(group: usize, reward: f64, tokens: usize) -> Outcome {
+        Outcome { group, reward, tokens, greedy_reward: 0.25 }
+    }
+
+    #[test]
+    fn rloo_subtracts_the_mean_of_the_others() {
+        let rewards = [0.3, 1.0, -2.0, 0.5];
+        let outcomes: Vec<Outcome> = rewards.iter().map(|&r| outcome(9, r, 1)).collect();
+        for (i, a) in advantages(Estimator::Rloo, &outcomes).into_iter().enumerate() {
+            let others: f64 = rewards.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, r)| r).sum();
+            assert!((a - (rewards[i] - others / 3.0)).abs() < 1e-15);
+        }
+    }
+
+    #[test]
+    fn groups_may_be_interleaved() {
+        let apart = [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(7, 0.5, 4), outcome(7, 0.0, 5)];
+        let mixed = [apart[0], apart[2], apart[1], apart[3]];
+        for estimator in ALL {
+            let (a, b) = (advantages(estimator, &apart), advantages(estimator, &mixed));
+            for (x, y) in [(a[0], b[0]), (a[1], b[2]), (a[2], b[1]), (a[3], b[3])] {
+                assert!((x - y).abs() < 1e-12, "{estimator:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn degenerate_groups_give_finite_advantages() {
+        for outcomes in [
+            vec![],
+            vec![outcome(0, 1.0, 0)],
+            vec![outcome(0, 1.0, 1)],
+            vec![outcome(0, 1.0, 0), outcome(0, 0.0, 0)],
+            vec![outcome(0, 1.0, 3), outcome(1, 1.0, 4)],
+        ] {
+            for estimator in ALL {
+                let result = advantages(estimator, &outcomes);
+                assert_eq!(result.len(), outcomes.len());
+                assert!(result.iter().all(|a| a.is_finite()), "{estimator:?} {outcomes:?} {result:?}");
+            }
+        }
+        let alone = [outcome(0, 0.75, 3)];
+        assert_eq!(advantages(Estimator::Grpo, &alone), [0.75 / (1.0 + 1e-6)]);
+        assert_eq!(advantages(Estimator::Opo, &alone), [0.75]);
+        assert_eq!(advantages(Estimator::Remax, &alone), [0.5]);
+    }
+}

@@ -1,0 +1,290 @@
+//! Covariances of tokens, and the tokens that Clip-Cov and KL-Cov pick by them (arXiv:2505.22617, section 4).
+
+use crate::KlEstimator;
+use crate::error::{Result, require};
+use isentrope_random::{Draws, Purpose};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// What is done about tokens of large covariance
+/// Cov_t = (log pi_t - mean log pi) (A_t - mean A), means over the tokens of the scope.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Covariance {
+    /// What is done about tokens of large covariance; statistics of it are reported in any case.
+    pub method: Method,
+    /// Tokens picked, as a fraction of all tokens, above 0 and at most 1 (not a percentage); rounded down, but one token
+    /// at least. Unset: the paper's, 2e-4 for clip-cov and 2e-3 for kl-cov (that is for 7B models; for 32B it is 2e-4).
+    pub fraction: Option<f64>,
+    /// Clip-Cov draws among tokens whose covariance is above this, in nats; the paper's is 1.
+    pub low: f64,
+    /// Clip-Cov draws among tokens whose covariance is below this, in nats; the paper's is 5.
+    pub high: f64,
+    /// KL-Cov's penalty, from d = log pi - log pi_old. All but k1 have no gradient while the policy is the one that
+    /// sampled, so KL-Cov needs several updates per rollout.
+    pub kl: KlEstimator,
+    /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
+    pub coefficient: f64,
+    /// The tokens that the means are taken over and the fraction is counted of.
+    pub scope: Scope,
+}
+
+impl Default for Covariance {
+    fn default() -> Self {
+        Self {
+            method: Method::None,
+            fraction: None,
+            low: 1.0,
+            high: 5.0,
+            kl: KlEstimator::Abs,
+            coefficient: 1.0,
+            scope: Scope::Minibatch,
+        }
+    }
+}
+
+/// What is done about tokens of large covariance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Nothing.
+    #[default]
+    None,
+    /// A fraction of the tokens, drawn uniformly from those within a band of covariances that ratio clipping has left
+    /// a gradient, loses its policy-gradient term. The published runs widen ratio clipping to 1 and 1 beside it.
+    ClipCov,
+    /// The tokens of largest covariance are penalised for moving away from the policy that sampled them. The
+    /// published runs have no ratio clipping beside it: loss = "importance".
+    KlCov,
+}
+
+/// The tokens that covariances are centred over and selected from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// The whole optimizer minibatch, so that memory settings change nothing.
+    #[default]
+    Minibatch,
+    /// Each micro-batch by itself, as the published code does: then memory settings change the algorithm. Only for
+    /// reproducing it.
+    MicroBatch,
+}
+
+impl Covariance {
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(fraction) = self.fraction {
+            require(
+                fraction > 0.0 && fraction <= 1.0,
+                "objective.covariance.fraction",
+                fraction,
+                "it must be a fraction of the tokens above 0 and at most 1 (0.2 % is 0.002); to switch the term off \
+                 set objective.covariance.method to \"none\"",
+            )?;
+        }
+        let finite = |key, value: f64| require(value.is_finite(), key, value, "it must be a finite number");
+        finite("objective.covariance.low", self.low)?;
+        finite("objective.covariance.high", self.high)?;
+        require(
+            self.low < self.high,
+            "objective.covariance.low",
+            self.low,
+            "it must be below objective.covariance.high",
+        )?;
+        require(
+            self.coefficient.is_finite() && self.coefficient > 0.0,
+            "objective.covariance.coefficient",
+            self.coefficient,
+            "it must be above 0; to switch the term off set objective.covariance.method to \"none\"",
+        )
+    }
+
+    /// The fraction, or the method's default where none is set; nothing without a method.
+    pub fn resolved_fraction(&self) -> Option<f64> {
+        match self.method {
+            Method::None => None,
+            Method::ClipCov => Some(self.fraction.unwrap_or(2e-4)),
+            Method::KlCov => Some(self.fraction.unwrap_or(2e-3)),
+        }
+    }
+}
+
+/// The coordinates of Clip-Cov's random draws: equal coordinates draw equal tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrawKey {
+    /// The run's seed.
+    pub seed: u64,
+    /// The rollout step.
+    pub step: u64,
+    /// The optimizer update within the step; below 2^32.
+    pub update: u64,
+}
+
+impl DrawKey {
+    /// The numbers of a scope: the minibatch is 0, micro-batches count from 0.
+    fn draws(self, scope: usize) -> Draws {
+        Draws::of(self.seed, Purpose::ClipCov, self.step, self.update << 32 | scope as u64)
+    }
+}
+
+/// Covariances, and what they are products of, each `[tokens]`.
+pub(crate) struct Scores {
+    pub values: Vec<f64>,
+    pub centred_logprobs: Vec<f64>,
+    pub centred_advantages: Vec<f64>,
+}
+
+impl Scores {
+    /// Covariances centred over each scope by itself. Scopes follow one another and cover all tokens.
+    pub fn of(scopes: &[Range<usize>], logprobs: &[f64], advantages: &[f64]) -> Self {
+        let centred = |values: &[f64]| -> Vec<f64> {
+            scopes
+                .iter()
+                .flat_map(|scope| {
+                    let values = &values[scope.clone()];
+                    let mean = values.iter().sum::<f64>() / values.len() as f64;
+                    values.iter().map(move |v| v - mean)
+                })
+                .collect()
+        };
+        let (centred_logprobs, centred_advantages) = (centred(logprobs), centred(advantages));
+        let values = centred_logprobs.iter().zip(&centred_advantages).map(|(l, a)| l * a).collect();
+        Self { values, centred_logprobs, centred_advantages }
+    }
+}
+
+/// The tokens that a method picked.
+#[derive(Default)]
+pub(crate) struct Selection {
+    /// In ascending order.
+    pub tokens: Vec<usize>,
+    /// How many tokens they were picked from.
+    pub eligible: usize,
+}
+
+impl Selection {
+    /// Picks tokens in each scope by its covariances. Silenced tokens have no policy gradient that Clip-Cov could take.
+    pub fn of(
+        settings: &Covariance,
+        scopes: &[Range<usize>],
+        covariances: &[f64],
+        silenced: &[bool],
+        key: DrawKey,
+    ) -> Self {
+        let mut selection = Self::default();
+        let Some(fraction) = settings.resolved_fraction() else { return selection };
+        for (index, scope) in scopes.iter().enumerate() {
+            let count = count(fraction, scope.len());
+            let mut eligible: Vec<usize> = scope.clone().collect();
+            if settings.method == Method::ClipCov {
+                eligible.retain(|&t| {
+                    covariances[t] > settings.low && covariances[t] < settings.high && !silenced[t]
+                });
+            }
+            selection.eligible += eligible.len();
+            if settings.method == Method::ClipCov {
+                let drawn = key.draws(index).choose(eligible.len(), count);
+                selection.tokens.extend(drawn.into_iter().map(|i| eligible[i]));
+            } else {
+                selection.tokens.extend(largest(covariances, eligible, count));
+            }
+        }
+        selection.tokens.sort_unstable();
+        selection
+    }
+}
+
+/// Tokens that a fraction of n amounts to: rounded down, one at least, all at most.
+pub(crate) fn count(fraction: f64, n: usize) -> usize {
+    ((fraction * n as f64) as usize).max(1).min(n)
+}
+
+/// The `count` tokens of largest covariance, in no particular order; among equals those that come first.
+fn largest(covariances: &[f64], mut tokens: Vec<usize>, count: usize) -> Vec<usize> {
+    if count < tokens.len() {
+        tokens.select_nth_unstable_by(count, |&a, &b| {
+            covariances[b].total_cmp(&covariances[a]).then(a.cmp(&b))
+        });
+        tokens.truncate(count);
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_largest_are_those_of_a_stable_sort(
+            // Few different values, so that there are ties.
+            values in prop::collection::vec((-4i32..4).prop_map(f64::from), 1..60),
+            fraction in 0.0f64..1.0,
+        ) {
+            let count = count(fraction, values.len());
+            let mut chosen = largest(&values, (0..values.len()).collect(), count);
+            chosen.sort_unstable();
+            let mut order: Vec<usize> = (0..values.len()).collect();
+            order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+            order.truncate(count);
+            order.sort_unstable();
+            prop_assert_eq!(chosen, order);
+        }
+
+        #[test]
+        fn clip_cov_draws_within_the_band_and_never_silenced_tokens(
+            values in prop::collection::vec(-3.0f64..9.0, 1..80),
+            silent in prop::collection::vec(any::<bool>(), 80),
+            fraction in 0.001f64..1.0,
+            seed in any::<u64>(),
+        ) {
+            let settings = Covariance { method: Method::ClipCov, fraction: Some(fraction), ..Default::default() };
+            let key = DrawKey { seed, step: 3, update: 1 };
+            let n = values.len();
+            let scope = 0..n;
+            let selection = Selection::of(&settings, std::slice::from_ref(&scope), &values, &silent, key);
+            let eligible = (0..n).filter(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]).count();
+            prop_assert_eq!(selection.eligible, eligible);
+            prop_assert_eq!(selection.tokens.len(), eligible.min(((fraction * n as f64).floor() as usize).max(1)));
+            prop_assert!(selection.tokens.windows(2).all(|w| w[0] < w[1]));
+            prop_assert!(selection.tokens.iter().all(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]));
+        }
+    }
+
+    #[test]
+    fn clip_cov_draws_every_eligible_token_as_often_and_by_its_key() {
+        let settings = Covariance { method: Method::ClipCov, fraction: Some(0.2), ..Default::default() };
+        let values = [2.0, 0.0, 3.0, 4.0, 9.0, 2.0, -2.0, 3.0, 0.5, 1.5];
+        let scope = 0..values.len();
+        let mut counts = [0u32; 10];
+        for step in 0..6000 {
+            let key = DrawKey { seed: 5, step, update: 0 };
+            for t in Selection::of(&settings, std::slice::from_ref(&scope), &values, &[false; 10], key).tokens
+            {
+                counts[t] += 1;
+            }
+        }
+        // Two of six eligible tokens each time: 2000 +- 5 standard deviations of 37.
+        for (t, &n) in counts.iter().enumerate() {
+            let eligible = values[t] > 1.0 && values[t] < 5.0;
+            assert!(if eligible { (1815..2185).contains(&n) } else { n == 0 }, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn micro_batches_and_updates_draw_apart() {
+        let key = DrawKey { seed: 1, step: 2, update: 3 };
+        let next = DrawKey { update: 4, ..key };
+        let permutation = |key: DrawKey, scope| key.draws(scope).permutation(50);
+        assert_eq!(permutation(key, 0), permutation(key, 0));
+        assert_ne!(permutation(key, 0), permutation(key, 1));
+        assert_ne!(permutation(key, 0), permutation(next, 0));
+    }
+
+    #[test]
+    fn counts_round_down_to_one_at_least() {
+        assert_eq!([count(2e-4, 8192), count(2e-4, 20), count(0.2, 13), count(1.0, 7)], [1, 1, 2, 7]);
+        assert_eq!(count(0.5, 0), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! What reinforcement learning says to the network: two numbers per token.
+//!
+//! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`] takes per-token
+//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy, and
+//! [`Statistics`]. Everything is a pure function of its arguments in f64, knows no network, and sums in a fixed order,
+//! so that the same numbers in give the same bits out.
+//!
+//! The loss of a minibatch is
+//!
+//! ```text
+//! sum_t w_t ( keep_t policy_t + beta kl(log pi_t - log old_t) [t selected by KL-Cov]
+//!             + reference_kl.coefficient kl(log pi_t - log ref_t) - entropy_coefficient H_t )
+//! ```
+//!
+//! with the weights w of the [`Aggregation`], the policy term of the [`Loss`], and keep_t = 0 for tokens that Clip-Cov
+//! detaches or the entropy mask leaves out. Ratio clipping, covariance terms, the entropy bonus, the KL term and the
+//! entropy mask are independent of one another and combine freely.
+//!
+//! Formulas follow the functions of the trainer verl to the small constants in its denominators; where the reference
+//! code and a paper differ, the item's documentation says so.
+//!
+//! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance`,
+//! `kl`, `entropy_mask`, `aggregation`, `statistics`; last `warnings` and `alarms`.
+
+mod advantage;
+mod aggregation;
+mod alarms;
+mod covariance;
+mod entropy_bonus;
+mod entropy_mask;
+mod error;
+mod kl;
+mod objective;
+mod policy_loss;
+mod settings;
+mod statistics;
+mod warnings;
+
+pub use advantage::{Estimator, Outcome, advantages};
+pub use aggregation::Aggregation;
+pub use alarms::Alarms;
+pub use covariance::{Covariance, DrawKey, Method, Scope};
+pub use entropy_bonus::EntropyBonus;
+pub use error::{Error, Result};
+pub use kl::{KlEstimator, ReferenceKl};
+pub use objective::{Minibatch, Objective, objective};
+pub use policy_loss::Loss;
+pub use settings::Settings;
+pub use statistics::{Quadrants, Statistics};

@@ -1,0 +1,140 @@
+//! A minibatch's loss and its derivatives.
+
+use crate::covariance::{Scores, Selection};
+use crate::policy_loss;
+use crate::statistics::share;
+use crate::{Covariance, DrawKey, Method, Scope, Settings, Statistics, entropy_mask};
+use std::ops::Range;
+
+/// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
+#[derive(Clone, Copy, Debug)]
+pub struct Minibatch<'a> {
+    /// Tokens of each response, `[responses]`.
+    pub lengths: &'a [usize],
+    /// log pi of each token under the policy in training, `[tokens]`.
+    pub logprobs: &'a [f64],
+    /// log pi of each token under the policy that sampled it, `[tokens]`.
+    pub old_logprobs: &'a [f64],
+    /// Entropy of the distribution each token was drawn from, under the policy in training, `[tokens]`.
+    pub entropies: &'a [f64],
+    /// Advantage of each token, `[tokens]`.
+    pub advantages: &'a [f64],
+    /// log pi of each token under the reference model, `[tokens]`; needed if
+    /// [`Settings::needs_reference`], and not read otherwise.
+    pub reference_logprobs: Option<&'a [f64]>,
+    /// Responses in each micro-batch; only [`Scope::MicroBatch`] reads it.
+    pub micro_batches: &'a [usize],
+    /// Weight of the entropy bonus in this update.
+    pub entropy_coefficient: f64,
+    /// Coordinates of Clip-Cov's random draws.
+    pub key: DrawKey,
+}
+
+/// What a minibatch's loss is, and what it says to the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    /// The loss.
+    pub loss: f64,
+    /// Derivative of the loss by each token's log-prob, `[tokens]`.
+    pub d_logprobs: Vec<f64>,
+    /// Derivative of the loss by each token's entropy, `[tokens]`.
+    pub d_entropies: Vec<f64>,
+    /// The tokens that the covariance method picked, ascending.
+    pub selected: Vec<usize>,
+    /// Measurements.
+    pub statistics: Statistics,
+}
+
+/// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance or entropy, and what
+/// a loss holds constant (CISPO's weight), does not contribute to the derivatives.
+///
+/// # Panics
+/// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
+pub fn objective(settings: &Settings, batch: &Minibatch) -> Objective {
+    let tokens = batch.lengths.iter().sum::<usize>();
+    let reference = settings
+        .needs_reference()
+        .then(|| batch.reference_logprobs.expect("the KL term needs the reference model's log-probs"));
+    let arrays = [batch.logprobs, batch.old_logprobs, batch.entropies, batch.advantages];
+    for array in arrays.into_iter().chain(reference) {
+        assert_eq!(array.len(), tokens, "every array has one number per token");
+    }
+    let log_ratios: Vec<f64> =
+        batch.logprobs.iter().zip(batch.old_logprobs).map(|(new, old)| new - old).collect();
+    let terms = policy_loss::terms(settings, batch.lengths, batch.logprobs, &log_ratios, batch.advantages);
+    let kept = match settings.entropy_mask_fraction {
+        Some(fraction) => entropy_mask::highest(batch.entropies, fraction),
+        None => vec![true; tokens],
+    };
+    let silenced: Vec<bool> =
+        terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
+
+    let scopes = scopes(settings.covariance.scope, batch);
+    let scores = Scores::of(&scopes, batch.logprobs, batch.advantages);
+    let selection = Selection::of(&settings.covariance, &scopes, &scores.values, &silenced, batch.key);
+
+    let mut statistics =
+        Statistics { tokens, entropy_coefficient: batch.entropy_coefficient, ..Default::default() };
+    statistics.measure_ratios(&log_ratios, &terms);
+    statistics.measure_covariances(&scores, &selection);
+
+    let mut reference_sum = 0.0;
+    // What the covariance method adds to the gradient or takes from it, and what all other terms leave.
+    let (mut moved, mut rest) = (0.0, 0.0);
+    let mut is_selected = vec![false; tokens];
+    for &t in &selection.tokens {
+        is_selected[t] = true;
+    }
+    let weights = settings.aggregation.weights(batch.lengths);
+    let mut loss = 0.0;
+    let mut d_logprobs = Vec::with_capacity(tokens);
+    for t in 0..tokens {
+        let (weight, term) = (weights[t], terms[t]);
+        let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
+        let (mut value, mut slope) =
+            if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
+        if let Some(reference) = reference {
+            let kl = &settings.reference_kl;
+            let (estimate, derivative) = kl.estimator.value_and_slope(batch.logprobs[t] - reference[t]);
+            value += kl.coefficient * estimate;
+            slope += kl.coefficient * derivative;
+            reference_sum += estimate;
+        }
+        rest += weight * slope.abs();
+        if is_detached {
+            moved += weight * term.slope.abs();
+        } else if is_selected[t] {
+            let Covariance { kl, coefficient, .. } = settings.covariance;
+            let (estimate, derivative) = kl.value_and_slope(log_ratios[t]);
+            value += coefficient * estimate;
+            slope += coefficient * derivative;
+            moved += weight * (coefficient * derivative).abs();
+        }
+        loss += weight * (value - batch.entropy_coefficient * batch.entropies[t]);
+        d_logprobs.push(weight * slope);
+    }
+    statistics.loss = loss;
+    statistics.cov_gradient_share = share(moved, rest);
+    statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
+    let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
+    Objective { loss, d_logprobs, d_entropies, selected: selection.tokens, statistics }
+}
+
+/// The tokens that covariances are centred over and selected from: the minibatch, or each micro-batch.
+fn scopes(scope: Scope, batch: &Minibatch) -> Vec<Range<usize>> {
+    match scope {
+        Scope::Minibatch => std::iter::once(0..batch.logprobs.len()).collect(),
+        Scope::MicroBatch => {
+            let responses: usize = batch.micro_batches.iter().sum();
+            assert_eq!(responses, batch.lengths.len(), "the micro-batches hold every response once");
+            let mut lengths = batch.lengths.iter();
+            let mut end = 0;
+            let tokens_of = |&responses: &usize| {
+                let start = end;
+                end += lengths.by_ref().take(responses).sum::<usize>();
+                start..end
+            };
+            batch.micro_batches.iter().map(tokens_of).collect()
+        }
+    }
+}

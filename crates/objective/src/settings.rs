@@ -1,0 +1,106 @@
+//! The recipe's `[objective]` table.
+
+use crate::error::require;
+use crate::{Aggregation, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the policy is trained towards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// How the reward r of a response becomes the advantage of its tokens.
+    pub advantage: Estimator,
+    /// The policy-gradient loss of a token with advantage A. rho = pi / pi_old is its probability ratio, and clip(rho)
+    /// the ratio kept within 1 - clip_low and 1 + clip_high.
+    pub loss: Loss,
+    /// Lower clipping distance: probability ratios are clipped at 1 - clip_low. 0.2 is PPO's (arXiv:1707.06347); 1
+    /// or more switches this side off. GSPO needs far smaller values (3e-4).
+    #[schemars(range(min = 0.0))]
+    pub clip_low: f64,
+    /// Upper clipping distance: probability ratios are clipped at 1 + clip_high. 0.2 is PPO's; clip-higher
+    /// (arXiv:2503.14476) takes 0.28, the published Clip-Cov runs 1. GSPO needs far smaller values (4e-4).
+    #[schemars(range(min = 0.0))]
+    pub clip_high: f64,
+    /// Bounds the loss of a token with negative advantage A by -A times this number, above 1 (arXiv:1912.09729; 3 is
+    /// usual). Unset: off. Only the loss `clip` uses it.
+    pub dual_clip: Option<f64>,
+    /// How the losses of tokens become the loss of a minibatch.
+    pub aggregation: Aggregation,
+    /// Keeps entropy by restraining tokens whose log-prob and advantage covary most (arXiv:2505.22617, section 4):
+    /// Cov_t = (log pi_t - mean log pi) (A_t - mean A).
+    pub covariance: Covariance,
+    /// Rewards entropy itself: a term -coefficient * H per token in the loss, H the exact entropy in nats.
+    pub entropy_bonus: EntropyBonus,
+    /// Penalises distance from the reference model, the one that training started from.
+    pub reference_kl: ReferenceKl,
+    /// Only this fraction of the minibatch's tokens, those of highest entropy, keeps its policy-gradient term; 0.2 in
+    /// arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and KL and entropy terms act on all.
+    /// Unset: all tokens keep it.
+    pub entropy_mask_fraction: Option<f64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            advantage: Estimator::default(),
+            loss: Loss::default(),
+            clip_low: 0.2,
+            clip_high: 0.2,
+            dual_clip: None,
+            aggregation: Aggregation::default(),
+            covariance: Covariance::default(),
+            entropy_bonus: EntropyBonus::default(),
+            reference_kl: ReferenceKl::default(),
+            entropy_mask_fraction: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// The first that is out of range, with its key in the recipe.
+    pub fn check(&self) -> Result<()> {
+        let distance = |key, value: f64| {
+            require(
+                value.is_finite() && value >= 0.0,
+                key,
+                value,
+                "it must be a number from 0 up (0.2 is usual)",
+            )
+        };
+        distance("objective.clip_low", self.clip_low)?;
+        distance("objective.clip_high", self.clip_high)?;
+        if let Some(bound) = self.dual_clip {
+            require(
+                bound.is_finite() && bound > 1.0,
+                "objective.dual_clip",
+                bound,
+                "it must be above 1 (3 is usual); leave the key out to switch it off",
+            )?;
+        }
+        if let Some(fraction) = self.entropy_mask_fraction {
+            require(
+                fraction > 0.0 && fraction <= 1.0,
+                "objective.entropy_mask_fraction",
+                fraction,
+                "it must be a fraction above 0 and at most 1 (20 % is 0.2); leave the key out to keep all tokens",
+            )?;
+        }
+        self.covariance.check()?;
+        self.entropy_bonus.check()?;
+        self.reference_kl.check()
+    }
+
+    /// Whether log-probs of the reference model are needed.
+    pub fn needs_reference(&self) -> bool {
+        self.reference_kl.coefficient != 0.0
+    }
+
+    /// Whether each prompt also needs the reward of its greedily decoded response.
+    pub fn needs_greedy_baseline(&self) -> bool {
+        self.advantage == Estimator::Remax
+    }
+}

@@ -1,0 +1,211 @@
+//! What is measured of a minibatch.
+
+use crate::covariance::{Scores, Selection, count};
+use crate::policy_loss::{Clipped, Term, ratio};
+use serde::{Deserialize, Serialize};
+
+/// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Tokens of the minibatch.
+    pub tokens: usize,
+    /// The whole loss, all terms included.
+    pub loss: f64,
+    /// Share of tokens whose ratio was clipped from below (clip, gspo: with a negative advantage; cispo: any).
+    pub clip_fraction_low: f64,
+    /// Share of tokens whose ratio was clipped from above (clip, gspo: with a positive advantage; cispo: any).
+    pub clip_fraction_high: f64,
+    /// Share of tokens that the dual clip bounded.
+    pub dual_clip_fraction: f64,
+    /// Mean of log pi_old - log pi, nats: estimates KL(pi_old || pi).
+    pub kl_old: f64,
+    /// Mean of |log pi - log pi_old|, nats; 0 exactly when the policy is the one that sampled.
+    pub log_ratio_abs: f64,
+    /// Largest ratio pi / pi_old of a token.
+    pub ratio_max: f64,
+    /// Mean covariance, nats.
+    pub cov_mean: f64,
+    /// Largest covariance, nats.
+    pub cov_max: f64,
+    /// 99th percentile of the covariances (linear interpolation), nats.
+    pub cov_p99: f64,
+    /// Mean covariance of the tokens in the top 0.02 %, 0.2 %, 2 %, 20 % and 50 % by covariance (rounded down, one
+    /// token at least), nats: table 1 of arXiv:2505.22617.
+    pub cov_top: [f64; 5],
+    /// Tokens that the covariance method picked.
+    pub cov_selected: usize,
+    /// Tokens it picked from: for Clip-Cov those within the band that had a gradient, for KL-Cov all.
+    pub cov_eligible: usize,
+    /// Where the picked tokens lie.
+    pub cov_quadrants: Quadrants,
+    /// KL-Cov: the share of its term in the gradient, sum |term| / (sum |term| + sum |all else|) over the derivatives
+    /// by log-prob. Clip-Cov: the share taken away, sum |removed| / (sum |removed| + sum |kept|).
+    pub cov_gradient_share: f64,
+    /// Mean estimate of the KL divergence from the reference model, nats; absent without one.
+    pub kl_reference: Option<f64>,
+    /// Weight of the entropy bonus.
+    pub entropy_coefficient: f64,
+}
+
+/// Shares of the picked tokens by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
+/// else positive). All 0 when nothing was picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quadrants {
+    /// Unlikely tokens of worse responses: the usual source of large covariances.
+    pub low_logprob_negative_advantage: f64,
+    /// Unlikely tokens of better responses: learning them raises entropy.
+    pub low_logprob_positive_advantage: f64,
+    /// Likely tokens of worse responses.
+    pub high_logprob_negative_advantage: f64,
+    /// Likely tokens of better responses: learning them lowers entropy.
+    pub high_logprob_positive_advantage: f64,
+}
+
+/// The fractions of [`Statistics::cov_top`].
+const TOP_FRACTIONS: [f64; 5] = [2e-4, 2e-3, 2e-2, 0.2, 0.5];
+
+impl Statistics {
+    /// Names and values as they are written to metrics. The KL to the reference is left out without one.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let quadrants = &self.cov_quadrants;
+        let mut metrics = vec![
+            ("policy/loss", self.loss),
+            ("policy/clip_fraction", self.clip_fraction()),
+            ("policy/clip_fraction_low", self.clip_fraction_low),
+            ("policy/clip_fraction_high", self.clip_fraction_high),
+            ("policy/dual_clip_fraction", self.dual_clip_fraction),
+            ("policy/kl_old", self.kl_old),
+            ("policy/log_ratio_abs", self.log_ratio_abs),
+            ("policy/ratio_max", self.ratio_max),
+            ("cov/mean", self.cov_mean),
+            ("cov/max", self.cov_max),
+            ("cov/p99", self.cov_p99),
+            ("cov/top_0.02_percent", self.cov_top[0]),
+            ("cov/top_0.2_percent", self.cov_top[1]),
+            ("cov/top_2_percent", self.cov_top[2]),
+            ("cov/top_20_percent", self.cov_top[3]),
+            ("cov/top_50_percent", self.cov_top[4]),
+            ("cov/selected", self.cov_selected as f64),
+            ("cov/eligible", self.cov_eligible as f64),
+            ("cov/quadrant_low_logprob_negative_advantage", quadrants.low_logprob_negative_advantage),
+            ("cov/quadrant_low_logprob_positive_advantage", quadrants.low_logprob_positive_advantage),
+            ("cov/quadrant_high_logprob_negative_advantage", quadrants.high_logprob_negative_advantage),
+            ("cov/quadrant_high_logprob_positive_advantage", quadrants.high_logprob_positive_advantage),
+            ("cov/gradient_share", self.cov_gradient_share),
+            ("entropy/bonus_coefficient", self.entropy_coefficient),
+        ];
+        metrics.extend(self.kl_reference.map(|kl| ("kl/reference", kl)));
+        metrics
+    }
+
+    /// Share of tokens whose ratio was clipped on either side; the dual clip is apart.
+    pub fn clip_fraction(&self) -> f64 {
+        self.clip_fraction_low + self.clip_fraction_high
+    }
+
+    pub(crate) fn measure_ratios(&mut self, log_ratios: &[f64], terms: &[Term]) {
+        let share = |side| mean(terms.iter().map(|term| if term.clipped == Some(side) { 1.0 } else { 0.0 }));
+        self.clip_fraction_low = share(Clipped::Low);
+        self.clip_fraction_high = share(Clipped::High);
+        self.dual_clip_fraction = share(Clipped::Dual);
+        self.kl_old = mean(log_ratios.iter().map(|d| -d));
+        self.log_ratio_abs = mean(log_ratios.iter().map(|d| d.abs()));
+        self.ratio_max = log_ratios.iter().copied().reduce(f64::max).map_or(0.0, ratio);
+    }
+
+    pub(crate) fn measure_covariances(&mut self, scores: &Scores, selection: &Selection) {
+        let mut descending = scores.values.clone();
+        descending.sort_unstable_by(|a, b| b.total_cmp(a));
+        self.cov_mean = mean(scores.values.iter().copied());
+        self.cov_max = descending.first().copied().unwrap_or(0.0);
+        self.cov_p99 = upper_quantile(&descending, 0.01);
+        self.cov_top = TOP_FRACTIONS
+            .map(|fraction| mean(descending[..count(fraction, descending.len())].iter().copied()));
+        self.cov_selected = selection.tokens.len();
+        self.cov_eligible = selection.eligible;
+        self.cov_quadrants = Quadrants::of(scores, &selection.tokens);
+    }
+}
+
+impl Quadrants {
+    fn of(scores: &Scores, tokens: &[usize]) -> Self {
+        let mut quadrants = Self::default();
+        let share = 1.0 / tokens.len() as f64;
+        for &t in tokens {
+            *match (scores.centred_logprobs[t] < 0.0, scores.centred_advantages[t] < 0.0) {
+                (true, true) => &mut quadrants.low_logprob_negative_advantage,
+                (true, false) => &mut quadrants.low_logprob_positive_advantage,
+                (false, true) => &mut quadrants.high_logprob_negative_advantage,
+                (false, false) => &mut quadrants.high_logprob_positive_advantage,
+            } += share;
+        }
+        quadrants
+    }
+}
+
+/// part / (part + rest), 0 if there is neither.
+pub(crate) fn share(part: f64, rest: f64) -> f64 {
+    if part == 0.0 { 0.0 } else { part / (part + rest) }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = values.len();
+    if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 }
+}
+
+/// The value that this share of the values exceeds, interpolated linearly between neighbours; 0 of none.
+fn upper_quantile(descending: &[f64], share: f64) -> f64 {
+    let Some(last) = descending.len().checked_sub(1) else { return 0.0 };
+    let position = share * last as f64;
+    let upper = position as usize;
+    let lower = (upper + 1).min(last);
+    descending[upper] + (descending[lower] - descending[upper]) * (position - upper as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_of_known_covariances() {
+        // 0 to 999 in scrambled order.
+        let values: Vec<f64> = (0..1000).map(|i| f64::from(i * 337 % 1000)).collect();
+        let scores = Scores { centred_logprobs: values.clone(), centred_advantages: values.clone(), values };
+        let mut statistics = Statistics::default();
+        statistics.measure_covariances(&scores, &Selection::default());
+        // The top 0.02 % round up to one token; then 2, 20, 200 and 500.
+        assert_eq!(statistics.cov_top, [999.0, 998.5, 989.5, 899.5, 749.5]);
+        assert_eq!((statistics.cov_mean, statistics.cov_max), (499.5, 999.0));
+        assert!((statistics.cov_p99 - 989.01).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quadrants_are_shares_of_the_picked() {
+        let scores = Scores {
+            values: vec![],
+            centred_logprobs: vec![-1.0, -1.0, 1.0, 0.0, -2.0],
+            centred_advantages: vec![-1.0, 1.0, -1.0, 0.0, -5.0],
+        };
+        let quadrants = Quadrants::of(&scores, &[0, 1, 3, 4]);
+        assert_eq!(
+            quadrants,
+            Quadrants {
+                low_logprob_negative_advantage: 0.5,
+                low_logprob_positive_advantage: 0.25,
+                high_logprob_negative_advantage: 0.0,
+                high_logprob_positive_advantage: 0.25,
+            }
+        );
+        assert_eq!(Quadrants::of(&scores, &[]), Quadrants::default());
+    }
+
+    #[test]
+    fn metric_names_are_unique() {
+        let metrics = Statistics { kl_reference: Some(0.5), ..Default::default() }.metrics();
+        let mut names: Vec<_> = metrics.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), metrics.len());
+        assert!(metrics.contains(&("kl/reference", 0.5)));
+    }
+}

@@ -1,0 +1,91 @@
+//! Settings that are allowed but hardly meant.
+
+use crate::{Aggregation, Loss, Method, Scope, Settings};
+
+/// From here on a fraction of tokens looks like a percentage.
+const SUSPICIOUS_FRACTION: f64 = 0.05;
+/// From here on a clip range is not one for GSPO, whose published ranges are 3e-4 and 4e-4.
+const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
+
+impl Settings {
+    /// Sentences about settings that are without effect or probably mistaken, given the number of optimizer updates
+    /// per rollout.
+    pub fn warnings(&self, updates_per_rollout: usize) -> Vec<String> {
+        let mut warnings = Vec::new();
+        self.warn_of_covariance(updates_per_rollout, &mut warnings);
+        self.warn_of_clipping(&mut warnings);
+        if self.loss == Loss::Gspo && self.aggregation != Aggregation::SeqMeanTokenMean {
+            warnings.push(
+                "objective.loss = \"gspo\" is defined with objective.aggregation = \"seq-mean-token-mean\": other \
+                 aggregations weigh responses by their length."
+                    .into(),
+            );
+        }
+        if self.loss == Loss::PolicyGradient && updates_per_rollout > 1 {
+            warnings.push(format!(
+                "objective.loss = \"policy-gradient\" does not correct for samples growing old, and there are \
+                 {updates_per_rollout} updates per rollout: use one, or the loss \"clip\"."
+            ));
+        }
+        warnings
+    }
+
+    fn warn_of_covariance(&self, updates_per_rollout: usize, warnings: &mut Vec<String>) {
+        let covariance = &self.covariance;
+        match covariance.fraction {
+            Some(fraction) if covariance.method == Method::None => warnings.push(format!(
+                "objective.covariance.fraction = {fraction} has no effect: objective.covariance.method is \"none\"."
+            )),
+            Some(fraction) if fraction >= SUSPICIOUS_FRACTION => warnings.push(format!(
+                "objective.covariance.fraction = {fraction} picks {} % of all tokens. It is a fraction, not a \
+                 percentage: the paper's values are 0.0002 for clip-cov, and 0.002 (7B) or 0.0002 (32B) for kl-cov.",
+                100.0 * fraction
+            )),
+            _ => {}
+        }
+        if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
+            warnings.push(
+                "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout: its penalty has \
+                 no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
+                    .into(),
+            );
+        }
+        if covariance.method != Method::None && covariance.scope == Scope::MicroBatch {
+            warnings.push(
+                "objective.covariance.scope = \"micro-batch\" makes results depend on memory settings: it is for \
+                 reproducing the published code; otherwise use \"minibatch\"."
+                    .into(),
+            );
+        }
+    }
+
+    fn warn_of_clipping(&self, warnings: &mut Vec<String>) {
+        let defaults = Settings::default();
+        if let Some(bound) = self.dual_clip
+            && self.loss != Loss::Clip
+        {
+            warnings.push(format!(
+                "objective.dual_clip = {bound} has no effect: only objective.loss = \"clip\" uses it."
+            ));
+        }
+        match self.loss {
+            Loss::Importance | Loss::PolicyGradient => {
+                for (key, value, default) in
+                    [("clip_low", self.clip_low, defaults.clip_low), ("clip_high", self.clip_high, defaults.clip_high)]
+                {
+                    if value != default {
+                        warnings.push(format!(
+                            "objective.{key} = {value} has no effect: objective.loss is one without clipping."
+                        ));
+                    }
+                }
+            }
+            Loss::Gspo if self.clip_low.max(self.clip_high) >= SUSPICIOUS_GSPO_RANGE => warnings.push(format!(
+                "objective.clip_low = {} and objective.clip_high = {} hardly ever clip with objective.loss = \"gspo\", \
+                 whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
+                self.clip_low, self.clip_high
+            )),
+            Loss::Clip | Loss::Cispo | Loss::Gspo => {}
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Minibatches that own their arrays, and random ones.
+
+use isentrope_objective::{DrawKey, Minibatch};
+use proptest::prelude::*;
+
+/// A minibatch's arrays, each `[tokens]` but the lengths.
+#[derive(Clone, Debug, Default)]
+pub struct Arrays {
+    pub lengths: Vec<usize>,
+    pub logprobs: Vec<f64>,
+    pub old_logprobs: Vec<f64>,
+    pub entropies: Vec<f64>,
+    pub advantages: Vec<f64>,
+    pub reference_logprobs: Vec<f64>,
+    pub entropy_coefficient: f64,
+    pub key: DrawKey,
+}
+
+impl Arrays {
+    /// The minibatch, with so many responses in each micro-batch.
+    pub fn minibatch<'a>(&'a self, micro_batches: &'a [usize]) -> Minibatch<'a> {
+        Minibatch {
+            lengths: &self.lengths,
+            logprobs: &self.logprobs,
+            old_logprobs: &self.old_logprobs,
+            entropies: &self.entropies,
+            advantages: &self.advantages,
+            reference_logprobs: Some(&self.reference_logprobs),
+            micro_batches,
+            entropy_coefficient: self.entropy_coefficient,
+            key: self.key,
+        }
+    }
+}
+
+/// A log-ratio of either sign, away from the kink of |d| at 0.
+fn log_ratio(largest: f64) -> impl Strategy<Value = f64> {
+    (0.001..largest, any::<bool>()).prop_map(|(size, negative)| if negative { -size } else { size })
+}
+
+/// Responses of some tokens each, with log-ratios up to `spread` in size and one advantage per response.
+#[allow(dead_code, reason = "not every test draws minibatches")]
+pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
+    let token = (-4.0f64..-0.01, log_ratio(spread), 0.0f64..3.0, log_ratio(0.8));
+    let response = (-2.0f64..2.0, prop::collection::vec(token, 1..12));
+    (prop::collection::vec(response, 1..8), 0.0f64..0.1, any::<u64>()).prop_map(
+        |(responses, entropy_coefficient, seed)| {
+            let mut arrays = Arrays {
+                entropy_coefficient,
+                key: DrawKey { seed, step: 4, update: 2 },
+                ..Default::default()
+            };
+            for (advantage, tokens) in responses {
+                arrays.lengths.push(tokens.len());
+                for (logprob, log_ratio, entropy, distance) in tokens {
+                    arrays.logprobs.push(logprob);
+                    arrays.old_logprobs.push(logprob - log_ratio);
+                    arrays.entropies.push(entropy);
+                    arrays.reference_logprobs.push(logprob - distance);
+                    arrays.advantages.push(advantage);
+                }
+            }
+            arrays
+        },
+    )
+}

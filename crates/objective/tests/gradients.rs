@@ -1,0 +1,135 @@
+//! Derivatives against central differences of the loss.
+
+mod common;
+
+use common::{Arrays, arrays};
+use isentrope_objective::{
+    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ReferenceKl, Scope, Settings, objective,
+};
+use proptest::prelude::*;
+
+fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
+    prop::sample::select(vec![KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3])
+}
+
+/// Settings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
+fn settings() -> impl Strategy<Value = Settings> {
+    let losses = vec![Loss::Clip, Loss::Importance, Loss::Gspo, Loss::PolicyGradient];
+    let aggregations =
+        vec![Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean];
+    let covariance = (
+        prop::sample::select(vec![Method::None, Method::ClipCov, Method::KlCov]),
+        0.01f64..0.6,
+        kl_estimator(),
+        0.1f64..3.0,
+    )
+        .prop_map(|(method, fraction, kl, coefficient)| Covariance {
+            method,
+            fraction: Some(fraction),
+            low: -0.5,
+            high: 3.0,
+            kl,
+            coefficient,
+            scope: Scope::Minibatch,
+        });
+    (
+        prop::sample::select(losses),
+        prop::sample::select(aggregations),
+        (0.05f64..1.0, 0.05f64..1.0, prop::option::of(1.1f64..2.0)),
+        covariance,
+        (kl_estimator(), prop::sample::select(vec![0.0, 0.7])),
+        prop::option::of(0.1f64..1.0),
+    )
+        .prop_map(|(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, mask)| {
+            Settings {
+                loss,
+                aggregation,
+                clip_low,
+                clip_high,
+                dual_clip,
+                covariance,
+                reference_kl: ReferenceKl { estimator: kl.0, coefficient: kl.1 },
+                entropy_mask_fraction: mask,
+                ..Default::default()
+            }
+        })
+}
+
+const H: f64 = 1e-6;
+
+/// The objective with one entry of an array moved.
+fn moved(
+    settings: &Settings,
+    arrays: &Arrays,
+    entry: impl Fn(&mut Arrays) -> &mut f64,
+    by: f64,
+) -> Objective {
+    let mut arrays = arrays.clone();
+    *entry(&mut arrays) += by;
+    objective(settings, &arrays.minibatch(&[]))
+}
+
+/// The central difference, unless a token changes sides between the two points: is picked at one and not at the other,
+/// or clipped. Of two tokens both covariances are equal, so that rounding picks one.
+fn difference(settings: &Settings, arrays: &Arrays, entry: impl Fn(&mut Arrays) -> &mut f64) -> Option<f64> {
+    let [below, here, above] = [-H, 0.0, H].map(|by| moved(settings, arrays, &entry, by));
+    let side = |o: &Objective| {
+        let s = &o.statistics;
+        (o.selected.clone(), s.clip_fraction_low, s.clip_fraction_high, s.dual_clip_fraction)
+    };
+    let is_smooth = side(&below) == side(&here) && side(&here) == side(&above);
+    is_smooth.then(|| (above.loss - below.loss) / (2.0 * H))
+}
+
+fn check(derivative: f64, difference: Option<f64>, what: &str) -> Result<(), TestCaseError> {
+    if let Some(difference) = difference {
+        prop_assert!(
+            (derivative - difference).abs() < 1e-6 * (1.0 + derivative.abs()),
+            "{}: derivative {}, difference {}",
+            what,
+            derivative,
+            difference
+        );
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn derivatives_are_those_of_the_loss(mut settings in settings(), arrays in arrays(0.9)) {
+        // GSPO's derivative counts on the response's tokens being treated alike.
+        if settings.loss == Loss::Gspo {
+            settings.entropy_mask_fraction = None;
+            if settings.covariance.method == Method::ClipCov {
+                settings.covariance.method = Method::None;
+            }
+        }
+        let objective = objective(&settings, &arrays.minibatch(&[]));
+        for t in 0..arrays.logprobs.len() {
+            let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
+            check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
+            // Moving an entropy may change which tokens are masked, which is not part of the derivative.
+            if settings.entropy_mask_fraction.is_none() {
+                let by_entropy = difference(&settings, &arrays, |a| &mut a.entropies[t]);
+                check(objective.d_entropies[t], by_entropy, &format!("entropy {t}"))?;
+            }
+        }
+    }
+
+    /// Out of its range CISPO's weight is constant, and inside the ratio carries it.
+    #[test]
+    fn cispo_weighs_the_log_prob_by_a_constant(arrays in arrays(0.9)) {
+        let settings = Settings { loss: Loss::Cispo, ..Default::default() };
+        let objective = objective(&settings, &arrays.minibatch(&[]));
+        for t in 0..arrays.logprobs.len() {
+            let ratio = (arrays.logprobs[t] - arrays.old_logprobs[t]).exp();
+            let expected = -ratio.clamp(0.8, 1.2) * arrays.advantages[t] / arrays.logprobs.len() as f64;
+            check(objective.d_logprobs[t], Some(expected), "weight")?;
+            if !(0.79..1.21).contains(&ratio) {
+                check(objective.d_logprobs[t], difference(&settings, &arrays, |a| &mut a.logprobs[t]), "outside")?;
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Settings: defaults, spelling, limits and warnings.
+
+use isentrope_objective::{
+    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ReferenceKl, Scope, Settings,
+};
+use serde_json::{Value, json};
+
+fn parse(value: Value) -> Result<Settings, serde_json::Error> {
+    serde_json::from_value(value)
+}
+
+#[test]
+fn an_empty_table_is_plain_grpo_and_draws_no_warning() {
+    let settings = parse(json!({})).unwrap();
+    assert_eq!(settings, Settings::default());
+    settings.check().unwrap();
+    assert!(settings.warnings(1).is_empty());
+    assert!(!settings.needs_reference() && !settings.needs_greedy_baseline());
+    assert_eq!(settings.covariance.resolved_fraction(), None);
+}
+
+#[test]
+fn every_name_is_spelled_as_documented_and_comes_back() {
+    let full = json!({
+        "advantage": "reinforce++-baseline",
+        "loss": "policy-gradient",
+        "clip_low": 0.1,
+        "clip_high": 0.28,
+        "dual_clip": 3.0,
+        "aggregation": "seq-mean-token-sum",
+        "covariance": {
+            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
+            "scope": "micro-batch"
+        },
+        "entropy_bonus": { "coefficient": 0.005, "target": 0.4, "rate": 0.01, "max": 0.1 },
+        "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
+        "entropy_mask_fraction": 0.2
+    });
+    let settings = parse(full.clone()).unwrap();
+    let expected = Settings {
+        advantage: Estimator::ReinforcePlusPlusBaseline,
+        loss: Loss::PolicyGradient,
+        clip_low: 0.1,
+        clip_high: 0.28,
+        dual_clip: Some(3.0),
+        aggregation: Aggregation::SeqMeanTokenSum,
+        covariance: Covariance {
+            method: Method::KlCov,
+            fraction: Some(0.0002),
+            low: 0.5,
+            high: 4.0,
+            kl: KlEstimator::K2,
+            coefficient: 2.0,
+            scope: Scope::MicroBatch,
+        },
+        entropy_bonus: EntropyBonus { coefficient: 0.005, target: Some(0.4), rate: 0.01, max: 0.1 },
+        reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
+        entropy_mask_fraction: Some(0.2),
+    };
+    assert_eq!(settings, expected);
+    assert_eq!(serde_json::to_value(&settings).unwrap(), full);
+    settings.check().unwrap();
+    assert!(settings.needs_reference());
+    for (key, names) in [
+        (
+            "advantage",
+            &["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo"][..],
+        ),
+        ("loss", &["clip", "importance", "gspo", "cispo", "policy-gradient"]),
+        ("aggregation", &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]),
+    ] {
+        for name in names {
+            let settings = parse(json!({ key: name })).unwrap();
+            assert_eq!(serde_json::to_value(&settings).unwrap()[key], *name);
+        }
+    }
+    assert!(parse(json!({ "advantage": "remax" })).unwrap().needs_greedy_baseline());
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_depth() {
+    for table in [
+        json!({ "clip": 0.2 }),
+        json!({ "covariance": { "k_percent": 0.2 } }),
+        json!({ "entropy_bonus": { "weight": 1 } }),
+        json!({ "reference_kl": { "beta": 1 } }),
+        json!({ "loss": "ppo" }),
+    ] {
+        parse(table).unwrap_err();
+    }
+}
+
+#[test]
+fn values_out_of_range_are_named_with_their_key() {
+    let cases = [
+        (json!({ "clip_low": -0.1 }), "objective.clip_low is -0.1"),
+        (json!({ "clip_high": -1 }), "objective.clip_high is -1"),
+        (json!({ "dual_clip": 1.0 }), "objective.dual_clip is 1"),
+        (json!({ "entropy_mask_fraction": 20 }), "objective.entropy_mask_fraction is 20"),
+        (json!({ "entropy_mask_fraction": 0 }), "objective.entropy_mask_fraction is 0"),
+        (json!({ "covariance": { "fraction": 0.0 } }), "objective.covariance.fraction is 0"),
+        (json!({ "covariance": { "fraction": 2 } }), "objective.covariance.fraction is 2"),
+        (json!({ "covariance": { "low": 6 } }), "objective.covariance.low is 6"),
+        (json!({ "covariance": { "coefficient": 0 } }), "objective.covariance.coefficient is 0"),
+        (json!({ "entropy_bonus": { "coefficient": -1 } }), "objective.entropy_bonus.coefficient is -1"),
+        (json!({ "entropy_bonus": { "target": 0 } }), "objective.entropy_bonus.target is 0"),
+        (json!({ "entropy_bonus": { "target": 1, "rate": 0 } }), "objective.entropy_bonus.rate is 0"),
+        (
+            json!({ "entropy_bonus": { "target": 1, "coefficient": 1 } }),
+            "objective.entropy_bonus.max is 0.02",
+        ),
+        (json!({ "reference_kl": { "coefficient": -1 } }), "objective.reference_kl.coefficient is -1"),
+    ];
+    for (table, expected) in cases {
+        let error = parse(table).unwrap().check().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{expected}: it must be")), "{error}");
+    }
+    let infinite = Settings { clip_high: f64::INFINITY, ..Default::default() };
+    assert_eq!(infinite.check().unwrap_err().key, "objective.clip_high");
+    let nan = Covariance { high: f64::NAN, ..Default::default() };
+    let nan = Settings { covariance: nan, ..Default::default() };
+    assert_eq!(nan.check().unwrap_err().key, "objective.covariance.high");
+}
+
+#[test]
+fn mistaken_settings_are_warned_of_by_key() {
+    let cases = [
+        (
+            json!({ "covariance": { "method": "kl-cov", "fraction": 0.2 } }),
+            8,
+            "objective.covariance.fraction = 0.2",
+        ),
+        (
+            json!({ "covariance": { "fraction": 0.002 } }),
+            8,
+            "objective.covariance.fraction = 0.002 has no effect",
+        ),
+        (json!({ "covariance": { "method": "kl-cov" } }), 1, "one update per rollout"),
+        (
+            json!({ "covariance": { "method": "clip-cov", "scope": "micro-batch" } }),
+            8,
+            "objective.covariance.scope",
+        ),
+        (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
+        (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
+        (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
+        (json!({ "loss": "gspo", "aggregation": "seq-mean-token-mean" }), 8, "0.0003 and 0.0004"),
+        (json!({ "loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4 }), 8, "seq-mean-token-mean"),
+    ];
+    for (table, updates, expected) in cases {
+        let warnings = parse(table.clone()).unwrap().warnings(updates);
+        assert_eq!(warnings.len(), 1, "{table}: {warnings:?}");
+        assert!(warnings[0].contains(expected), "{}", warnings[0]);
+    }
+}
+
+#[test]
+fn published_settings_draw_no_warning() {
+    for table in [
+        json!({ "clip_high": 0.28 }),
+        json!({ "clip_low": 1, "clip_high": 1, "covariance": { "method": "clip-cov" } }),
+        json!({ "loss": "importance", "covariance": { "method": "kl-cov" } }),
+        json!({ "loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4, "aggregation": "seq-mean-token-mean" }),
+    ] {
+        let settings = parse(table).unwrap();
+        settings.check().unwrap();
+        assert!(settings.warnings(8).is_empty(), "{:?}", settings.warnings(8));
+    }
+    let k1 = json!({ "loss": "importance", "covariance": { "method": "kl-cov", "kl": "k1" } });
+    assert!(parse(k1).unwrap().warnings(1).is_empty(), "k1 has a gradient on policy");
+}
+
+#[test]
+fn defaults_of_the_fraction_are_the_papers() {
+    let fraction = |method| Covariance { method, ..Default::default() }.resolved_fraction();
+    assert_eq!(fraction(Method::ClipCov), Some(2e-4));
+    assert_eq!(fraction(Method::KlCov), Some(2e-3));
+}
+
+#[test]
+fn the_schema_documents_every_key() {
+    let schema = serde_json::to_value(schemars::schema_for!(Settings)).unwrap();
+    let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+    let mut keys = 0;
+    for (key, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {
+        assert!(property["description"].is_string(), "{key} has no description");
+        keys += 1;
+    }
+    assert_eq!(keys, 10 + 7 + 4 + 2);
+}

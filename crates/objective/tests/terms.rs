@@ -1,0 +1,295 @@
+//! What single terms of the loss do, and inputs at the edges.
+
+mod common;
+
+use common::{Arrays, arrays};
+use isentrope_objective::{
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ReferenceKl, Scope, Settings,
+    Statistics, objective,
+};
+use proptest::prelude::*;
+
+const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
+const METHODS: [Method; 3] = [Method::None, Method::ClipCov, Method::KlCov];
+
+fn on_policy() -> Arrays {
+    let logprobs = vec![-0.1, -3.0, -0.5, -2.0, -0.2, -1.0];
+    Arrays {
+        lengths: vec![3, 3],
+        old_logprobs: logprobs.clone(),
+        reference_logprobs: logprobs.clone(),
+        logprobs,
+        entropies: vec![0.5, 2.0, 0.7, 1.5, 0.3, 0.9],
+        advantages: vec![1.0, 1.0, 1.0, -1.0, -1.0, -1.0],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn kl_cov_is_inert_on_policy_except_with_k1() {
+    let arrays = on_policy();
+    let run = |covariance| {
+        let settings = Settings { loss: Loss::Importance, covariance, ..Default::default() };
+        objective(&settings, &arrays.minibatch(&[]))
+    };
+    let plain = run(Covariance::default());
+    for kl in [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3] {
+        let covariance = Covariance { method: Method::KlCov, fraction: Some(0.4), kl, ..Default::default() };
+        let with = run(covariance);
+        assert_eq!(with.selected.len(), 2);
+        assert_eq!(with.d_logprobs == plain.d_logprobs, kl != KlEstimator::K1);
+        assert_eq!(with.statistics.cov_gradient_share == 0.0, kl != KlEstimator::K1);
+    }
+}
+
+#[test]
+fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
+    let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
+    let mut settings = Settings {
+        reference_kl: ReferenceKl { coefficient: 0.5, estimator: KlEstimator::K1 },
+        ..Default::default()
+    };
+    let plain = objective(&settings, &arrays.minibatch(&[]));
+    settings.covariance =
+        Covariance { method: Method::ClipCov, fraction: Some(0.5), low: 0.0, ..Default::default() };
+    let with = objective(&settings, &arrays.minibatch(&[]));
+    assert_eq!(with.selected.len(), 3);
+    assert_eq!(with.d_entropies, plain.d_entropies);
+    let mut removed = 0.0;
+    for t in 0..6 {
+        let detached = with.selected.contains(&t);
+        let expected = if detached { 0.5 / 6.0 } else { plain.d_logprobs[t] };
+        assert_eq!(with.d_logprobs[t], expected);
+        removed += if detached { 1.0 / 6.0 } else { 0.0 };
+    }
+    let kept: f64 = with.d_logprobs.iter().map(|d| d.abs()).sum();
+    assert!((with.statistics.cov_gradient_share - removed / (removed + kept)).abs() < 1e-12);
+    let quadrants = &with.statistics.cov_quadrants;
+    let sum = quadrants.low_logprob_negative_advantage + quadrants.high_logprob_positive_advantage;
+    assert!((sum - 1.0).abs() < 1e-12, "positive covariances lie in two quadrants");
+}
+
+#[test]
+fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
+    let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
+    let plain = objective(&Settings::default(), &arrays.minibatch(&[]));
+    let settings = Settings { entropy_mask_fraction: Some(0.3), ..Default::default() };
+    let masked = objective(&settings, &arrays.minibatch(&[]));
+    for t in 0..6 {
+        let kept = arrays.entropies[t] >= 1.5;
+        assert_eq!(masked.d_logprobs[t], if kept { plain.d_logprobs[t] } else { 0.0 });
+    }
+    assert_eq!(masked.d_entropies, plain.d_entropies);
+    // Masked tokens have nothing that Clip-Cov could take.
+    let covariance = Covariance {
+        method: Method::ClipCov,
+        fraction: Some(1.0),
+        low: -9.0,
+        high: 9.0,
+        ..Default::default()
+    };
+    let both = objective(&Settings { covariance, ..settings }, &arrays.minibatch(&[]));
+    assert_eq!(both.selected, [1, 3]);
+}
+
+/// Every combination of loss, aggregation, covariance method and scope.
+fn all_settings() -> Vec<Settings> {
+    let mut all = Vec::new();
+    for loss in LOSSES {
+        for aggregation in
+            [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean]
+        {
+            for method in METHODS {
+                for scope in [Scope::Minibatch, Scope::MicroBatch] {
+                    all.push(Settings {
+                        loss,
+                        aggregation,
+                        dual_clip: Some(3.0),
+                        covariance: Covariance {
+                            method,
+                            scope,
+                            low: -100.0,
+                            high: 100.0,
+                            ..Default::default()
+                        },
+                        entropy_bonus: EntropyBonus { coefficient: 0.01, ..Default::default() },
+                        reference_kl: ReferenceKl { coefficient: 0.1, estimator: KlEstimator::K3 },
+                        entropy_mask_fraction: Some(0.5),
+                        ..Default::default()
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn assert_finite(arrays: &Arrays, micro_batches: &[usize]) {
+    for settings in all_settings() {
+        settings.check().unwrap();
+        let result = objective(&settings, &arrays.minibatch(micro_batches));
+        assert_eq!(result.d_logprobs.len(), arrays.logprobs.len());
+        assert!(result.loss.is_finite(), "{settings:?}");
+        assert!(result.d_logprobs.iter().chain(&result.d_entropies).all(|d| d.is_finite()), "{settings:?}");
+        for (name, value) in result.statistics.metrics() {
+            assert!(value.is_finite(), "{name} is {value} with {settings:?}");
+        }
+    }
+}
+
+#[test]
+fn degenerate_minibatches_give_finite_numbers() {
+    let of = |lengths: &[usize], logprob: f64, old: f64, advantage: f64| {
+        let n = lengths.iter().sum();
+        Arrays {
+            lengths: lengths.to_vec(),
+            logprobs: vec![logprob; n],
+            old_logprobs: vec![old; n],
+            entropies: vec![0.0; n],
+            advantages: vec![advantage; n],
+            reference_logprobs: vec![old; n],
+            entropy_coefficient: 0.01,
+            ..Default::default()
+        }
+    };
+    assert_finite(&of(&[], 0.0, 0.0, 0.0), &[]);
+    assert_finite(&of(&[0, 0], 0.0, 0.0, 0.0), &[1, 0, 1]);
+    assert_finite(&of(&[1], -1.0, -1.0, 1.0), &[1]);
+    assert_finite(&of(&[3, 2], -1.0, -1.2, 0.0), &[2]);
+    assert_finite(&of(&[3, 0, 2], -1.0, -1.2, 0.7), &[1, 2]);
+    // Ratios far beyond f64, both ways.
+    assert_finite(&of(&[3, 2], -1.0, -1e6, 0.7), &[2]);
+    assert_finite(&of(&[3, 2], -1e6, -1.0, -0.7), &[2]);
+    assert_finite(&of(&[3, 2], -1.0, -1e6, -0.7), &[2]);
+}
+
+#[test]
+fn an_empty_minibatch_measures_nothing() {
+    let nothing = objective(&Settings::default(), &Arrays::default().minibatch(&[]));
+    assert_eq!(nothing.loss, 0.0);
+    assert_eq!(nothing.statistics, Statistics::default());
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_responses_does_not_matter(arrays in arrays(0.9)) {
+        let settings = Settings { entropy_mask_fraction: Some(0.5), ..Default::default() };
+        let mut starts = vec![0];
+        for n in &arrays.lengths {
+            starts.push(starts[starts.len() - 1] + n);
+        }
+        let reversed = |values: &[f64]| -> Vec<f64> {
+            starts.windows(2).rev().flat_map(|w| values[w[0]..w[1]].to_vec()).collect()
+        };
+        let backwards = Arrays {
+            lengths: arrays.lengths.iter().rev().copied().collect(),
+            logprobs: reversed(&arrays.logprobs),
+            old_logprobs: reversed(&arrays.old_logprobs),
+            entropies: reversed(&arrays.entropies),
+            advantages: reversed(&arrays.advantages),
+            reference_logprobs: reversed(&arrays.reference_logprobs),
+            ..arrays.clone()
+        };
+        let (a, b) = (objective(&settings, &arrays.minibatch(&[])), objective(&settings, &backwards.minibatch(&[])));
+        prop_assert!((a.loss - b.loss).abs() < 1e-12);
+        for (x, y) in reversed(&a.d_logprobs).iter().zip(&b.d_logprobs) {
+            prop_assert!((x - y).abs() < 1e-12);
+        }
+    }
+}
+
+#[test]
+fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
+    // Token 0's ratio is far above 1 with a positive advantage, token 3's far above 1 with a negative one.
+    let mut arrays = on_policy();
+    arrays.old_logprobs[0] -= 1.5;
+    arrays.old_logprobs[3] -= 1.5;
+    let covariance = Covariance {
+        method: Method::ClipCov,
+        fraction: Some(1.0),
+        low: -9.0,
+        high: 9.0,
+        ..Default::default()
+    };
+    let select = |loss, dual_clip| {
+        let settings = Settings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
+        objective(&settings, &arrays.minibatch(&[])).selected
+    };
+    assert_eq!(select(Loss::Clip, None), [1, 2, 3, 4, 5]);
+    assert_eq!(select(Loss::Clip, Some(3.0)), [1, 2, 4, 5]);
+    // CISPO clips without taking the gradient away; the others have nothing that clips.
+    for loss in [Loss::Cispo, Loss::Importance, Loss::PolicyGradient] {
+        assert_eq!(select(loss, None), [0, 1, 2, 3, 4, 5]);
+    }
+    // The geometric means of both responses are exp(0.5): GSPO clips the first as a whole.
+    assert_eq!(select(Loss::Gspo, None), [3, 4, 5]);
+}
+
+#[test]
+fn clipping_is_counted_by_side() {
+    let mut arrays = on_policy();
+    for (t, log_ratio) in [(0, 0.5), (1, -0.5), (3, 0.5), (4, -0.5), (5, 2.0)] {
+        arrays.old_logprobs[t] -= log_ratio;
+    }
+    let statistics = |loss| {
+        let settings = Settings { loss, dual_clip: Some(3.0), ..Default::default() };
+        objective(&settings, &arrays.minibatch(&[])).statistics
+    };
+    let clip = statistics(Loss::Clip);
+    assert_eq!(
+        [clip.clip_fraction_low, clip.clip_fraction_high, clip.dual_clip_fraction],
+        [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0]
+    );
+    // Each side whatever the advantage.
+    let cispo = statistics(Loss::Cispo);
+    assert_eq!(
+        [cispo.clip_fraction_low, cispo.clip_fraction_high, cispo.dual_clip_fraction],
+        [2.0 / 6.0, 0.5, 0.0]
+    );
+    assert!((clip.ratio_max - 2f64.exp()).abs() < 1e-12);
+    assert!((clip.kl_old + 2.0 / 6.0).abs() < 1e-12 && (clip.log_ratio_abs - 4.0 / 6.0).abs() < 1e-12);
+}
+
+#[test]
+fn ratios_beyond_the_numerical_limit_are_constant() {
+    let mut arrays = on_policy();
+    arrays.old_logprobs[3] -= 25.0;
+    let token = |loss, clip_high| {
+        let settings = Settings { loss, clip_high, ..Default::default() };
+        objective(&settings, &arrays.minibatch(&[])).d_logprobs[3]
+    };
+    assert_eq!(token(Loss::Importance, 0.2), 0.0);
+    assert_eq!(token(Loss::Clip, 0.2), 0.0);
+    // The response's mean log-ratio is 25 / 3, below GSPO's own limit of 10.
+    assert!((token(Loss::Gspo, 0.2) - (25f64 / 3.0).exp() / 6.0).abs() < 1e-9);
+    arrays.old_logprobs[4] -= 25.0;
+    let gspo = Settings { loss: Loss::Gspo, ..Default::default() };
+    let limited = objective(&gspo, &arrays.minibatch(&[]));
+    assert_eq!(limited.d_logprobs[3..], [0.0; 3]);
+    assert!((limited.loss - (-3.0 + 3.0 * 10f64.exp()) / 6.0).abs() < 1e-9);
+}
+
+#[test]
+fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
+    let mut arrays = on_policy();
+    for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
+        *old += 0.1 * (t as f64 - 2.5);
+    }
+    let mut settings = Settings { loss: Loss::Importance, ..Default::default() };
+    let plain = objective(&settings, &arrays.minibatch(&[]));
+    settings.covariance =
+        Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };
+    let with = objective(&settings, &arrays.minibatch(&[]));
+    // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is -1.13.
+    assert_eq!((&with.selected[..], with.statistics.cov_eligible), (&[0, 3][..], 6));
+    // Token 0 became likelier by 0.25 and token 3 less likely by 0.05.
+    let (penalty, loss) = (2.0 * (0.25 + 0.05) / 6.0, with.loss - plain.loss);
+    assert!((loss - penalty).abs() < 1e-12, "{loss}");
+    let added: Vec<f64> = with.d_logprobs.iter().zip(&plain.d_logprobs).map(|(a, b)| a - b).collect();
+    for (added, expected) in added.iter().zip([2.0, 0.0, 0.0, -2.0, 0.0, 0.0]) {
+        assert!((added - expected / 6.0).abs() < 1e-12);
+    }
+    let rest: f64 = plain.d_logprobs.iter().map(|d| d.abs()).sum();
+    let share = (4.0 / 6.0) / (4.0 / 6.0 + rest);
+    assert!((with.statistics.cov_gradient_share - share).abs() < 1e-12);
+}
