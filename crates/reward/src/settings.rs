@@ -1,0 +1,176 @@
+//! The recipe's table `[reward]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{Answer, GroundTruth};
+use crate::countdown::{Challenge, Countdown};
+use crate::{Item, Judgement, Verifier};
+
+/// How responses are rewarded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Which verifier judges responses.
+    pub verifier: VerifierName,
+    /// Leaves responses that were cut off at the longest length out of the loss. They count in advantages all the same.
+    pub mask_truncated: bool,
+    /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation 13): 0 up to the
+    /// buffer, then falling in a straight line to -factor.
+    pub overlong: Overlong,
+}
+
+/// Which verifier judges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerifierName {
+    /// By each problem's ground truth: `countdown` where it has numbers and a target, else `answer`.
+    #[default]
+    Auto,
+    /// Exact arithmetic on the steps of the built-in task.
+    Countdown,
+    /// The content of the last `\boxed{}`, else the last number, compared with the ground truth.
+    Answer,
+}
+
+impl Verifier for VerifierName {
+    fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
+        match self {
+            Self::Countdown => Countdown.verify(item, response),
+            Self::Answer => Answer.verify(item, response),
+            Self::Auto if Challenge::is_form_of(item.ground_truth) => Countdown.verify(item, response),
+            Self::Auto => Answer.verify(item, response),
+        }
+    }
+}
+
+impl VerifierName {
+    /// Whether the verifier can use a ground truth.
+    ///
+    /// # Errors
+    /// What is wrong with it, as part of a sentence.
+    pub fn check(self, ground_truth: &serde_json::Value) -> Result<(), String> {
+        match self {
+            Self::Auto if !Challenge::is_form_of(ground_truth) => Self::Answer.check(ground_truth),
+            Self::Auto | Self::Countdown => Challenge::from_value(ground_truth).map(drop),
+            Self::Answer => GroundTruth::from_value(ground_truth).map(drop),
+        }
+    }
+}
+
+/// Soft punishment of overlong responses (DAPO, arXiv 2503.14476, equation 13).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overlong {
+    /// Tokens before the longest length over which the penalty grows; 0 is no penalty.
+    pub buffer: usize,
+    /// Penalty of a response of the longest length.
+    #[schemars(range(min = 0.0))]
+    pub factor: f64,
+}
+
+impl Default for Overlong {
+    fn default() -> Self {
+        Self { buffer: 0, factor: 1.0 }
+    }
+}
+
+/// A setting of `[reward]` is out of range.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("reward.{key} is {value}: {expected}")]
+pub struct Error {
+    /// The setting, below `reward`.
+    pub key: &'static str,
+    /// What it is.
+    pub value: String,
+    /// What it must be.
+    pub expected: String,
+}
+
+impl Settings {
+    /// Checks every setting against the longest response, in tokens.
+    ///
+    /// # Errors
+    /// [`Error`] naming the first that is out of range.
+    pub fn check(&self, max_tokens: usize) -> Result<(), Error> {
+        let Overlong { buffer, factor } = self.overlong;
+        if buffer > max_tokens {
+            return Err(Error {
+                key: "overlong.buffer",
+                value: buffer.to_string(),
+                expected: format!("it must be at most the longest response, {max_tokens} tokens"),
+            });
+        }
+        if !(factor.is_finite() && factor >= 0.0) {
+            return Err(Error {
+                key: "overlong.factor",
+                value: factor.to_string(),
+                expected: "it must be 0 or a positive number".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What is added to the score of a response of `length` tokens: 0 up to `max_tokens - buffer`, then falling in a
+/// straight line to `-factor` at `max_tokens` and beyond (DAPO, arXiv 2503.14476, equation 13). Without a buffer, 0.
+pub fn overlong_penalty(length: usize, max_tokens: usize, buffer: usize, factor: f64) -> f64 {
+    if buffer == 0 {
+        return 0.0;
+    }
+    let beyond = (length + buffer).saturating_sub(max_tokens).min(buffer);
+    -(beyond as f64 / buffer as f64 * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn the_penalty_is_a_ramp_over_the_buffer() {
+        // Settings of the DAPO paper: 16384 tokens expected, 4096 more as buffer.
+        let penalty = |length| overlong_penalty(length, 20480, 4096, 1.0);
+        assert_eq!([penalty(0), penalty(16384), penalty(18432), penalty(20480)], [0.0, 0.0, -0.5, -1.0]);
+        assert_eq!(penalty(30000), -1.0, "evaluations may sample longer responses than training");
+        assert_eq!(overlong_penalty(18432, 20480, 4096, 3.0), -1.5);
+        assert_eq!(overlong_penalty(20480, 20480, 0, 1.0), 0.0);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let with = |buffer, factor| Settings { overlong: Overlong { buffer, factor }, ..Settings::default() };
+        assert_eq!(Settings::default().check(1), Ok(()));
+        assert_eq!(with(8, 1.0).check(8), Ok(()));
+        assert_eq!(with(9, 1.0).check(8).unwrap_err().key, "overlong.buffer");
+        for factor in [-1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(with(0, factor).check(8).unwrap_err().key, "overlong.factor");
+        }
+    }
+
+    #[test]
+    fn auto_goes_by_the_ground_truth() {
+        let verify = |ground_truth: &Value, response: &str| {
+            let item = Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+            VerifierName::Auto.verify(&item, response).verdict
+        };
+        let challenge = json!({"numbers": [1, 2], "target": 3});
+        assert_eq!(verify(&challenge, "1+2=3!"), Verdict::Correct);
+        assert_eq!(verify(&challenge, "It is 3"), Verdict::Unparseable);
+        assert_eq!(verify(&json!("3"), "It is 3"), Verdict::Correct);
+        assert_eq!(verify(&json!(null), "It is 3"), Verdict::Fault);
+        assert!(VerifierName::Auto.check(&json!({"numbers": [], "target": 3})).is_err());
+        assert!(VerifierName::Auto.check(&json!("")).is_err());
+        assert!(VerifierName::Auto.check(&challenge).is_ok());
+    }
+
+    #[test]
+    fn names_are_what_recipes_write() {
+        assert_eq!(serde_json::to_value(VerifierName::Countdown).unwrap(), "countdown");
+        assert_eq!(serde_json::to_value(Verdict::TimedOut).unwrap(), "timed-out");
+        let settings: Settings = serde_json::from_value(json!({"overlong": {"buffer": 4}})).unwrap();
+        assert_eq!(settings.overlong, Overlong { buffer: 4, factor: 1.0 });
+        assert!(serde_json::from_value::<Settings>(json!({"overlongs": 1})).is_err());
+    }
+}
