@@ -1,0 +1,297 @@
+//! The built-in task countdown: problems without end, split for training and test, and worked examples.
+//!
+//! A problem is made by a random attempt: starting from the given numbers, one of all possible steps is taken, each
+//! with the same probability, until one number is left; that number is the target. A step takes two numbers in either
+//! order and an operation, and is possible when its result is an integer from 1 to the largest intermediate. So every
+//! problem can be solved within the bounds, and targets that many attempts reach are likelier.
+//!
+//! The notation of responses is [`isentrope_reward::countdown`]'s; prompts look like `3 5 7>22:`.
+
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use isentrope_random::{Draws, Purpose};
+use isentrope_reward::countdown::{Challenge, Step};
+use serde_json::Value;
+
+use crate::{Error, Problem, Prompt, Result};
+
+pub use settings::{Demonstrations, Settings};
+
+/// The two halves of all problems. A problem's numbers, whatever their order, with its target decide which it is in:
+/// one of 8 is for test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Split {
+    /// Problems to train on.
+    Train,
+    /// Problems to measure with.
+    Test,
+}
+
+/// Of so many problems one is for test.
+const TEST_SHARE: u64 = 8;
+
+impl Split {
+    /// Where a problem belongs, whatever the settings and the seed. Numbers are below 128 and at most six.
+    fn of(challenge: &Challenge) -> Self {
+        let mut numbers = challenge.numbers.clone();
+        numbers.sort_unstable();
+        let packed = numbers.iter().fold(0, |packed, number| packed << 7 | number);
+        let hash = Draws::of(packed, Purpose::Problem, challenge.target, SPLIT).bits(0);
+        if hash.is_multiple_of(TEST_SHARE) { Self::Test } else { Self::Train }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// Generator of problems and worked examples.
+#[derive(Clone, Debug)]
+pub struct Countdown {
+    settings: Settings,
+}
+
+// What problems' random numbers are for: the last coordinate of their key.
+const TRIAL: u64 = 0;
+const TRAIN: u64 = 1;
+const TEST: u64 = 2;
+const SPLIT: u64 = 3;
+
+/// Attempts made to find out whether settings allow problems at all.
+const TRIALS: u64 = 4096;
+
+/// Attempts made to find a failing one that is new.
+const REDRAWS: usize = 32;
+
+/// A problem and an attempt that solves it.
+type Solved = (Challenge, Vec<Step>);
+
+impl Countdown {
+    /// The generator with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when one is out of range, or when there are no problems to train on or none for test.
+    pub fn new(settings: &Settings) -> Result<Self> {
+        settings.check()?;
+        let countdown = Self { settings: settings.clone() };
+        for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
+        {
+            let mut stream = Stream::new(Draws::of(0, Purpose::Problem, count as u64, TRIAL));
+            let mut seen = HashSet::new();
+            for _ in 0..TRIALS {
+                if let Some((challenge, _)) = countdown.draw(count, &mut stream) {
+                    seen.insert(Split::of(&challenge).name());
+                }
+            }
+            if seen.len() < 2 {
+                return Err(Error::setting(
+                    "data.countdown.numbers",
+                    format!("{:?}", settings.numbers),
+                    format!(
+                        "there are too few problems of {count} numbers; raise largest_number or \
+                         largest_intermediate, or allow more operations"
+                    ),
+                ));
+            }
+        }
+        Ok(countdown)
+    }
+
+    /// Problem `position` of a seed's endless training problems.
+    pub fn train(&self, seed: u64, position: u64) -> Problem {
+        let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
+        problem(&self.solved(Split::Train, &mut stream).0, Split::Train, position)
+    }
+
+    /// The first `n` different test problems; the same whatever a run's seed.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the settings allow fewer.
+    pub fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut seen = HashSet::new();
+        let enough = 100 * n as u64 + 10_000;
+        for position in 0..enough {
+            if problems.len() == n {
+                break;
+            }
+            let mut stream = Stream::new(Draws::of(0, Purpose::Problem, position, TEST));
+            let (challenge, _) = self.solved(Split::Test, &mut stream);
+            let mut canonical = challenge.clone();
+            canonical.numbers.sort_unstable();
+            if seen.insert((canonical.numbers, canonical.target)) {
+                problems.push(problem(&challenge, Split::Test, problems.len() as u64));
+            }
+        }
+        if problems.len() < n {
+            return Err(Error::setting(
+                "the number of test problems",
+                n,
+                format!("data.countdown allows about {}; ask for fewer or widen its bounds", problems.len()),
+            ));
+        }
+        Ok(problems)
+    }
+
+    /// Worked example `position` of a seed: a training problem and a response ([`Demonstrations`]).
+    pub fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
+        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, 0));
+        let (challenge, solution) = self.solved(Split::Train, &mut stream);
+        let settings = &self.settings.demonstrations;
+        let succeeds = stream.uniform() < settings.success;
+        let mut total = 1;
+        while total < settings.max_attempts && stream.uniform() * settings.attempts >= 1.0 {
+            total += 1;
+        }
+        let failures = if succeeds { total - 1 } else { total };
+        let mut attempts = Vec::with_capacity(total);
+        for _ in 0..failures {
+            attempts.push(self.failure(&challenge, &solution, &attempts, &mut stream));
+        }
+        if succeeds {
+            attempts.push(solution);
+        }
+        let texts: Vec<String> = attempts
+            .iter()
+            .map(|steps| steps.iter().map(Step::to_string).collect::<Vec<_>>().join(","))
+            .collect();
+        let response = format!("{}{}", texts.join(";"), if succeeds { '!' } else { '?' });
+        (problem(&challenge, Split::Train, position), response)
+    }
+
+    /// A random attempt that misses the target or is abandoned, different from those `before` where one is found.
+    fn failure(
+        &self,
+        challenge: &Challenge,
+        solution: &[Step],
+        before: &[Vec<Step>],
+        stream: &mut Stream,
+    ) -> Vec<Step> {
+        let last_step = challenge.numbers.len() - 1;
+        for _ in 0..REDRAWS {
+            let abandoned = stream.uniform() < self.settings.demonstrations.abandon;
+            let Some(mut attempt) = self.attempt(&challenge.numbers, stream) else { continue };
+            if abandoned {
+                attempt.truncate(1 + stream.below(last_step as u64 - 1) as usize);
+            }
+            if challenge.check(&attempt).is_err() && !before.contains(&attempt) {
+                return attempt;
+            }
+        }
+        // Nearly every attempt reaches the target, as with addition alone.
+        solution[..last_step - 1].to_vec()
+    }
+
+    /// A problem of a split. The number of numbers is drawn once, so that its distribution is exact.
+    fn solved(&self, split: Split, stream: &mut Stream) -> Solved {
+        let Settings { numbers, weights, .. } = &self.settings;
+        let mut left = stream.uniform() * weights.iter().sum::<f64>();
+        let mut count = None;
+        for (&n, &weight) in numbers.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
+            // Rounding may leave a little after the last: then it is the last's.
+            count = Some(n);
+            if left < weight {
+                break;
+            }
+            left -= weight;
+        }
+        let count = count.expect("the settings are checked: a weight is positive");
+        // `new` has found problems of this count in both splits, so this ends.
+        loop {
+            if let Some(solved) = self.draw(count, stream)
+                && Split::of(&solved.0) == split
+            {
+                return solved;
+            }
+        }
+    }
+
+    /// A problem of `count` numbers, unless the attempt that would make it cannot go on.
+    fn draw(&self, count: usize, stream: &mut Stream) -> Option<Solved> {
+        let numbers: Vec<u64> = (0..count).map(|_| 1 + stream.below(self.settings.largest_number)).collect();
+        let solution = self.attempt(&numbers, stream)?;
+        let target = solution.last()?.result;
+        Some((Challenge { numbers, target }, solution))
+    }
+
+    /// Random steps until one number is left, unless no step is possible before.
+    fn attempt(&self, numbers: &[u64], stream: &mut Stream) -> Option<Vec<Step>> {
+        let mut values = numbers.to_vec();
+        let mut steps = Vec::with_capacity(values.len() - 1);
+        while values.len() > 1 {
+            let possible = self.possible(&values);
+            if possible.is_empty() {
+                return None;
+            }
+            let (i, j, step) = possible[stream.below(possible.len() as u64) as usize];
+            values.remove(i.max(j));
+            values.remove(i.min(j));
+            values.push(step.result);
+            steps.push(step);
+        }
+        Some(steps)
+    }
+
+    /// Every step from these values within the bounds, with the places of its operands.
+    fn possible(&self, values: &[u64]) -> Vec<(usize, usize, Step)> {
+        let mut possible = Vec::new();
+        for (i, &a) in values.iter().enumerate() {
+            for (j, &b) in values.iter().enumerate().filter(|&(j, _)| j != i) {
+                for &operation in &self.settings.operations {
+                    if let Some(result) = operation.apply(a, b)
+                        && (1..=self.settings.largest_intermediate).contains(&result)
+                    {
+                        possible.push((i, j, Step { a, operation, b, result }));
+                    }
+                }
+            }
+        }
+        possible
+    }
+}
+
+fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {
+    let Challenge { numbers, target } = challenge;
+    let numbers_text = numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    Problem {
+        prompt: Prompt::Text(format!("{numbers_text}>{target}:")),
+        ground_truth: serde_json::json!({ "numbers": numbers, "target": target }),
+        data_source: "countdown".into(),
+        extra_info: Value::Null,
+        origin: format!("countdown {} {position}", split.name()),
+    }
+}
+
+/// Random numbers one after the other.
+struct Stream {
+    draws: Draws,
+    position: u64,
+}
+
+impl Stream {
+    fn new(draws: Draws) -> Self {
+        Self { draws, position: 0 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.position += 1;
+        self.position - 1
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        let position = self.next();
+        self.draws.below(position, n)
+    }
+
+    fn uniform(&mut self) -> f64 {
+        let position = self.next();
+        self.draws.uniform(position)
+    }
+}

@@ -1,0 +1,51 @@
+//! What can go wrong with data.
+
+use std::path::{Path, PathBuf};
+
+/// Failure to provide data.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting is out of range or impossible together with others.
+    #[error("{key} is {value}: {expected}")]
+    Setting {
+        /// The recipe's key.
+        key: &'static str,
+        /// What it is.
+        value: String,
+        /// What it must be.
+        expected: String,
+    },
+    /// A file cannot be read.
+    #[error("data file {path} cannot be read: {source}; check data.files")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("data file {path}: {problem}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do, as a sentence.
+        problem: String,
+    },
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn setting(
+        key: &'static str,
+        value: impl std::fmt::Display,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::Setting { key, value: value.to_string(), expected: expected.into() }
+    }
+
+    pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), problem: problem.into() }
+    }
+}

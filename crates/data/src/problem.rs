@@ -1,0 +1,87 @@
+//! What training reads: problems with a ground truth, and examples to imitate.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a model is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Prompt {
+    /// Plain text.
+    Text(String),
+    /// Messages of a chat, each an object with `role` and `content`.
+    Chat(Vec<Value>),
+}
+
+impl Prompt {
+    /// The text, or the last message of the user.
+    pub fn question(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Chat(messages) => last_of_user(messages)?.get("content")?.as_str(),
+        }
+    }
+
+    /// Puts texts before and after the question.
+    pub(crate) fn surround(&mut self, before: &str, after: &str) {
+        let Some(question) = self.question() else { return };
+        let question = format!("{before}{question}{after}");
+        match self {
+            Self::Text(text) => *text = question,
+            Self::Chat(messages) => {
+                if let Some(message) = messages.iter_mut().rfind(|message| message["role"] == "user") {
+                    message["content"] = question.into();
+                }
+            }
+        }
+    }
+
+    /// What only equal prompts share.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::Text(text) => Value::from(text.as_str()).to_string(),
+            Self::Chat(messages) => Value::from(messages.clone()).to_string(),
+        }
+    }
+}
+
+fn last_of_user(messages: &[Value]) -> Option<&Value> {
+    messages.iter().rfind(|message| message["role"] == "user")
+}
+
+/// A prompt whose responses can be verified.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What is asked.
+    pub prompt: Prompt,
+    /// What the verifier compares with.
+    pub ground_truth: Value,
+    /// The data set's name for where the problem is from; empty when it has none.
+    pub data_source: String,
+    /// Whatever else the data set says of the problem.
+    pub extra_info: Value,
+    /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`.
+    pub origin: String,
+}
+
+/// A text to imitate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Example {
+    /// The texts.
+    pub content: Content,
+    /// Where the example was read, such as `train.jsonl row 17` or `countdown demonstration 17`.
+    pub origin: String,
+}
+
+/// The texts of an [`Example`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A prompt and the response to learn.
+    Response {
+        /// What is asked.
+        prompt: Prompt,
+        /// What to answer.
+        response: String,
+    },
+    /// A chat, every message of the assistant to be learnt.
+    Messages(Vec<Value>),
+}

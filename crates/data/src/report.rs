@@ -1,0 +1,51 @@
+//! What was found in data files.
+
+use std::fmt;
+
+/// A row with something wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The row, such as `train.parquet row 17`.
+    pub origin: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// What was found in data files. `Display` gives the counts and the first findings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Rows read.
+    pub rows: usize,
+    /// Rows kept.
+    pub usable: usize,
+    /// Rows left out because an earlier one asks the same.
+    pub duplicates: usize,
+    /// Those among the duplicates whose ground truth is another than the kept row's.
+    pub conflicts: Vec<Finding>,
+    /// Rows that cannot be used.
+    pub bad: Vec<Finding>,
+}
+
+/// Findings of a kind that are shown.
+const SHOWN: usize = 10;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, usable, duplicates, conflicts, bad } = self;
+        write!(
+            f,
+            "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
+            conflicts.len(),
+            bad.len()
+        )?;
+        for findings in [bad, conflicts] {
+            for Finding { origin, problem } in findings.iter().take(SHOWN) {
+                write!(f, "\n  {origin}: {problem}")?;
+            }
+            if findings.len() > SHOWN {
+                write!(f, "\n  and {} more like these", findings.len() - SHOWN)?;
+            }
+        }
+        Ok(())
+    }
+}

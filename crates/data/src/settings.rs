@@ -1,0 +1,159 @@
+//! The recipe's table `[data]`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::files::Format;
+use crate::{Error, Result, countdown};
+
+/// Where problems and examples come from, and how prompts are made of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// A built-in task, instead of `files`.
+    pub task: Option<Task>,
+    /// Parquet or JSONL (.jsonl) files, read one after the other.
+    pub files: Vec<PathBuf>,
+    /// Which columns of the files to read, where they have other than the usual names. A dot reaches into a column:
+    /// "extra_info.question".
+    pub columns: Columns,
+    /// Text put before every prompt; in a chat, before the last message of the user.
+    pub prompt_prefix: String,
+    /// Text put after every prompt; in a chat, after the last message of the user.
+    pub prompt_suffix: String,
+    /// Whether prompts go through the model's chat template.
+    pub template: Template,
+    /// System message of prompts that go through the chat template and have none of their own.
+    pub system: Option<String>,
+    /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
+    pub deduplicate: bool,
+    /// Leaves out problems whose prompt has more tokens; those that do not fit the model's context are left out in any
+    /// case. Without effect for SFT, see `sft.max_tokens`.
+    #[schemars(range(min = 1))]
+    pub max_prompt_tokens: Option<usize>,
+    /// Takes the rows in a new random order every epoch; otherwise in the order of the files.
+    pub shuffle: bool,
+    /// Uses only the first so many usable rows. Unset: all.
+    #[schemars(range(min = 1))]
+    pub limit: Option<usize>,
+    /// What problems of the built-in task countdown are like.
+    pub countdown: countdown::Settings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            task: None,
+            files: Vec::new(),
+            columns: Columns::default(),
+            prompt_prefix: String::new(),
+            prompt_suffix: String::new(),
+            template: Template::Auto,
+            system: None,
+            deduplicate: true,
+            max_prompt_tokens: None,
+            shuffle: true,
+            limit: None,
+            countdown: countdown::Settings::default(),
+        }
+    }
+}
+
+/// A built-in task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Combine given numbers to reach a target, in written steps.
+    Countdown,
+}
+
+impl Task {
+    /// As recipes and metrics write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Countdown => "countdown",
+        }
+    }
+}
+
+/// Whether prompts go through the model's chat template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Template {
+    /// Chats do, and so do texts if the model has a template.
+    #[default]
+    Auto,
+    /// All do; a text becomes a message of the user.
+    Chat,
+    /// None does; a chat must then be a single message, whose text is the prompt.
+    None,
+}
+
+/// The recipe's table `[data.columns]`. A dot reaches into a column: "extra_info.question".
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Columns {
+    /// Column of the prompt. Unset: the first there is of prompt, problem, question, extra_info.question.
+    pub prompt: Option<String>,
+    /// Column of the answer. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, solution,
+    /// extra_info.answer; for SFT, of response, completion, output, answer, solution, extra_info.answer.
+    pub answer: Option<String>,
+}
+
+impl Settings {
+    /// Checks every setting, but not what is in the files.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the first that is out of range or impossible together with others.
+    pub fn check(&self) -> Result<()> {
+        match (self.task, self.files.as_slice()) {
+            (None, []) => {
+                let expected = "name parquet or JSONL files, or set data.task = \"countdown\"";
+                return Err(Error::setting("data.files", "[]", expected));
+            }
+            (Some(_), [_, ..]) => {
+                let expected = "it excludes data.files; remove one of them";
+                return Err(Error::setting("data.task", "set", expected));
+            }
+            (Some(Task::Countdown), []) => countdown::Countdown::new(&self.countdown).map(drop)?,
+            (None, files) => files.iter().try_for_each(|path| Format::of(path).map(drop))?,
+        }
+        for (key, value) in [("data.limit", self.limit), ("data.max_prompt_tokens", self.max_prompt_tokens)] {
+            if value == Some(0) {
+                return Err(Error::setting(key, 0, "it must be at least 1; leave it out for no limit"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_settings_are_named() {
+        let file = |name: &str| Settings { files: vec![name.into()], ..Settings::default() };
+        let task = Settings { task: Some(Task::Countdown), ..Settings::default() };
+        assert!(file("a.jsonl").check().is_ok() && file("a.parquet").check().is_ok() && task.check().is_ok());
+        for (settings, says) in [
+            (Settings::default(), "data.files is []"),
+            (Settings { files: vec!["a.jsonl".into()], ..task.clone() }, "data.task"),
+            (file("a.csv"), "a.csv"),
+            (Settings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
+            (Settings { max_prompt_tokens: Some(0), ..task.clone() }, "data.max_prompt_tokens is 0"),
+            (
+                Settings { countdown: countdown::Settings { numbers: vec![], ..Default::default() }, ..task },
+                "data.countdown.numbers is []",
+            ),
+        ] {
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let error = serde_json::from_str::<Settings>(r#"{"task": "chess"}"#).unwrap_err().to_string();
+        assert!(error.contains("countdown"), "{error}");
+        assert!(serde_json::from_str::<Settings>(r#"{"file": []}"#).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! What training draws from: data files or a built-in task, by position.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::countdown::Countdown;
+use crate::files::{self, FileHash};
+use crate::schema::Record;
+use crate::{Error, Example, Finding, Order, Problem, Report, Result, Settings, Task};
+
+/// Problems to train on, by position.
+pub type Source = Records<Problem>;
+
+/// Examples to imitate, by position.
+pub type Examples = Records<Example>;
+
+/// Records by position. A position gives the same record whatever was asked for before, so that it is all that must be
+/// kept to go on.
+#[derive(Clone, Debug)]
+pub struct Records<T> {
+    supply: Supply<T>,
+    prefix: String,
+    suffix: String,
+}
+
+#[derive(Clone, Debug)]
+enum Supply<T> {
+    Files { rows: Vec<T>, order: Order, hashes: Vec<FileHash> },
+    Countdown { countdown: Countdown, seed: u64 },
+}
+
+impl<T: Record> Records<T> {
+    /// Reads the files, all of them, or prepares the task. The report of a task is empty.
+    ///
+    /// # Errors
+    /// Settings that are out of range, files that cannot be read, and files without a usable row.
+    pub fn open(settings: &Settings, seed: u64) -> Result<(Self, Report)> {
+        settings.check()?;
+        let (supply, report) = match settings.task {
+            Some(Task::Countdown) => (
+                Supply::Countdown { countdown: Countdown::new(&settings.countdown)?, seed },
+                Report::default(),
+            ),
+            None => {
+                let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
+                let (rows, report) = read_rows(settings)?;
+                let count = NonZeroUsize::new(rows.len())
+                    .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
+                let order = Order::new(count, seed, settings.shuffle);
+                (Supply::Files { rows, order, hashes }, report)
+            }
+        };
+        let (prefix, suffix) = (settings.prompt_prefix.clone(), settings.prompt_suffix.clone());
+        Ok((Self { supply, prefix, suffix }, report))
+    }
+
+    /// How many records there are; a task has no end.
+    #[allow(clippy::len_without_is_empty, reason = "there is always a record")]
+    pub fn len(&self) -> Option<usize> {
+        match &self.supply {
+            Supply::Files { rows, .. } => Some(rows.len()),
+            Supply::Countdown { .. } => None,
+        }
+    }
+
+    /// The files with their content hashes; none for a task.
+    pub fn files(&self) -> &[FileHash] {
+        match &self.supply {
+            Supply::Files { hashes, .. } => hashes,
+            Supply::Countdown { .. } => &[],
+        }
+    }
+
+    fn record(&mut self, position: u64) -> T {
+        let mut record = match &mut self.supply {
+            Supply::Files { rows, order, .. } => rows[order.index(position)].clone(),
+            Supply::Countdown { countdown, seed } => T::generate(countdown, *seed, position),
+        };
+        if let Some(prompt) = record.prompt_mut() {
+            prompt.surround(&self.prefix, &self.suffix);
+        }
+        record
+    }
+}
+
+impl Records<Problem> {
+    /// Keeps the rows of files that `keep` wants, and returns how many others there were. A task has no rows. `keep` is
+    /// shown each problem as it will be drawn, prefix and suffix included.
+    ///
+    /// # Errors
+    /// When none is left.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Problem) -> bool) -> Result<usize> {
+        let Supply::Files { rows, order, .. } = &mut self.supply else { return Ok(0) };
+        let before = rows.len();
+        rows.retain(|row| {
+            let mut problem = row.clone();
+            problem.prompt.surround(&self.prefix, &self.suffix);
+            keep(&problem)
+        });
+        let left = NonZeroUsize::new(rows.len()).ok_or_else(|| {
+            Error::setting("data.max_prompt_tokens", "too small", "every prompt is longer; raise it")
+        })?;
+        *order = order.of_rows(left);
+        Ok(before - left.get())
+    }
+
+    /// The problem at a position.
+    pub fn problem(&mut self, position: u64) -> Problem {
+        self.record(position)
+    }
+}
+
+impl Records<Example> {
+    /// The example at a position.
+    pub fn example(&mut self, position: u64) -> Example {
+        self.record(position)
+    }
+}
+
+/// Problems to measure with, at most `n`: of a task its test problems, of files the first usable rows.
+///
+/// # Errors
+/// As [`Records::open`]; of a task also when it has fewer than `n` test problems.
+pub fn evaluation_set(settings: &Settings, n: usize) -> Result<(Vec<Problem>, Report)> {
+    settings.check()?;
+    let (mut problems, report) = match settings.task {
+        Some(Task::Countdown) => (Countdown::new(&settings.countdown)?.test_set(n)?, Report::default()),
+        None => read_rows(settings)?,
+    };
+    problems.truncate(n);
+    for problem in &mut problems {
+        problem.prompt.surround(&settings.prompt_prefix, &settings.prompt_suffix);
+    }
+    Ok((problems, report))
+}
+
+fn read_rows<T: Record>(settings: &Settings) -> Result<(Vec<T>, Report)> {
+    let chosen = [&settings.columns.prompt, &settings.columns.answer];
+    let mut wanted = T::columns();
+    wanted.push("extra_info");
+    wanted.extend(chosen.into_iter().flatten().map(String::as_str));
+    // A dot reaches into a column, which is then what must be read.
+    let inner: Vec<&str> = wanted.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+    wanted.extend(inner);
+
+    let mut rows: Vec<T> = Vec::new();
+    let mut report = Report::default();
+    let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
+    for path in &settings.files {
+        let good_before = report.usable + report.duplicates;
+        let bad_before = report.bad.len();
+        let found = files::read(path, &wanted, &mut |origin, row| {
+            report.rows += 1;
+            let record = match row.and_then(|row| T::from_row(&row, &settings.columns, origin.clone())) {
+                Ok(record) => record,
+                Err(problem) => return report.bad.push(Finding { origin, problem }),
+            };
+            if settings.deduplicate {
+                let kept = *seen.entry(Sha256::digest(record.identity()).into()).or_insert(rows.len());
+                if let Some(kept) = rows.get(kept) {
+                    report.duplicates += 1;
+                    if record.contradicts(kept) {
+                        let problem = format!("asks what {} asks, with another ground truth", kept.origin());
+                        report.conflicts.push(Finding { origin, problem });
+                    }
+                    return;
+                }
+            }
+            report.usable += 1;
+            rows.push(record);
+        })?;
+        if report.usable + report.duplicates == good_before {
+            return Err(nothing_usable::<T>(path, &found, report.bad.get(bad_before)));
+        }
+    }
+    rows.truncate(settings.limit.unwrap_or(usize::MAX));
+    Ok((rows, report))
+}
+
+fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {
+    let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
+    let mut problem = format!(
+        "no row can be used; its columns are: {columns}; expected are: {}, or the columns named by \
+         data.columns.prompt and data.columns.answer",
+        T::EXPECTED
+    );
+    if let Some(first) = first_bad {
+        problem.push_str(&format!("; the first, {}: {}", first.origin, first.problem));
+    }
+    Error::file(path, problem)
+}

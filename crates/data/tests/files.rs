@@ -1,0 +1,317 @@
+//! Problems and examples from files of every schema, and from files that are not what they should be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use isentrope_data::{
+    Columns, Content, Error, Examples, Problem, Prompt, Report, Settings, Source, evaluation_set,
+};
+use isentrope_random::{Draws, Purpose};
+use isentrope_reward::{Item, Verdict, Verifier, VerifierName};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn settings(path: &Path) -> Settings {
+    Settings { files: vec![path.to_owned()], shuffle: false, ..Settings::default() }
+}
+
+fn write(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn jsonl(directory: &TempDir, rows: &[Value]) -> PathBuf {
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    write(directory, "rows.jsonl", text)
+}
+
+fn verl() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/verl.parquet")
+}
+
+fn bad(report: &Report) -> Vec<String> {
+    report.bad.iter().map(|finding| format!("{}: {}", finding.origin, finding.problem)).collect()
+}
+
+/// A parquet file of texts, a whole number and a float per row.
+fn flat_parquet(directory: &TempDir, rows: &[(&str, i64, f64)]) -> PathBuf {
+    let schema = "message rows { required binary question (UTF8); required int64 answer; required double level; \
+                  required binary raw; }";
+    let path = directory.path().join("flat.parquet");
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer =
+        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let texts: Vec<_> = rows.iter().map(|row| ByteArray::from(row.0)).collect();
+    let numbers: Vec<_> = rows.iter().map(|row| row.1).collect();
+    let levels: Vec<_> = rows.iter().map(|row| row.2).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&numbers, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<DoubleType>().write_batch(&levels, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    path
+}
+
+#[test]
+fn verl_parquet_is_read_and_linted() {
+    let (mut source, report) = Source::open(&settings(&verl()), 1).unwrap();
+    assert_eq!((report.rows, report.usable, report.duplicates), (28, 20, 2));
+    assert_eq!(source.len(), Some(20));
+    assert_eq!(
+        bad(&report),
+        [
+            "verl.parquet row 23: none of the columns reward_model.ground_truth, ground_truth, answer, solution, \
+             extra_info.answer is there",
+            "verl.parquet row 24: the prompt is empty",
+            "verl.parquet row 25: the prompt has no message of the user",
+            "verl.parquet row 26: message 1 has no content that is text",
+            "verl.parquet row 27: none of the columns prompt, problem, question, extra_info.question is there",
+            "verl.parquet row 28: in column reward_model.ground_truth the ground truth is empty",
+        ]
+    );
+    let conflict = &report.conflicts[0];
+    assert_eq!((report.conflicts.len(), conflict.origin.as_str()), (1, "verl.parquet row 22"));
+    assert!(conflict.problem.contains("verl.parquet row 2 asks"), "{}", conflict.problem);
+    let text = report.to_string();
+    assert!(
+        text.starts_with("28 rows: 20 usable, 2 duplicates (1 with another ground truth), 6 bad\n"),
+        "{text}"
+    );
+
+    let problem = source.problem(0);
+    let Prompt::Chat(messages) = &problem.prompt else { panic!("{problem:?}") };
+    assert_eq!(messages.len(), 1);
+    assert!(problem.prompt.question().unwrap().starts_with("I am playing a walking game with myself."));
+    assert_eq!(problem.ground_truth, "21");
+    assert_eq!(problem.data_source, "math");
+    assert_eq!(problem.extra_info, json!({"index": 0, "split": "train"}));
+    assert_eq!(problem.origin, "verl.parquet row 1");
+    for position in 0..20 {
+        let problem = source.problem(position);
+        let item = Item {
+            ground_truth: &problem.ground_truth,
+            prompt: problem.prompt.question().unwrap(),
+            data_source: &problem.data_source,
+            extra_info: &problem.extra_info,
+        };
+        let response = format!("So it is \\boxed{{{}}}.", problem.ground_truth.as_str().unwrap());
+        assert_eq!(VerifierName::Auto.verify(&item, &response).verdict, Verdict::Correct, "{response}");
+    }
+    // SHA-256 as sha256sum gives it.
+    assert_eq!(source.files()[0].sha256, "a5533914334a34ee76f3b90230e3896e20602d6a644b70ef34c28c697e218bdc");
+}
+
+#[test]
+fn settings_decide_what_is_drawn() {
+    let all = Settings { deduplicate: false, ..settings(&verl()) };
+    let (source, report) = Source::open(&all, 1).unwrap();
+    assert_eq!((source.len(), report.duplicates, report.conflicts.len()), (Some(22), 0, 0));
+
+    let few = Settings { limit: Some(3), ..settings(&verl()) };
+    assert_eq!(Source::open(&few, 1).unwrap().0.len(), Some(3));
+
+    let dressed = Settings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&verl()) };
+    let plain = Source::open(&settings(&verl()), 1).unwrap().0.problem(4);
+    let expected = format!("Q: {}\nA:", plain.prompt.question().unwrap());
+    assert_eq!(Source::open(&dressed, 1).unwrap().0.problem(4).prompt.question().unwrap(), expected);
+    let (held_out, _) = evaluation_set(&dressed, 6).unwrap();
+    assert_eq!((held_out.len(), held_out[4].prompt.question().unwrap()), (6, &expected[..]));
+    let mut source = Source::open(&dressed, 1).unwrap().0;
+    let is_dressed = |problem: &Problem| {
+        let question = problem.prompt.question().unwrap();
+        question.starts_with("Q: ") && question.ends_with("\nA:")
+    };
+    assert_eq!(source.retain(is_dressed).unwrap(), 0, "what is measured is what will be drawn");
+    assert_eq!(source.problem(4).prompt.question().unwrap(), expected);
+
+    let shuffled = Settings { shuffle: true, ..settings(&verl()) };
+    let origins = |seed, from: u64| -> Vec<String> {
+        let mut source = Source::open(&shuffled, seed).unwrap().0;
+        (from..40).map(|position| source.problem(position).origin).collect()
+    };
+    assert_eq!(origins(1, 0)[25..], origins(1, 25));
+    assert_ne!(origins(1, 0), origins(2, 0));
+    assert_ne!(origins(1, 0)[..20], origins(1, 0)[20..]);
+
+    let twice = Settings { files: vec![verl(), verl()], ..settings(&verl()) };
+    let (source, report) = Source::open(&twice, 1).unwrap();
+    assert_eq!((source.len(), report.rows, report.duplicates), (Some(20), 56, 24));
+}
+
+#[test]
+fn the_task_gives_problems_and_examples() {
+    let settings: Settings =
+        serde_json::from_value(json!({"task": "countdown", "prompt_prefix": "Solve "})).unwrap();
+    let (mut source, report) = Source::open(&settings, 3).unwrap();
+    assert_eq!((source.len(), report, source.files().len()), (None, Report::default(), 0));
+    let problem = source.problem(1 << 40);
+    assert!(problem.prompt.question().unwrap().starts_with("Solve "));
+    assert_eq!(problem, Source::open(&settings, 3).unwrap().0.problem(1 << 40));
+    let example = Examples::open(&settings, 3).unwrap().0.example(7);
+    let Content::Response { response, .. } = example.content else { panic!() };
+    assert!(response.ends_with(['!', '?']), "{response}");
+    assert_eq!(evaluation_set(&settings, 50).unwrap().0.len(), 50);
+}
+
+#[test]
+fn flat_parquet_is_read() {
+    let directory = TempDir::new().unwrap();
+    let path = flat_parquet(&directory, &[("1+1?", 2, 0.5), ("2+2?", 4, f64::NAN), ("1+1?", 2, 1.0)]);
+    let (mut source, report) = Source::open(&settings(&path), 1).unwrap();
+    assert_eq!((report.rows, report.usable, report.duplicates), (3, 2, 1));
+    let problem = source.problem(1);
+    assert_eq!((problem.prompt, problem.ground_truth), (Prompt::Text("2+2?".into()), json!(4)));
+
+    let columns = Columns { prompt: Some("raw".into()), answer: Some("level".into()) };
+    let (mut source, report) = Source::open(&Settings { columns, ..settings(&path) }, 1).unwrap();
+    assert_eq!(source.problem(0).ground_truth, json!(0.5));
+    assert_eq!(bad(&report), ["flat.parquet row 2: column level is missing"]);
+}
+
+#[test]
+fn jsonl_problems_are_read_and_linted() {
+    let directory = TempDir::new().unwrap();
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"problem": "p1", "answer": "1"}),
+            json!({"question": "p2", "answer": "Two and two. #### 4"}),
+            json!({"prompt": "p3", "solution": "So \\boxed{\\frac{1}{2}}."}),
+            json!({"prompt": "p4", "solution": "It is obvious."}),
+            json!({"prompt": "p5", "problem": "other", "answer": ["5", "five"]}),
+            json!({"prompt": "p6"}),
+            json!({"answer": "7"}),
+            json!({"prompt": 8, "answer": "8"}),
+            json!({"prompt": "p9", "answer": {"no": 9}}),
+            json!({"prompt": [{"role": "user"}], "answer": "10"}),
+            json!({"prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "p11"}], "answer": 11}),
+            json!({"prompt": "p12", "answer": "12", "data_source": 5}),
+            json!({"prompt": "3 4 5>12:", "answer": {"numbers": [3, 4, 5], "target": 12}}),
+            json!({"prompt": "p14", "answer": "14 #### "}),
+        ],
+    );
+    let (mut source, report) = Source::open(&settings(&path), 1).unwrap();
+    let found: Vec<_> = (0..6)
+        .map(|position| source.problem(position))
+        .map(|problem| (problem.prompt.question().unwrap().to_owned(), problem.ground_truth))
+        .collect();
+    assert_eq!(source.len(), Some(6));
+    assert_eq!(
+        found,
+        [
+            ("p1".into(), json!("1")),
+            ("p2".into(), json!("4")),
+            ("p3".into(), json!("\\frac{1}{2}")),
+            ("p5".into(), json!(["5", "five"])),
+            ("p11".into(), json!(11)),
+            ("3 4 5>12:".into(), json!({"numbers": [3, 4, 5], "target": 12})),
+        ]
+    );
+    let lines: Vec<_> = report.bad.iter().map(|finding| finding.origin.as_str()).collect();
+    let expected: Vec<_> = [4, 6, 7, 8, 9, 10, 12, 14].map(|line| format!("rows.jsonl line {line}")).into();
+    assert_eq!(lines, expected);
+
+    let columns = Columns { prompt: Some("problem".into()), answer: None };
+    let (source, _) = Source::open(&Settings { columns, ..settings(&path) }, 1).unwrap();
+    assert_eq!(source.len(), Some(2));
+}
+
+#[test]
+fn examples_of_every_schema_are_read() {
+    let directory = TempDir::new().unwrap();
+    let chat = json!([{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]);
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"prompt": "p", "response": "r"}),
+            json!({"question": "p", "answer": "all of it #### 4"}),
+            json!({"messages": chat}),
+            json!({"prompt": [chat[0]], "completion": [chat[1]]}),
+            json!({"extra_info": {"question": "p", "answer": "verl"}}),
+            json!({"prompt": "p", "response": "r"}),
+            json!({"prompt": "p", "response": " "}),
+            json!({"messages": [chat[0]]}),
+            json!({"messages": "text"}),
+            json!({"prompt": "p", "completion": [chat[0]]}),
+            json!({"prompt": "p", "response": 3}),
+        ],
+    );
+    let (mut examples, report) = Examples::open(&settings(&path), 1).unwrap();
+    assert_eq!((report.rows, report.usable, report.duplicates, report.bad.len()), (11, 5, 1, 5));
+    let contents: Vec<_> = (0..5).map(|position| examples.example(position).content).collect();
+    let text =
+        |response: &str| Content::Response { prompt: Prompt::Text("p".into()), response: response.into() };
+    assert_eq!(contents[0], text("r"));
+    assert_eq!(contents[1], text("all of it #### 4"));
+    assert_eq!(contents[2], Content::Messages(chat.as_array().unwrap().clone()));
+    let prompt = Prompt::Chat(vec![chat[0].clone()]);
+    assert_eq!(contents[3], Content::Response { prompt, response: "a".into() });
+    assert_eq!(contents[4], text("verl"));
+}
+
+#[test]
+fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
+    let directory = TempDir::new().unwrap();
+    let message = |path: &Path| Source::open(&settings(path), 1).unwrap_err().to_string();
+    let error = message(&jsonl(&directory, &[json!({"text": "a", "label": 1})]));
+    for part in ["rows.jsonl", "label, text", "prompt, problem or question", "data.columns.answer", "line 1"]
+    {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(message(&write(&directory, "empty.jsonl", "")).contains("no row can be used"));
+    assert!(message(&write(&directory, "bytes.jsonl", [0xff; 100])).contains("not UTF-8"));
+    assert!(
+        message(&write(&directory, "text.parquet", "no parquet")).contains("not a readable parquet file")
+    );
+    assert!(message(&write(&directory, "empty.parquet", "")).contains("not a readable parquet file"));
+    assert!(message(&directory.path().join("missing.jsonl")).contains("missing.jsonl"));
+    assert!(message(&write(&directory, "a.txt", "{}")).contains("must end in .parquet or .jsonl"));
+    let flat = flat_parquet(&directory, &[("q", 1, 1.0)]);
+    let error = Examples::open(&settings(&flat), 1).unwrap_err().to_string();
+    assert!(
+        error.contains("question, answer, level, raw") && error.contains("column answer is not text"),
+        "{error}"
+    );
+    let no_columns = Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()) };
+    let error =
+        Source::open(&Settings { columns: no_columns, ..settings(&flat) }, 1).unwrap_err().to_string();
+    assert!(error.contains("question, answer, level, raw"), "{error}");
+}
+
+#[test]
+fn damaged_parquet_is_an_error_or_rows_but_never_a_panic() {
+    let directory = TempDir::new().unwrap();
+    let good = fs::read(verl()).unwrap();
+    for length in (0..good.len()).step_by(good.len() / 60) {
+        let path = write(&directory, "cut.parquet", &good[..length]);
+        assert!(matches!(Source::open(&settings(&path), 1), Err(Error::File { .. })), "{length}");
+    }
+    let mut draws = Draws::of(1, Purpose::Bootstrap, 0, 0);
+    let mut errors = 0;
+    for flip in 0..FLIPS {
+        let mut bytes = good.clone();
+        let place = draws.below(2 * flip, bytes.len() as u64) as usize;
+        bytes[place] ^= 1 << draws.below(2 * flip + 1, 8);
+        let path = write(&directory, "flipped.parquet", bytes);
+        errors += u64::from(Source::open(&settings(&path), 1).is_err());
+    }
+    assert!((1..FLIPS).contains(&errors), "{errors}");
+}
+
+/// Damaged files tried.
+const FLIPS: u64 = 300;
