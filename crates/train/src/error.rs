@@ -1,0 +1,71 @@
+//! What can go wrong while training. Every message is a sentence for the user that says what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Failure to train.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting of the recipe is out of range or contradicts another.
+    #[error("{key} {what}")]
+    Setting {
+        /// The recipe's key.
+        key: &'static str,
+        /// What is wrong with it and what it may be: the rest of a sentence.
+        what: String,
+    },
+    /// The operating system refused to read or write a file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file was read, and what it holds is malformed.
+    #[error("{}: {what}", path.display())]
+    Invalid {
+        /// The file concerned.
+        path: PathBuf,
+        /// The defect.
+        what: String,
+    },
+    /// The run cannot go on.
+    #[error("{0}")]
+    Run(String),
+    /// Metrics could not be written.
+    #[error(transparent)]
+    Sink(#[from] crate::sinks::Error),
+    /// The rewards' settings are wrong.
+    #[error(transparent)]
+    Reward(#[from] isentrope_reward::Error),
+    /// The objective's settings are wrong.
+    #[error(transparent)]
+    Objective(#[from] isentrope_objective::Error),
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] isentrope_data::Error),
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] isentrope_model::Error),
+    /// Sampling failed.
+    #[error(transparent)]
+    Rollout(#[from] isentrope_rollout::Error),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
+        Self::Setting { key, what: what.into() }
+    }
+
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,111 @@
+//! From an example to tokens, and which of them are learnt.
+
+use crate::error::{Error, Result};
+use crate::learner::Coefficients;
+use crate::prompts::Prompter;
+use isentrope_data::{Content, Example};
+use isentrope_model::Sequence;
+use isentrope_model::tokenizer::Tokenizer;
+use serde_json::Value;
+
+/// An example's tokens.
+pub struct TokenizedExample {
+    /// All of them.
+    pub tokens: Vec<u32>,
+    /// Which are learnt, `[tokens]`.
+    learnt: Vec<bool>,
+}
+
+/// Encodes an example.
+///
+/// # Errors
+/// [`Error::Run`] naming the example, when its chat cannot be rendered or there is nothing to learn in it.
+pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExample> {
+    let failed = |what: String| Error::Run(format!("{}: {what}", example.origin));
+    let tokenized = match &example.content {
+        Content::Response { prompt, response } => {
+            let mut tokens = prompter.prompt_tokens(prompt).map_err(failed)?;
+            let mut learnt = vec![false; tokens.len()];
+            tokens.extend(prompter.tokenizer.encode(response, false)?);
+            tokens.extend(prompter.end_token());
+            learnt.resize(tokens.len(), true);
+            TokenizedExample { tokens, learnt }
+        }
+        Content::Messages(messages) => chat(messages, prompter).map_err(failed)?,
+    };
+    if tokenized.learnt() == 0 {
+        return Err(failed("there is no token to learn after the prompt".into()));
+    }
+    Ok(tokenized)
+}
+
+/// A chat: what the template puts after an assistant's turn has begun, up to the turn's end, is learnt.
+fn chat(messages: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
+    let mut example = TokenizedExample { tokens: Vec::new(), learnt: Vec::new() };
+    let mut text = String::new();
+    let mut go_to = |full: String, learns: bool| -> Result<(), String> {
+        let new = full.strip_prefix(&text).ok_or(
+            "the chat template does not render a chat's beginning as the beginning of the chat, so its turns cannot \
+             be told apart",
+        )?;
+        let tokens = prompter.tokenizer.encode(new, false).map_err(|e| e.to_string())?;
+        example.tokens.extend(tokens);
+        example.learnt.resize(example.tokens.len(), learns);
+        text = full;
+        Ok(())
+    };
+    for (i, message) in messages.iter().enumerate() {
+        if message["role"] == "assistant" {
+            go_to(prompter.apply_template(&messages[..i], true)?, false)?;
+            go_to(prompter.apply_template(&messages[..=i], false)?, true)?;
+        }
+    }
+    Ok(example)
+}
+
+impl TokenizedExample {
+    /// For the model: scored from the first learnt token on.
+    pub fn sequence(&self) -> Sequence<'_> {
+        Sequence { tokens: &self.tokens, score_from: self.first() }
+    }
+
+    /// Whether each scored token is learnt, in order.
+    pub fn learns(&self) -> impl Iterator<Item = bool> {
+        self.learnt[self.first()..].iter().copied()
+    }
+
+    /// How many tokens are learnt.
+    pub fn learnt(&self) -> usize {
+        self.learnt.iter().skip(1).filter(|l| **l).count()
+    }
+
+    /// The first that is learnt; nothing predicts token 0.
+    fn first(&self) -> usize {
+        self.learnt.iter().skip(1).position(|l| *l).map_or(self.tokens.len(), |i| i + 1)
+    }
+
+    /// The text, with what is learnt in brackets.
+    ///
+    /// # Errors
+    /// As the tokenizer's.
+    pub fn marked(&self, tokenizer: &Tokenizer) -> Result<String> {
+        let mut text = String::new();
+        let mut at = 0;
+        for run in self.learnt.chunk_by(|a, b| a == b) {
+            let part = tokenizer.decode(&self.tokens[at..at + run.len()], false)?;
+            at += run.len();
+            text += &if run[0] { format!("⟦{part}⟧") } else { part };
+        }
+        Ok(text)
+    }
+}
+
+impl Coefficients {
+    /// The derivatives of the mean negative log-prob over the `learnt` tokens of a batch.
+    pub fn cross_entropy(batch: &[TokenizedExample], learnt: usize) -> Self {
+        let each = -1.0 / learnt.max(1) as f32;
+        let d_logprobs: Vec<f32> =
+            batch.iter().flat_map(TokenizedExample::learns).map(|l| if l { each } else { 0.0 }).collect();
+        Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs }
+    }
+}

@@ -1,0 +1,30 @@
+//! Training: reinforcement learning and SFT, from a recipe to checkpoints and metrics.
+//!
+//! [`rl`] has the loop of reinforcement learning and reads top to bottom; [`sft`] that of supervised fine-tuning. Both
+//! update through a [`learner`], live in a [run directory](run_directory) and go on from its [checkpoints](checkpoint).
+
+pub mod checkpoint;
+pub mod collect;
+mod error;
+pub mod evaluation;
+mod examples;
+pub mod group;
+pub mod learner;
+pub mod metrics;
+pub mod minibatch;
+pub mod observer;
+pub mod optimizer;
+pub mod plan;
+mod problems;
+pub mod prompts;
+pub mod rl;
+pub mod rollout_statistics;
+pub mod run;
+pub mod run_directory;
+mod sample;
+pub mod settings;
+pub mod sft;
+pub mod sinks;
+pub mod training;
+
+pub use error::{Error, Result};

@@ -1,0 +1,182 @@
+//! The minibatch of one update: from judged responses to their advantages, the loss, and its gradient in the learner.
+
+use crate::group::{Group, Response};
+use crate::learner::{Coefficients, Learner};
+use isentrope_kernels::Backend;
+use isentrope_model::{Model, Scores, Sequence};
+use isentrope_objective::{
+    DrawKey, Estimator, Minibatch, Objective, Outcome, Settings, advantages, objective,
+};
+use std::time::{Duration, Instant};
+
+/// One advantage per response of each group; what could not be judged has none.
+pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
+    let outcomes: Vec<Outcome> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(group, g)| {
+            g.counted().map(move |response| Outcome {
+                group,
+                reward: response.reward,
+                tokens: response.tokens.len(),
+                greedy_reward: g.greedy_reward.unwrap_or(0.0),
+            })
+        })
+        .collect();
+    let mut values = advantages(estimator, &outcomes).into_iter();
+    groups
+        .iter()
+        .map(|g| g.responses.iter().map(|r| if r.counts() { values.next() } else { None }).collect())
+        .collect()
+}
+
+/// The responses of a minibatch that are trained on.
+pub struct TrainingBatch {
+    /// Prompt and response of each, `[responses]`.
+    tokens: Vec<Vec<u32>>,
+    prompt_lengths: Vec<usize>,
+    /// Tokens of each response.
+    lengths: Vec<usize>,
+    /// From when they were sampled, `[tokens]` of the responses end to end.
+    sampled: Scores,
+    /// `[tokens]`.
+    advantages: Vec<f64>,
+}
+
+/// What the loss takes besides the responses.
+pub struct LossInputs<'a> {
+    /// The loss.
+    pub settings: &'a Settings,
+    /// The temperature of sampling, and so of the policy in training.
+    pub temperature: f32,
+    /// Whether the policy in training is still the very one that sampled.
+    pub on_policy: bool,
+    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss needs them.
+    pub reference_logprobs: Option<&'a [f64]>,
+    /// Weight of the entropy bonus.
+    pub entropy_coefficient: f64,
+    /// Coordinates of random draws.
+    pub key: DrawKey,
+}
+
+/// The loss of a minibatch, and what was met on the way to its gradient.
+pub struct BatchLoss {
+    /// The loss, its derivatives and statistics.
+    pub objective: Objective,
+    /// Mean entropy of the policy in training over the responses' tokens, in nats.
+    pub entropy: f64,
+    /// Time spent outside the model.
+    pub objective_time: Duration,
+}
+
+impl TrainingBatch {
+    /// The responses that have an advantage, one entry of `advantages` per group, without truncated ones if
+    /// `mask_truncated`.
+    pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
+        let mut batch = Self {
+            tokens: Vec::new(),
+            prompt_lengths: Vec::new(),
+            lengths: Vec::new(),
+            sampled: Scores::default(),
+            advantages: Vec::new(),
+        };
+        for (group, advantages) in groups.iter().zip(advantages) {
+            for (response, advantage) in group.responses.iter().zip(advantages) {
+                let Some(advantage) = *advantage else { continue };
+                if mask_truncated && response.truncated {
+                    continue;
+                }
+                let Response { tokens, logprobs, entropies, .. } = response;
+                batch.tokens.push([&group.prompt[..], tokens].concat());
+                batch.prompt_lengths.push(group.prompt.len());
+                batch.lengths.push(tokens.len());
+                batch.sampled.logprobs.extend(logprobs);
+                batch.sampled.entropies.extend(entropies);
+                batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
+            }
+        }
+        batch
+    }
+
+    /// Whether there is nothing to train on.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Tokens that count in the loss: those of the responses.
+    pub fn response_tokens(&self) -> usize {
+        self.sampled.logprobs.len()
+    }
+
+    /// Tokens that go through the model: prompts and responses.
+    pub fn all_tokens(&self) -> usize {
+        self.tokens.iter().map(Vec::len).sum()
+    }
+
+    /// Log-probs of the responses' tokens under another model, in the learner's passes, `[tokens]`.
+    pub fn logprobs<B: Backend>(&self, model: &Model<B>, learner: &Learner<B>, temperature: f32) -> Vec<f64> {
+        widen(&learner.score_with(model, &self.sequences(), temperature).logprobs)
+    }
+
+    /// Accumulates the gradient of the loss in the learner.
+    pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
+        let sequences = self.sequences();
+        let micro_batches = learner.micro_batches(&sequences);
+        let known = inputs.on_policy.then(|| self.sampled.clone());
+        let idle = self.idle(inputs);
+        learner.accumulate(&sequences, &idle, inputs.temperature, known, |Scores { logprobs, entropies }| {
+            let started = Instant::now();
+            let entropies = widen(entropies);
+            let objective = objective(
+                inputs.settings,
+                &Minibatch {
+                    lengths: &self.lengths,
+                    logprobs: &widen(logprobs),
+                    old_logprobs: &widen(&self.sampled.logprobs),
+                    entropies: &entropies,
+                    advantages: &self.advantages,
+                    reference_logprobs: inputs.reference_logprobs,
+                    micro_batches: &micro_batches,
+                    entropy_coefficient: inputs.entropy_coefficient,
+                    key: inputs.key,
+                },
+            );
+            let coefficients = Coefficients {
+                d_logprobs: narrow(&objective.d_logprobs),
+                d_entropies: narrow(&objective.d_entropies),
+            };
+            let entropy = entropies.iter().sum::<f64>() / entropies.len() as f64;
+            (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })
+        })
+    }
+
+    /// Whether the loss will hardly say anything.
+    pub fn is_idle(&self, inputs: &LossInputs<'_>) -> bool {
+        self.idle(inputs).iter().all(|&idle| idle)
+    }
+
+    /// Which responses the loss will hardly say anything about: those without advantage, if no term but the policy's
+    /// reaches every token.
+    fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
+        let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
+        let mut at = 0;
+        let of_response = |&length: &usize| {
+            at += length;
+            !reaches_all && self.advantages[at - 1] == 0.0
+        };
+        self.lengths.iter().map(of_response).collect()
+    }
+
+    fn sequences(&self) -> Vec<Sequence<'_>> {
+        let parts = self.tokens.iter().zip(&self.prompt_lengths);
+        parts.map(|(tokens, &score_from)| Sequence { tokens, score_from }).collect()
+    }
+}
+
+fn widen(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&v| f64::from(v)).collect()
+}
+
+fn narrow(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&v| v as f32).collect()
+}

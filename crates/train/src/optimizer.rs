@@ -1,0 +1,115 @@
+//! AdamW's state, and one update from a finished gradient.
+
+use crate::error::{Error, Result};
+use crate::settings;
+use isentrope_kernels::{AdamW, Backend};
+use isentrope_model::checkpoint::Tensor;
+use isentrope_model::{Checkpoint, Model, Parameters};
+use serde::{Deserialize, Serialize};
+
+/// Names of the moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
+const FIRST: &str = "exp_avg.";
+const SECOND: &str = "exp_avg_sq.";
+/// After this many gradients in a row that are not finite, the run has failed.
+const HOPELESS: u32 = 5;
+
+/// How far the optimizer has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Updates made.
+    pub updates: u32,
+    /// Updates left out because their gradient was not finite.
+    pub skipped: u32,
+    /// Of these, how many in a row until now.
+    pub skipped_in_a_row: u32,
+}
+
+/// Both moments of every parameter, and how many updates made them.
+pub struct Optimizer<B: Backend> {
+    settings: settings::Optimizer,
+    first: Parameters<B>,
+    second: Parameters<B>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+/// What an update did.
+#[derive(Clone, Copy, Debug)]
+pub struct Update {
+    /// Norm of the gradient over all parameters, before clipping.
+    pub norm: f64,
+    /// Whether it was made: a gradient that is not finite changes nothing.
+    pub applied: bool,
+}
+
+impl<B: Backend> Optimizer<B> {
+    /// Before the first update.
+    pub fn new(model: &Model<B>, settings: settings::Optimizer) -> Self {
+        let zeros = || Parameters::zeros(&*model.backend, &model.layout);
+        Self { settings, first: zeros(), second: zeros(), progress: Progress::default() }
+    }
+
+    /// As it was when its moments were written.
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing or malformed.
+    pub fn read(
+        model: &Model<B>,
+        settings: settings::Optimizer,
+        checkpoint: &Checkpoint,
+        progress: Progress,
+    ) -> Result<Self> {
+        let read = |prefix| Parameters::read(&*model.backend, &model.layout, checkpoint, prefix);
+        Ok(Self { settings, first: read(FIRST)?, second: read(SECOND)?, progress })
+    }
+
+    /// The moments, to be written.
+    pub fn tensors<'a>(&'a self, model: &'a Model<B>) -> Vec<Tensor<'a>> {
+        let mut tensors = self.first.tensors(&model.backend, &model.layout, FIRST);
+        tensors.extend(self.second.tensors(&model.backend, &model.layout, SECOND));
+        tensors
+    }
+
+    /// Updates the weights.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when gradients have not been finite for several updates in a row.
+    pub fn update(
+        &mut self,
+        model: &mut Model<B>,
+        gradient: &Parameters<B>,
+        learning_rate: f64,
+    ) -> Result<Update> {
+        let b = &*model.backend;
+        let norm = gradient.buffers().iter().map(|g| b.sum_of_squares(g)).sum::<f64>().sqrt();
+        if !norm.is_finite() {
+            self.progress.skipped += 1;
+            self.progress.skipped_in_a_row += 1;
+            if self.progress.skipped_in_a_row == HOPELESS {
+                return Err(Error::Run(format!(
+                    "the gradient was not finite {HOPELESS} times in a row: lower optimizer.learning_rate \
+                     and go on from an earlier checkpoint, or look for damaged weights"
+                )));
+            }
+            return Ok(Update { norm, applied: false });
+        }
+        self.progress.updates += 1;
+        self.progress.skipped_in_a_row = 0;
+        let settings::Optimizer { beta1, beta2, eps, weight_decay, clip_norm, .. } = self.settings;
+        let step = AdamW {
+            learning_rate,
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            step: self.progress.updates,
+            gradient_scale: (clip_norm / norm).min(1.0) as f32,
+        };
+        let moments = self.first.buffers_mut().iter_mut().zip(self.second.buffers_mut());
+        let weights = model.weights.buffers_mut().iter_mut().zip(gradient.buffers());
+        for ((weight, gradient), (first, second)) in weights.zip(moments) {
+            b.adamw(step, weight, gradient, first, second);
+        }
+        Ok(Update { norm, applied: true })
+    }
+}

@@ -1,0 +1,127 @@
+//! The recipe of reinforcement learning.
+
+use crate::error::{Error, Result};
+use crate::prompts::Prompter;
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one};
+use crate::{collect, evaluation};
+use isentrope_rollout::Sampling;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A recipe for reinforcement learning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recipe {
+    /// The run as a whole.
+    pub run: settings::Run,
+    /// The model that is trained.
+    pub model: ModelSource,
+    /// What is trained on: problems for `train`, examples for `sft`.
+    pub data: isentrope_data::Settings,
+    /// Responses that are sampled to learn from.
+    pub rollout: collect::Settings,
+    /// What a response is worth; for `sft`, in evaluations.
+    pub reward: isentrope_reward::Settings,
+    /// The loss.
+    pub objective: isentrope_objective::Settings,
+    /// How a rollout is cut into updates.
+    pub update: Update,
+    /// AdamW, its schedule and gradient clipping.
+    pub optimizer: settings::Optimizer,
+    /// Evaluation on held-out problems during the run.
+    pub eval: evaluation::Settings,
+    /// What is saved, and how often.
+    pub checkpoint: Checkpoints,
+    /// What the run may use. Nothing here changes a result, unless `objective.covariance.scope` is "micro-batch".
+    pub memory: MemorySettings,
+}
+
+/// How a rollout is cut into updates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Update {
+    /// Prompts of one minibatch, with all their responses: one optimizer update. Unset: all prompts of the rollout, so one
+    /// update on the very policy that sampled.
+    #[schemars(range(min = 1))]
+    pub prompts: Option<usize>,
+    /// How many times the updates go through a rollout.
+    #[schemars(range(min = 1))]
+    pub epochs: usize,
+}
+
+impl Default for Update {
+    fn default() -> Self {
+        Self { prompts: None, epochs: 1 }
+    }
+}
+
+impl Recipe {
+    /// Updates made from one rollout.
+    pub fn updates_per_rollout(&self) -> usize {
+        self.update.epochs.saturating_mul(self.rollout.prompts.div_ceil(self.prompts_per_update()))
+    }
+
+    pub(super) fn prompts_per_update(&self) -> usize {
+        self.update.prompts.unwrap_or(self.rollout.prompts)
+    }
+
+    /// Writes out what unset keys come to when they follow from other keys.
+    pub fn resolve(&mut self) {
+        self.update.prompts.get_or_insert(self.rollout.prompts);
+        self.eval.max_tokens.get_or_insert(self.rollout.max_tokens);
+        let covariance = &mut self.objective.covariance;
+        covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
+    }
+
+    /// Checks every key and what keys say together.
+    ///
+    /// # Errors
+    /// Names the first key that is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.model.check()?;
+        self.run.check()?;
+        if self.model.from_scratch {
+            let what =
+                "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";
+            return Err(Error::setting("model.from_scratch", what));
+        }
+        at_least_one("rollout.prompts", self.rollout.prompts)?;
+        at_least_one("rollout.responses", self.rollout.responses)?;
+        at_least_one("rollout.max_tokens", self.rollout.max_tokens)?;
+        at_least_one("rollout.max_batches", self.rollout.max_batches)?;
+        at_least_one("update.epochs", self.update.epochs)?;
+        let temperature = self.rollout.temperature;
+        if !(0.01..=100.0).contains(&temperature) {
+            let what = format!("is {temperature}: it must be from 0.01 to 100");
+            return Err(Error::setting("rollout.temperature", what));
+        }
+        if let Some(prompts) = self.update.prompts
+            && (prompts == 0 || prompts > self.rollout.prompts)
+        {
+            let what =
+                format!("is {prompts}: it must be from 1 to rollout.prompts ({})", self.rollout.prompts);
+            return Err(Error::setting("update.prompts", what));
+        }
+        if self.rollout.filter && self.rollout.responses == 1 {
+            let what =
+                "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
+            return Err(Error::setting("rollout.filter", what));
+        }
+        self.data.check()?;
+        self.reward.check(self.rollout.max_tokens)?;
+        self.objective.check()?;
+        self.optimizer.check()?;
+        self.eval.check()?;
+        self.memory.check()
+    }
+
+    pub(super) fn sampling(&self, prompter: &Prompter) -> Sampling {
+        Sampling {
+            temperature: self.rollout.temperature,
+            max_tokens: self.rollout.max_tokens,
+            eos_tokens: prompter.eos_tokens.clone(),
+            stop_strings: self.rollout.stop.clone(),
+            ..Sampling::default()
+        }
+    }
+}

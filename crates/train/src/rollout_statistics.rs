@@ -1,0 +1,112 @@
+//! What a rollout was like, over all that was sampled, before any filter.
+
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::metrics::Metrics;
+use isentrope_reward::Verdict;
+
+/// Sums over sampled groups.
+#[derive(Clone, Debug, Default)]
+pub struct RolloutStatistics {
+    groups: usize,
+    /// Groups whose counted responses are all correct.
+    pub solved_all: usize,
+    /// Groups whose counted responses are all not correct.
+    pub solved_none: usize,
+    responses: usize,
+    verdicts: [usize; VERDICTS.len()],
+    counted: usize,
+    score: f64,
+    reward: f64,
+    tokens: usize,
+    longest: usize,
+    truncated: usize,
+    /// Sums of the responses' mean entropies, and of all tokens' entropies.
+    entropy_of_responses: f64,
+    entropy_of_tokens: f64,
+    /// Why the first faulted response could not be judged.
+    fault: Option<String>,
+}
+
+const VERDICTS: [(Verdict, &str); 5] = [
+    (Verdict::Correct, "verdict/correct"),
+    (Verdict::Wrong, "verdict/wrong"),
+    (Verdict::Unparseable, "verdict/unparseable"),
+    (Verdict::TimedOut, "verdict/timed_out"),
+    (Verdict::Fault, "verdict/fault"),
+];
+
+impl RolloutStatistics {
+    /// Takes in a group.
+    pub fn add(&mut self, group: &Group) {
+        self.groups += 1;
+        self.solved_all += usize::from(group.accuracy() == Some(1.0));
+        self.solved_none += usize::from(group.accuracy() == Some(0.0));
+        for response in &group.responses {
+            self.responses += 1;
+            for (count, (verdict, _)) in self.verdicts.iter_mut().zip(VERDICTS) {
+                *count += usize::from(response.judgement.verdict == verdict);
+            }
+            if response.counts() {
+                self.counted += 1;
+                self.score += response.judgement.score;
+                self.reward += response.reward;
+            } else if self.fault.is_none() {
+                self.fault = Some(format!("{}: {}", group.problem.origin, response.judgement.reason));
+            }
+            self.tokens += response.tokens.len();
+            self.longest = self.longest.max(response.tokens.len());
+            self.truncated += usize::from(response.truncated);
+            self.entropy_of_responses += response.entropy();
+            self.entropy_of_tokens += response.entropies.iter().map(|&h| f64::from(h)).sum::<f64>();
+        }
+    }
+
+    /// Tokens sampled.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Mean entropy of the policy: mean over responses of the mean over their tokens, in nats.
+    pub fn entropy(&self) -> f64 {
+        self.entropy_of_responses / self.responses.max(1) as f64
+    }
+
+    /// # Errors
+    /// [`Error::Run`] when no response could be judged.
+    pub fn check_faults(&self) -> Result<()> {
+        match &self.fault {
+            Some(fault) if self.counted == 0 => Err(Error::Run(format!(
+                "the verifier could not judge any of {} responses ({fault}): look at reward.verifier and the \
+                 ground truths of the data",
+                self.responses
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why the first faulted response could not be judged, if any, and how many there are.
+    pub fn faults(&self) -> Option<(usize, &str)> {
+        self.fault.as_deref().map(|fault| (self.responses - self.counted, fault))
+    }
+
+    /// Under the names of docs/metrics.md.
+    pub fn record(&self, metrics: &mut Metrics) {
+        let of = |sum: f64, count: usize| sum / count.max(1) as f64;
+        metrics.set("reward/mean", of(self.reward, self.counted));
+        metrics.set("reward/score", of(self.score, self.counted));
+        metrics.set("reward/solved_all", of(self.solved_all as f64, self.groups));
+        metrics.set("reward/solved_none", of(self.solved_none as f64, self.groups));
+        for (count, (_, name)) in self.verdicts.iter().zip(VERDICTS) {
+            metrics.set(name, of(*count as f64, self.responses));
+        }
+        metrics.set("response/length_mean", of(self.tokens as f64, self.responses));
+        metrics.set("response/length_max", self.longest as f64);
+        metrics.set("response/truncated", of(self.truncated as f64, self.responses));
+        metrics.set("policy/entropy", self.entropy());
+        metrics.set("policy/entropy_token_mean", of(self.entropy_of_tokens, self.tokens));
+        metrics.set("rollout/groups", self.groups as f64);
+        metrics.set("rollout/responses", self.responses as f64);
+        metrics.set("rollout/tokens", self.tokens as f64);
+    }
+}

@@ -1,0 +1,258 @@
+//! The tables of a recipe that reinforcement learning and SFT share.
+
+use crate::error::{Error, Result};
+use isentrope_model::checkpoint::WeightDtype;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The run as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Run {
+    /// Directory of the run: resolved recipe, metrics, responses, checkpoints. Unset: `runs/NAME` for a recipe
+    /// `NAME.toml`.
+    pub out: Option<PathBuf>,
+    /// Seed of everything random: order of the data, sampling, Clip-Cov's draw, initial weights. One seed gives one
+    /// result, to the last bit.
+    pub seed: u64,
+    /// Steps to train: rollouts with their updates, or single updates for SFT.
+    #[schemars(range(min = 1))]
+    pub steps: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { out: None, seed: 0, steps: 100 }
+    }
+}
+
+impl Run {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.steps > 0 { Ok(()) } else { Err(Error::setting("run.steps", "is 0: it must be at least 1")) }
+    }
+}
+
+/// The model that is trained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSource {
+    /// A Hugging Face model directory, or a hub id such as `Qwen/Qwen2.5-0.5B`. Must be set.
+    pub path: String,
+    /// Start from random weights: of the directory, only config.json, the tokenizer and the chat template are used.
+    /// For SFT alone.
+    pub from_scratch: bool,
+}
+
+impl ModelSource {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.path.is_empty() {
+            let what = "is not set: name a Hugging Face model directory or a hub id";
+            return Err(Error::setting("model.path", what));
+        }
+        Ok(())
+    }
+}
+
+/// AdamW (arXiv:1711.05101), its schedule and gradient clipping.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Optimizer {
+    /// Learning rate after warm-up, above 0.
+    pub learning_rate: f64,
+    /// How the learning rate goes on after warm-up.
+    pub schedule: Schedule,
+    /// Steps over which the learning rate rises linearly from 0; step k of w has k/w of it.
+    pub warmup_steps: u64,
+    /// Where the schedules `cosine` and `linear` end, as a fraction of `learning_rate`.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub final_fraction: f64,
+    /// Decay rate of the mean of gradients, from 0 and below 1.
+    pub beta1: f64,
+    /// Decay rate of the mean of squared gradients, from 0 and below 1.
+    pub beta2: f64,
+    /// Added to the root of the mean of squared gradients, above 0.
+    pub eps: f64,
+    /// Decoupled weight decay, on all parameters, as in verl.
+    #[schemars(range(min = 0.0))]
+    pub weight_decay: f64,
+    /// Gradients whose norm over all parameters is larger are scaled down to this norm, above 0.
+    pub clip_norm: f64,
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-6,
+            schedule: Schedule::Constant,
+            warmup_steps: 0,
+            final_fraction: 0.0,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.0,
+            clip_norm: 1.0,
+        }
+    }
+}
+
+/// The learning rate's course after warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// Stays as it is.
+    Constant,
+    /// Falls along half a cosine, to `final_fraction` at the last step.
+    Cosine,
+    /// Falls along a line, to `final_fraction` at the last step.
+    Linear,
+}
+
+impl Optimizer {
+    /// The learning rate of `step` (from 1) of `steps`.
+    pub fn rate(&self, step: u64, steps: u64) -> f64 {
+        let warm = self.warmup_steps;
+        if step <= warm {
+            return self.learning_rate * step as f64 / warm as f64;
+        }
+        // 0 at the first step after warm-up, 1 at the last.
+        let progress = (step - warm - 1) as f64 / steps.saturating_sub(warm + 1).max(1) as f64;
+        let left = match self.schedule {
+            Schedule::Constant => return self.learning_rate,
+            Schedule::Cosine => 0.5 * (1.0 + libm::cos(std::f64::consts::PI * progress.min(1.0))),
+            Schedule::Linear => 1.0 - progress.min(1.0),
+        };
+        self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
+    }
+
+    /// Checks every key.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first that is out of range.
+    pub fn check(&self) -> Result<()> {
+        positive("optimizer.learning_rate", self.learning_rate)?;
+        fraction("optimizer.final_fraction", self.final_fraction)?;
+        for (key, beta) in [("optimizer.beta1", self.beta1), ("optimizer.beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&beta) {
+                return Err(Error::setting(key, format!("is {beta}: it must be at least 0 and below 1")));
+            }
+        }
+        positive("optimizer.eps", self.eps)?;
+        positive("optimizer.clip_norm", self.clip_norm)?;
+        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
+            let what = format!("is {}: it must be 0 or above", self.weight_decay);
+            return Err(Error::setting("optimizer.weight_decay", what));
+        }
+        Ok(())
+    }
+}
+
+/// What is saved, and how often.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoints {
+    /// Saves a checkpoint every this many steps and at the end; 0: at the end only.
+    pub every: u64,
+    /// How many of the latest checkpoints are kept. The best one by mean accuracy in evaluations is kept as well.
+    #[schemars(range(min = 1))]
+    pub keep: usize,
+    /// Number format of the weights in checkpoints. A 16-bit format keeps the exact weights beside it in `trainer/`.
+    pub dtype: Dtype,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self { every: 20, keep: 2, dtype: Dtype::Float32 }
+    }
+}
+
+/// A number format of weights, as config.json names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    /// 32 bits: the trained weights themselves.
+    Float32,
+    /// The upper half of float32, rounded.
+    Bfloat16,
+    /// IEEE binary16, rounded.
+    Float16,
+}
+
+impl From<Dtype> for WeightDtype {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Float32 => Self::F32,
+            Dtype::Bfloat16 => Self::Bf16,
+            Dtype::Float16 => Self::F16,
+        }
+    }
+}
+
+/// What the run may use. Nothing here changes a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemorySettings {
+    /// Memory in GiB that the run may take in all, above 0. Unset: nine tenths of what is free at the start.
+    pub budget_gib: Option<f64>,
+    /// Most tokens in one pass through the model, more only where a single sequence is longer. Unset: chosen from the
+    /// budget.
+    #[schemars(range(min = 1))]
+    pub micro_batch_tokens: Option<usize>,
+}
+
+impl MemorySettings {
+    /// Checks every key.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first that is out of range.
+    pub fn check(&self) -> Result<()> {
+        if let Some(budget) = self.budget_gib {
+            positive("memory.budget_gib", budget)?;
+        }
+        if self.micro_batch_tokens == Some(0) {
+            return Err(Error::setting("memory.micro_batch_tokens", "is 0: it must be at least 1"));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn positive(key: &'static str, value: f64) -> Result<()> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(Error::setting(key, format!("is {value}: it must be a number above 0")))
+}
+
+pub(crate) fn fraction(key: &'static str, value: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::setting(key, format!("is {value}: it must be from 0 to 1")))
+}
+
+pub(crate) fn at_least_one(key: &'static str, value: usize) -> Result<()> {
+    if value > 0 { Ok(()) } else { Err(Error::setting(key, "is 0: it must be at least 1")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learning_rates_rise_hold_and_fall() {
+        let rates = |schedule, final_fraction| -> Vec<f64> {
+            let optimizer = Optimizer {
+                learning_rate: 1.0,
+                schedule,
+                warmup_steps: 2,
+                final_fraction,
+                ..Optimizer::default()
+            };
+            (1..=7).map(|step| (optimizer.rate(step, 7) * 1e6).round() / 1e6).collect()
+        };
+        assert_eq!(rates(Schedule::Constant, 0.0), [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(rates(Schedule::Linear, 0.2), [0.5, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]);
+        assert_eq!(rates(Schedule::Cosine, 0.0), [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447, 0.0]);
+        assert_eq!(Optimizer::default().rate(1, 1), 1e-6);
+    }
+}

@@ -1,0 +1,82 @@
+//! The recipe of supervised fine-tuning.
+
+use crate::error::Result;
+use crate::evaluation;
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A recipe for supervised fine-tuning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recipe {
+    /// The run as a whole.
+    pub run: settings::Run,
+    /// The model that is trained.
+    pub model: ModelSource,
+    /// What is trained on: problems for `train`, examples for `sft`.
+    pub data: isentrope_data::Settings,
+    /// What is learnt at a time.
+    pub sft: Settings,
+    /// What a response is worth; for `sft`, in evaluations.
+    pub reward: isentrope_reward::Settings,
+    /// AdamW, its schedule and gradient clipping.
+    pub optimizer: settings::Optimizer,
+    /// Evaluation on held-out problems during the run.
+    pub eval: evaluation::Settings,
+    /// What is saved, and how often.
+    pub checkpoint: Checkpoints,
+    /// What the run may use. Nothing here changes a result, unless `objective.covariance.scope` is "micro-batch".
+    pub memory: MemorySettings,
+}
+
+/// What is learnt at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Examples of one update.
+    #[schemars(range(min = 1))]
+    pub batch: usize,
+    /// Examples with more tokens than this are passed over. Also the longest response in evaluations, unless
+    /// `eval.max_tokens` is set.
+    #[schemars(range(min = 1))]
+    pub max_tokens: usize,
+    /// Files of held-out examples, whose loss is measured at every evaluation, on at most `eval.problems` of them. Without
+    /// any, the built-in task gives examples that are never trained on.
+    pub eval_files: Vec<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { batch: 64, max_tokens: 2048, eval_files: Vec::new() }
+    }
+}
+
+impl Recipe {
+    /// Writes out what unset keys come to when they follow from other keys.
+    pub fn resolve(&mut self) {
+        self.eval.max_tokens.get_or_insert(self.sft.max_tokens);
+    }
+
+    /// Checks every key and what keys say together.
+    ///
+    /// # Errors
+    /// Names the first key that is wrong.
+    pub fn check(&self) -> Result<()> {
+        self.model.check()?;
+        self.run.check()?;
+        at_least_one("sft.batch", self.sft.batch)?;
+        at_least_one("sft.max_tokens", self.sft.max_tokens)?;
+        self.data.check()?;
+        self.reward.check(self.longest_response())?;
+        self.optimizer.check()?;
+        self.eval.check()?;
+        self.memory.check()
+    }
+
+    /// Longest response sampled in evaluations, in tokens.
+    pub(super) fn longest_response(&self) -> usize {
+        self.eval.max_tokens.unwrap_or(self.sft.max_tokens)
+    }
+}
