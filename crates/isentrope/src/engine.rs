@@ -49,8 +49,8 @@ impl ModelArguments {
             bail!(
                 "{}: the weights take {} in memory and {} are available",
                 dir.display(),
-                human(needed),
-                human(available)
+                human(needed as usize),
+                human(available as usize)
             );
         }
         let tokenizer = Tokenizer::read(&dir)?;

@@ -9,6 +9,8 @@ mod lines;
 mod memory;
 mod output;
 mod progress;
+mod recipe;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Train(commands::train::Train),
+    Sft(commands::sft::Sft),
     Generate(commands::generate::Generate),
     Score(commands::score::Score),
     Doctor(commands::doctor::Doctor),
@@ -31,6 +35,8 @@ enum Command {
 fn main() -> ExitCode {
     interrupt::listen();
     let result = match Arguments::parse().command {
+        Command::Train(command) => command.run(),
+        Command::Sft(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Doctor(command) => command.run(),

@@ -1,5 +1,6 @@
 //! What memory this process may use.
 
+pub use isentrope_train::plan::human;
 use sysinfo::{MemoryRefreshKind, System};
 
 /// Bytes of memory, of the machine or of the container this process is in, whichever is less.
@@ -19,21 +20,10 @@ impl Memory {
         match system.cgroup_limits() {
             Some(limits) if limits.total_memory > 0 => Self {
                 total: machine.total.min(limits.total_memory),
-                available: machine.available.min(limits.free_memory),
+                // Not what sysinfo calls free, which counts the file cache as in use.
+                available: machine.available.min(limits.total_memory.saturating_sub(limits.rss)),
             },
             _ => machine,
         }
-    }
-}
-
-/// A number of bytes for people.
-pub fn human(bytes: u64) -> String {
-    let bytes = bytes as f64;
-    if bytes < 1024.0 * 1024.0 {
-        format!("{:.0} KiB", bytes / 1024.0)
-    } else if bytes < 10.0 * 1024.0 * 1024.0 * 1024.0 {
-        format!("{:.0} MiB", bytes / 1024.0 / 1024.0)
-    } else {
-        format!("{:.1} GiB", bytes / 1024.0 / 1024.0 / 1024.0)
     }
 }

@@ -100,8 +100,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  memory            {} in all, {} available",
-            human(self.memory_bytes),
-            human(self.memory_available_bytes)
+            human(self.memory_bytes as usize),
+            human(self.memory_available_bytes as usize)
         )?;
         for speed in &self.linear {
             writeln!(

@@ -312,8 +312,8 @@ impl Generate {
         if (budget as usize) < page {
             bail!(
                 "--kv-memory: one page of keys and values takes {}, and {} are allowed",
-                human(page as u64),
-                human(budget)
+                human(page),
+                human(budget as usize)
             );
         }
         // No more than everything at once would take.

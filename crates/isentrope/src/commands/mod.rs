@@ -3,3 +3,6 @@
 pub mod doctor;
 pub mod generate;
 pub mod score;
+pub mod sft;
+pub mod train;
+mod training;

@@ -9,8 +9,18 @@ mod generate;
 mod independence;
 #[cfg(unix)]
 mod interrupt;
+mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
 mod program;
+mod recipes;
 mod score;
 mod text_model;
+mod train_bad_recipe;
+mod train_data;
+mod train_learns;
+mod train_objectives;
+mod train_reproducible;
+#[cfg(unix)]
+mod train_resume;
+mod training;

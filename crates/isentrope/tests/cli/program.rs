@@ -109,12 +109,11 @@ impl Scratch {
         self.file(name, values.iter().map(|v| format!("{v}\n")).collect::<String>())
     }
 
-    /// A copy of a directory without subdirectories.
+    /// A copy of a directory without its subdirectories.
     pub fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.path().join(name);
         fs::create_dir(&to).unwrap();
-        for entry in fs::read_dir(from).unwrap() {
-            let entry = entry.unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
             fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
         to

@@ -1,0 +1,24 @@
+//! `isentrope sft`: supervised fine-tuning.
+
+use super::training::TrainingArguments;
+use anyhow::Result;
+use clap::Args;
+use isentrope_train::sft;
+
+/// Fine-tune a model on examples
+///
+/// Cross-entropy on the responses of prompt/response pairs, or on the assistant's turns of chats, with the optimizer,
+/// checkpoints and metrics of `train`. Examples are parquet or JSONL files, or those of a built-in task.
+///
+/// Ctrl-C ends the run after the current step and saves it; --resume goes on from the last checkpoint, also after a crash.
+#[derive(Args)]
+pub struct Sft {
+    #[command(flatten)]
+    training: TrainingArguments,
+}
+
+impl Sft {
+    pub fn run(self) -> Result<()> {
+        self.training.run::<sft::Prepared>("sft")
+    }
+}

@@ -1,0 +1,94 @@
+//! `--set key.path=value`: settings from the command line over those of the file.
+
+use super::tree::{Node, Value, parse};
+use anyhow::{Result, anyhow, bail};
+
+/// Applies one `key.path=value` to a recipe, creating the tables on the way.
+///
+/// The value is TOML; a bare word that is not is a string, and nothing at all takes the key out, so that its default
+/// holds. A number in the path is an item of an array that is there.
+///
+/// # Errors
+/// When the argument has another form, or its path goes through something that is no table.
+pub fn apply(root: &mut Node, set: &str) -> Result<()> {
+    let at = format!("--set {set}");
+    let Some((path, text)) = set.split_once('=') else {
+        bail!("{at}: has no '='; write --set key.path=value");
+    };
+    let path = keys(path).ok_or_else(|| anyhow!("{at}: {path:?} is not a path of keys such as a.b.c"))?;
+    match text.trim() {
+        "" => take_out(root, &path),
+        text => put(root, &path, 0, value(text, &at)?, &at)?,
+    }
+    Ok(())
+}
+
+/// The keys of a dotted path, which may be quoted as in TOML.
+fn keys(path: &str) -> Option<Vec<String>> {
+    if path.contains(['\n', '#', '=']) {
+        return None; // would be read as more than a key
+    }
+    let mut node = parse(&format!("{path} = 0"), &|_| String::new()).ok()?;
+    let mut keys = Vec::new();
+    while let Value::Table(mut entries) = node.value {
+        let (key, inner) = entries.pop()?;
+        keys.push(key);
+        node = inner;
+    }
+    matches!(node.value, Value::Scalar(_)).then_some(keys)
+}
+
+fn value(text: &str, at: &str) -> Result<Value> {
+    let is_word = !text.starts_with(['"', '\'', '[', '{']);
+    match parse(&format!("value = {text}"), &|_| at.to_owned()) {
+        Ok(Node { value: Value::Table(mut entries), .. }) if entries.len() == 1 => {
+            Ok(entries.remove(0).1.value)
+        }
+        _ if is_word => Ok(Value::Scalar(toml::Value::String(text.to_owned()))),
+        Ok(_) => bail!("{at}: has more than one value"),
+        Err(error) => Err(error),
+    }
+}
+
+fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -> Result<()> {
+    let Some(key) = path.get(depth) else {
+        *node = Node { at: at.to_owned(), value };
+        return Ok(());
+    };
+    let inner = match &mut node.value {
+        Value::Table(entries) => {
+            let known = entries.iter().position(|(name, _)| name == key).unwrap_or_else(|| {
+                let empty = Node { at: at.to_owned(), value: Value::Table(Vec::new()) };
+                entries.push((key.clone(), empty));
+                entries.len() - 1
+            });
+            &mut entries[known].1
+        }
+        Value::Array(items) => {
+            let len = items.len();
+            key.parse().ok().and_then(|index: usize| items.get_mut(index)).ok_or_else(|| {
+                anyhow!(
+                    "{at}: `{}` is an array of {len}, and `{key}` is not the number of an item (the first is 0)",
+                    path[..depth].join(".")
+                )
+            })?
+        }
+        Value::Scalar(_) => {
+            bail!("{at}: `{}` is not a table, so it has no key `{key}`", path[..depth].join("."))
+        }
+    };
+    put(inner, path, depth + 1, value, at)
+}
+
+fn take_out(root: &mut Node, path: &[String]) {
+    let Value::Table(entries) = &mut root.value else { return };
+    match path {
+        [key] => entries.retain(|(name, _)| name != key),
+        [key, rest @ ..] => {
+            if let Some((_, inner)) = entries.iter_mut().find(|(name, _)| name == key) {
+                take_out(inner, rest);
+            }
+        }
+        [] => {}
+    }
+}

@@ -1,0 +1,157 @@
+//! The documentation of a recipe's keys, written by their types.
+
+use super::render::inline;
+use super::schema::{Choice, Fallback, Field, Shape};
+use schemars::JsonSchema;
+use std::fmt::Write;
+use toml::Value;
+
+/// Markdown that documents every key of a recipe of type `T`: one table of keys for each table of the recipe.
+///
+/// # Panics
+/// When a key has no documentation, or as [`Shape::of`].
+pub fn reference<T: JsonSchema>() -> String {
+    let mut out = String::new();
+    section(&mut out, "", None, &Shape::of::<T>());
+    out
+}
+
+/// A table of the recipe, named as in its heading (nothing for the top), and the tables in it.
+fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape) {
+    if !name.is_empty() {
+        write!(out, "\n### `[{name}]`\n").expect("strings take everything");
+    }
+    if let Some(doc) = doc {
+        write!(out, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
+    }
+    match shape {
+        Shape::Table(fields) => keys(out, name, fields),
+        Shape::Tagged { tag, variants } => {
+            for variant in variants {
+                let doc =
+                    variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
+                write!(out, "\n**`{tag} = {:?}`**{doc}\n", variant.name).expect("strings take everything");
+                keys(out, name, &variant.fields);
+            }
+        }
+        _ => unreachable!("only tables have a heading"),
+    }
+}
+
+/// The keys of a table that stand on a line, then the tables in it.
+fn keys(out: &mut String, name: &str, fields: &[Field]) {
+    let lines: Vec<_> = fields.iter().filter(|field| heading(name, field).is_none()).collect();
+    if !lines.is_empty() {
+        out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
+    }
+    for field in lines {
+        let cells = [format!("`{}`", field.name), value(&field.shape), default(field), meaning(name, field)];
+        writeln!(out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+            .expect("strings take everything");
+    }
+    for field in fields {
+        if let Some((name, shape)) = heading(name, field) {
+            let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&name));
+            let doc = match (&field.fallback, &field.shape) {
+                (Fallback::Off, _) => format!("{doc}\n\nOff unless the table is there."),
+                (Fallback::Required, _) => format!("{doc}\n\nThis table must be there."),
+                (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
+                (Fallback::Value(_), _) => format!("{doc}\n\nDefault: {}.", default(field)),
+            };
+            section(out, &name, Some(&doc), shape);
+        }
+    }
+}
+
+/// The heading of a key that has one, and the table below it.
+fn heading<'a>(parent: &str, field: &'a Field) -> Option<(String, &'a Shape)> {
+    let name = dotted(parent, &field.name);
+    let is_table = |shape: &Shape| matches!(shape, Shape::Table(_) | Shape::Tagged { .. });
+    match &field.shape {
+        shape if is_table(shape) => Some((name, shape)),
+        Shape::Map(values) if is_table(values) => Some((format!("{name}.<name>"), values)),
+        Shape::Array { items, .. } if is_table(items) => Some((format!("[{name}]"), items)),
+        _ => None,
+    }
+}
+
+/// A key's path, below a table named as in its heading.
+fn dotted(table: &str, key: &str) -> String {
+    match table.trim_matches(['[', ']']) {
+        "" => key.to_owned(),
+        table => format!("{table}.{key}"),
+    }
+}
+
+/// What may be written.
+fn value(shape: &Shape) -> String {
+    match shape {
+        Shape::Choice(choices) => {
+            choices.iter().map(|choice| format!("`{:?}`", choice.name)).collect::<Vec<_>>().join(", ")
+        }
+        Shape::Array { items, len } => {
+            let count = len.map_or(String::new(), |len| format!(" {len}"));
+            format!("array of{count}: {}", value(items))
+        }
+        Shape::Map(values) => format!("table of names, each: {}", value(values)),
+        Shape::AnyOf(shapes) => shapes.iter().map(value).collect::<Vec<_>>().join(", or "),
+        shape => shape.to_string(),
+    }
+}
+
+fn default(field: &Field) -> String {
+    match &field.fallback {
+        Fallback::Required => "must be given".to_owned(),
+        Fallback::Off => "unset".to_owned(),
+        Fallback::Value(json) => {
+            let mut json = json.clone();
+            leave_out_nulls(&mut json);
+            let value = Value::try_from(json).expect("defaults have a TOML form");
+            format!("`{}`", inline(&value, &field.shape))
+        }
+    }
+}
+
+/// TOML writes an optional key that is off by leaving it out.
+fn leave_out_nulls(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::Object(entries) => {
+            entries.retain(|_, value| !value.is_null());
+            entries.values_mut().for_each(leave_out_nulls);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(leave_out_nulls),
+        _ => {}
+    }
+}
+
+fn meaning(table: &str, field: &Field) -> String {
+    let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&dotted(table, &field.name)));
+    let mut meaning = paragraphs(doc, "<br>");
+    for Choice { name, doc } in choices(&field.shape) {
+        if let Some(doc) = doc {
+            write!(meaning, "<br>`{name:?}`: {}", paragraphs(doc, " ")).expect("strings take everything");
+        }
+    }
+    meaning
+}
+
+/// The strings that a value or its parts may be.
+fn choices(shape: &Shape) -> Vec<&Choice> {
+    match shape {
+        Shape::Choice(choices) => choices.iter().collect(),
+        Shape::Array { items, .. } => choices(items),
+        Shape::Map(values) => choices(values),
+        Shape::AnyOf(shapes) => shapes.iter().flat_map(choices).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A doc comment's paragraphs, each on one line.
+fn paragraphs(doc: &str, separator: &str) -> String {
+    let one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    doc.split("\n\n").map(one_line).collect::<Vec<_>>().join(separator)
+}
+
+fn undocumented(key: &str) -> ! {
+    panic!("`{key}` has no doc comment, so the reference cannot say what it means")
+}

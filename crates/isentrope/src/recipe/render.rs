@@ -1,0 +1,137 @@
+//! Settings as the recipe that gives them, with every key.
+
+use super::schema::{Field, Shape};
+use schemars::JsonSchema;
+use serde::Serialize;
+use toml::{Table, Value};
+
+/// The recipe of some settings: every key in the order of the types, those that are not set as comments.
+/// [`load`](super::load) reads the same settings from it.
+///
+/// # Panics
+/// When a value has no TOML form (a whole number above `i64::MAX`, a path that is not UTF-8), so that no recipe can
+/// have given it.
+pub fn render<T: Serialize + JsonSchema>(settings: &T) -> String {
+    let Value::Table(root) = Value::try_from(settings).expect("settings have a TOML form") else {
+        panic!("settings are a table");
+    };
+    let mut out = String::new();
+    table(&mut out, &[], &root, &Shape::of::<T>());
+    out
+}
+
+/// A table's plain keys, then its tables, each under a heading of its own.
+fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
+    let keys = keys(entries, shape);
+    for (key, value, shape) in &keys {
+        match value {
+            Some(value) if !has_heading(value, shape) => {
+                out.push_str(&format!("{} = {}\n", bare_or_quoted(key), inline(value, shape)));
+            }
+            Some(_) => {}
+            None => out.push_str(&format!("# {} = (unset)\n", bare_or_quoted(key))),
+        }
+    }
+    for (key, value, shape) in keys {
+        let path: Vec<_> = path.iter().copied().chain([key]).collect();
+        match (value, shape) {
+            (Some(value @ Value::Table(entries)), shape) if has_heading(value, shape) => {
+                section(out, &path, ("[", "]"), entries, shape);
+            }
+            (Some(value @ Value::Array(rows)), Shape::Array { items, .. }) if has_heading(value, shape) => {
+                for entries in rows.iter().filter_map(Value::as_table) {
+                    section(out, &path, ("[[", "]]"), entries, items);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn section(out: &mut String, path: &[&str], (open, close): (&str, &str), entries: &Table, shape: &Shape) {
+    let is_implied = keys(entries, shape)
+        .iter()
+        .all(|(_, value, shape)| value.is_some_and(|value| has_heading(value, shape)));
+    if open == "[[" || entries.is_empty() || !is_implied {
+        let name = path.iter().map(|key| bare_or_quoted(key)).collect::<Vec<_>>().join(".");
+        let gap = if out.is_empty() { "" } else { "\n" };
+        out.push_str(&format!("{gap}{open}{name}{close}\n"));
+    }
+    table(out, path, entries, shape);
+}
+
+/// A table's keys in the order of its type; no value where one is off.
+fn keys<'a>(entries: &'a Table, shape: &'a Shape) -> Vec<(&'a str, Option<&'a Value>, &'a Shape)> {
+    let known = |fields: &'a [Field]| {
+        fields.iter().map(|field| (field.name.as_str(), entries.get(&field.name), &field.shape))
+    };
+    match shape {
+        Shape::Table(fields) => known(fields).collect(),
+        Shape::Tagged { tag, variants } => {
+            let chosen = entries.get(tag).and_then(Value::as_str);
+            let variant = variants.iter().find(|variant| Some(variant.name.as_str()) == chosen);
+            let fields = variant.map_or(&[][..], |variant| &variant.fields);
+            [(tag.as_str(), entries.get(tag), &Shape::Text)].into_iter().chain(known(fields)).collect()
+        }
+        Shape::Map(values) => {
+            entries.iter().map(|(key, value)| (key.as_str(), Some(value), &**values)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a value stands under a heading of its own.
+fn has_heading(value: &Value, shape: &Shape) -> bool {
+    match (value, shape) {
+        (Value::Table(_), Shape::Table(_)) => true,
+        (Value::Table(entries), _) => !entries.is_empty(),
+        (Value::Array(rows), Shape::Array { items, .. }) => {
+            !rows.is_empty() && matches!(**items, Shape::Table(_) | Shape::Map(_) | Shape::Tagged { .. })
+        }
+        _ => false,
+    }
+}
+
+/// A value on one line, as TOML.
+pub fn inline(value: &Value, shape: &Shape) -> String {
+    match (value, shape) {
+        (Value::Float(x), Shape::Number { single: true, .. }) => {
+            let x = *x as f32;
+            readable(f64::from(x), &format!("{x:?}"), &format!("{x:e}"))
+        }
+        (Value::Float(x), _) => readable(*x, &format!("{x:?}"), &format!("{x:e}")),
+        (Value::String(text), _) => quoted(text),
+        (Value::Array(values), Shape::Array { items, .. }) => {
+            format!("[{}]", values.iter().map(|value| inline(value, items)).collect::<Vec<_>>().join(", "))
+        }
+        (Value::Table(entries), shape) => {
+            let keys = keys(entries, shape);
+            let given = keys.iter().filter_map(|(key, value, shape)| {
+                value.map(|value| format!("{} = {}", bare_or_quoted(key), inline(value, shape)))
+            });
+            match given.collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "{}".to_owned(),
+                given => format!("{{ {given} }}"),
+            }
+        }
+        (value, _) => value.to_string(),
+    }
+}
+
+/// The form people write: 0.001 and 64.0, but 1e-6 and 2.5e-5. Both forms have the fewest digits that give the number
+/// back.
+fn readable(x: f64, plain: &str, scientific: &str) -> String {
+    let is_moderate = x == 0.0 || !x.is_finite() || (1e-3..1e6).contains(&x.abs());
+    let plain = plain.trim_start_matches('+').replace("NaN", "nan");
+    if is_moderate && !plain.contains('e') { plain } else { scientific.to_owned() }
+}
+
+fn bare_or_quoted(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { quoted(key) }
+}
+
+/// A basic string on one line; JSON's escapes are TOML's but for the delete character.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
+}

@@ -1,0 +1,310 @@
+//! What a recipe may hold, read from the JSON schema that schemars derives from the settings' types.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// What a value may be.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number.
+    Integer(Bounds),
+    /// A number; NaN is none.
+    Number {
+        /// Its bounds.
+        bounds: Bounds,
+        /// Whether it is kept in single precision.
+        single: bool,
+    },
+    /// Any string.
+    Text,
+    /// One of a few strings.
+    Choice(Vec<Choice>),
+    /// An array, of a fixed length or of any.
+    Array {
+        /// What each item may be.
+        items: Box<Shape>,
+        /// The length, if fixed.
+        len: Option<u64>,
+    },
+    /// A table of known keys.
+    Table(Vec<Field>),
+    /// A table whose keys are the user's.
+    Map(Box<Shape>),
+    /// A table whose other keys depend on the value of one.
+    Tagged {
+        /// The key that decides.
+        tag: String,
+        /// What it may be.
+        variants: Vec<Variant>,
+    },
+    /// Any of several shapes, none of them a table.
+    AnyOf(Vec<Shape>),
+}
+
+/// One string of a [`Shape::Choice`].
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The string.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+}
+
+/// One form of a [`Shape::Tagged`] table.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The tag's value.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+    /// The keys besides the tag.
+    pub fields: Vec<Field>,
+}
+
+/// A key of a table.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The key.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+    /// What its value may be.
+    pub shape: Shape,
+    /// What it is when left out.
+    pub fallback: Fallback,
+}
+
+/// What a key is when left out.
+#[derive(Clone, Debug)]
+pub enum Fallback {
+    /// It cannot be left out.
+    Required,
+    /// Off.
+    Off,
+    /// This value, as JSON.
+    Value(Value),
+}
+
+/// Which numbers are allowed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    min: Option<f64>,
+    above: Option<f64>,
+    max: Option<f64>,
+    below: Option<f64>,
+}
+
+impl Bounds {
+    /// Whether the number is allowed.
+    pub fn contain(self, x: f64) -> bool {
+        self.min.is_none_or(|min| x >= min)
+            && self.above.is_none_or(|above| x > above)
+            && self.max.is_none_or(|max| x <= max)
+            && self.below.is_none_or(|below| x < below)
+    }
+}
+
+/// As it follows "a number": empty, " from 0 to 1" or ", at least 0".
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(min), Some(max)) = (self.min, self.max) {
+            return write!(f, " from {min} to {max}");
+        }
+        let bounds =
+            [("above", self.above), ("at least", self.min), ("below", self.below), ("at most", self.max)];
+        let mut separator = ", ";
+        for (word, bound) in bounds {
+            if let Some(bound) = bound {
+                write!(f, "{separator}{word} {bound}")?;
+                separator = " and ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What must be written, as it follows "must be".
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean => f.write_str("true or false"),
+            Self::Integer(bounds) => write!(f, "a whole number{bounds}"),
+            Self::Number { bounds, .. } => write!(f, "a number{bounds}"),
+            Self::Text => f.write_str("a string"),
+            Self::Choice(choices) => match &choices[..] {
+                [only] => write!(f, "{:?}", only.name),
+                _ => write!(f, "one of {}", quoted(choices.iter().map(|c| &c.name))),
+            },
+            Self::Array { len: Some(len), .. } => write!(f, "an array of {len}"),
+            Self::Array { len: None, .. } => f.write_str("an array"),
+            Self::Table(_) | Self::Map(_) => f.write_str("a table"),
+            Self::Tagged { tag, .. } => write!(f, "a table with the key `{tag}`"),
+            Self::AnyOf(shapes) => {
+                f.write_str(&shapes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", or "))
+            }
+        }
+    }
+}
+
+/// `"a", "b"`.
+pub fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+impl Shape {
+    /// What a recipe of type `T` may hold.
+    ///
+    /// # Panics
+    /// When the type is one that recipes do not support: a recursive type, a tuple, an enum with settings in its
+    /// variants that is not internally tagged, or an optional key that is on by default (nothing could turn it off).
+    pub fn of<T: JsonSchema>() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+        Self::read(settings.into_generator().into_root_schema_for::<T>().as_value())
+    }
+
+    /// # Panics
+    /// As [`of`](Self::of).
+    fn read(schema: &Value) -> Self {
+        if let Some(names) = schema.get("enum").and_then(Value::as_array) {
+            let names = names.iter().filter_map(Value::as_str);
+            return Self::Choice(names.map(|name| Choice { name: name.to_owned(), doc: None }).collect());
+        }
+        if let Some(name) = schema.get("const").and_then(Value::as_str) {
+            return Self::Choice(vec![Choice { name: name.to_owned(), doc: doc(schema) }]);
+        }
+        if let Some(variants) = schema.get("oneOf").and_then(Value::as_array) {
+            return Self::variants(variants);
+        }
+        if let Some(shapes) = schema.get("anyOf").and_then(Value::as_array) {
+            let mut shapes: Vec<_> = shapes.iter().filter(|s| !is_null(s)).map(Self::read).collect();
+            return if shapes.len() == 1 { shapes.remove(0) } else { Self::any_of(shapes) };
+        }
+        match kind(schema) {
+            Some("boolean") => Self::Boolean,
+            Some("integer") => Self::Integer(bounds(schema)),
+            Some("number") => {
+                let single = schema.get("format").is_some_and(|format| format == "float");
+                Self::Number { bounds: bounds(schema), single }
+            }
+            Some("string") => Self::Text,
+            Some("array") => {
+                let items = schema.get("items").unwrap_or_else(|| unsupported(schema));
+                let length = |key| schema.get(key).and_then(Value::as_u64);
+                let len = length("minItems").filter(|&min| length("maxItems") == Some(min));
+                Self::Array { items: Box::new(Self::read(items)), len }
+            }
+            Some("object") => match (schema.get("properties"), schema.get("additionalProperties")) {
+                (None, Some(values @ Value::Object(_))) => Self::Map(Box::new(Self::read(values))),
+                (properties, _) => Self::Table(fields(schema, properties.and_then(Value::as_object))),
+            },
+            _ => unsupported(schema),
+        }
+    }
+
+    /// The alternatives of an enum: strings, or tables told apart by a tag.
+    fn variants(variants: &[Value]) -> Self {
+        let shapes: Vec<_> = variants.iter().map(Self::read).collect();
+        if let Some(choices) = choices(&shapes) {
+            return Self::Choice(choices);
+        }
+        let mut tagged = Vec::new();
+        let mut tag = None;
+        for (schema, shape) in variants.iter().zip(shapes) {
+            let Self::Table(mut fields) = shape else { unsupported(schema) };
+            // schemars writes the tag as a property that can only have one value.
+            let is_tag = |field: &Field| matches!(&field.shape, Shape::Choice(c) if c.len() == 1);
+            let at = fields.iter().position(is_tag).unwrap_or_else(|| unsupported(schema));
+            let Field { name: key, shape: Self::Choice(mut name), .. } = fields.remove(at) else {
+                unsupported(schema)
+            };
+            assert!(tag.get_or_insert_with(|| key.clone()) == &key, "an enum has one tag");
+            tagged.push(Variant { name: name.remove(0).name, doc: doc(schema), fields });
+        }
+        Self::Tagged { tag: tag.unwrap_or_default(), variants: tagged }
+    }
+
+    fn any_of(shapes: Vec<Self>) -> Self {
+        let is_table = |shape: &Self| matches!(shape, Self::Table(_) | Self::Map(_) | Self::Tagged { .. });
+        assert!(!shapes.iter().any(is_table), "a choice between tables needs a tag (serde(tag = \"kind\"))");
+        Self::AnyOf(shapes)
+    }
+}
+
+/// All strings of several choices, or nothing if one of the shapes is something else.
+fn choices(shapes: &[Shape]) -> Option<Vec<Choice>> {
+    let mut all = Vec::new();
+    for shape in shapes {
+        let Shape::Choice(choices) = shape else { return None };
+        all.extend(choices.iter().cloned());
+    }
+    Some(all)
+}
+
+fn fields(schema: &Value, properties: Option<&Map<String, Value>>) -> Vec<Field> {
+    let required = |name: &String| {
+        schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|r| r == name))
+    };
+    let field = |(name, schema): (&String, &Value)| Field {
+        name: name.clone(),
+        doc: doc(schema),
+        shape: Shape::read(schema),
+        fallback: fallback(name, schema, required(name)),
+    };
+    properties.into_iter().flatten().map(field).collect()
+}
+
+fn fallback(name: &str, schema: &Value, required: bool) -> Fallback {
+    match schema.get("default") {
+        _ if required => Fallback::Required,
+        None | Some(Value::Null) if is_nullable(schema) => Fallback::Off,
+        Some(Value::Null) => panic!("`{name}`: the default has no JSON form; use an optional key instead"),
+        Some(_) if is_nullable(schema) => {
+            panic!("`{name}`: an optional key must be off by default, else nothing can turn it off")
+        }
+        Some(value) => Fallback::Value(value.clone()),
+        // serde's own rule for a type's default; schemars leaves it out when it cannot be written.
+        None => panic!("`{name}`: the default is not known"),
+    }
+}
+
+fn doc(schema: &Value) -> Option<String> {
+    schema.get("description").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The one type besides null.
+fn kind(schema: &Value) -> Option<&str> {
+    match schema.get("type")? {
+        Value::String(kind) => Some(kind),
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|&kind| kind != "null"),
+        _ => None,
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "null")
+}
+
+fn is_nullable(schema: &Value) -> bool {
+    let any_of = schema.get("anyOf").and_then(Value::as_array);
+    let kinds = schema.get("type").and_then(Value::as_array);
+    any_of.is_some_and(|all| all.iter().any(is_null))
+        || kinds.is_some_and(|all| all.iter().any(|k| k == "null"))
+}
+
+fn bounds(schema: &Value) -> Bounds {
+    let number = |key| schema.get(key).and_then(Value::as_f64);
+    Bounds {
+        min: number("minimum"),
+        above: number("exclusiveMinimum"),
+        max: number("maximum"),
+        below: number("exclusiveMaximum"),
+    }
+}
+
+fn unsupported(schema: &Value) -> ! {
+    panic!("recipes do not support the type of this JSON schema: {schema}")
+}

@@ -1,0 +1,129 @@
+//! What is refused, and the words for it.
+
+use super::load_text;
+use super::settings::Settings;
+
+fn error(text: &str, sets: &[&str]) -> String {
+    load_text::<Settings>(text, sets).unwrap_err().to_string()
+}
+
+#[test]
+fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
+    let text =
+        "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\n[nothing.like.it]\n";
+    assert_eq!(
+        error(text, &[]),
+        "x.toml:1: unknown key `modle`; did you mean `model`?\n\
+         x.toml:4: unknown key `objective.cliplow`; did you mean `clip_low`?\n\
+         x.toml:5: unknown key `objective.learning_rate`; did you mean `optimizer.learning_rate`?\n\
+         x.toml:6: unknown key `objective.qqq`\n\
+         x.toml:7: unknown key `nothing`"
+    );
+}
+
+#[test]
+fn wrong_types_and_values_say_what_is_expected() {
+    for (text, message) in [
+        (
+            "\n[optimizer]\nlearning_rate = \"a\"",
+            "x.toml:3: optimizer.learning_rate must be a number, found a string",
+        ),
+        ("model = 3", "x.toml:1: model must be a string, found 3"),
+        ("model = 2024-01-01", "x.toml:1: model must be a string, found a date or time"),
+        ("seed = -1", "x.toml:1: seed must be a whole number, at least 0, found -1"),
+        ("seed = 0.5", "x.toml:1: seed must be a whole number, at least 0, found 0.5"),
+        (
+            "optimizer.warm_up = 256",
+            "x.toml:1: optimizer.warm_up must be a whole number from 0 to 255, found 256",
+        ),
+        (
+            "[optimizer.schedule]\nsteps = 4294967296",
+            "x.toml: invalid value: integer `4294967296`, expected u32 in `optimizer.schedule.steps`",
+        ),
+        ("objective = true", "x.toml:1: objective must be a table, found true"),
+        ("objective.is_clipped = 1", "x.toml:1: objective.is_clipped must be true or false, found 1"),
+        ("objective.clip_low = 1.5", "x.toml:1: objective.clip_low must be a number from 0 to 1, found 1.5"),
+        ("objective.clip_low = nan", "x.toml:1: objective.clip_low must be a number from 0 to 1, found nan"),
+        ("objective.dual_clip = 1", "x.toml:1: objective.dual_clip must be a number, above 1, found 1"),
+        (
+            "objective.aggregation = \"tokenmean\"",
+            "x.toml:1: objective.aggregation must be one of \"seq-mean-token-sum\", \"token-mean\", \
+             \"seq-mean-token-mean\", found \"tokenmean\"; did you mean \"token-mean\"?",
+        ),
+        ("k = [1,\n\"two\"]", "x.toml:2: k.1 must be a whole number, at least 0, found a string"),
+        ("optimizer.betas = [0.9]", "x.toml:1: optimizer.betas must be an array of 2, found an array of 1"),
+        (
+            "micro_batch_tokens = \"all\"",
+            "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number, at least 0, found a string",
+        ),
+        ("[weights]\n\"a b\" = true", "x.toml:2: weights.a b must be a number, found true"),
+        ("[limits.math]\nrow = 1", "x.toml:2: unknown key `limits.math.row`; did you mean `rows`?"),
+        (
+            "[[evaluation]]\nsamples = 1",
+            "x.toml:1: the key `evaluation.0.data` is missing; it must be a string",
+        ),
+    ] {
+        assert_eq!(error(text, &[]), message, "{text}");
+    }
+}
+
+#[test]
+fn tagged_tables_say_what_goes_with_what() {
+    let covariance = |text: &str| error(&format!("[objective.covariance]\n{text}"), &[]);
+    assert_eq!(
+        covariance("kind = \"clipcov\"\nfraction = 1e-4"),
+        "x.toml:2: objective.covariance.kind must be one of \"none\", \"clip-cov\", \"kl-cov\", found \"clipcov\"; did \
+         you mean \"clip-cov\"?"
+    );
+    assert_eq!(
+        covariance("fraction = 1e-4"),
+        "x.toml:1: the key `objective.covariance.kind` is missing; it must be one of \"none\", \"clip-cov\", \"kl-cov\""
+    );
+    assert_eq!(
+        covariance("kind = \"clip-cov\""),
+        "x.toml:1: the key `objective.covariance.fraction` is missing; it must be a number"
+    );
+    assert_eq!(
+        covariance("kind = \"kl-cov\"\nfraction = 1e-4"),
+        "x.toml:3: `objective.covariance.fraction` does not go with kind = \"kl-cov\", only with kind = \"clip-cov\""
+    );
+}
+
+#[test]
+fn errors_of_set_name_it() {
+    for (set, message) in [
+        ("objective.cliplow=1", "unknown key `objective.cliplow`; did you mean `clip_low`?"),
+        ("objective.clip_low=low", "objective.clip_low must be a number from 0 to 1, found a string"),
+        ("model.name=a", "`model` is not a table, so it has no key `name`"),
+        ("k.9=1", "`k` is an array of 1, and `9` is not the number of an item (the first is 0)"),
+        ("seed", "has no '='; write --set key.path=value"),
+        ("a b=1", "\"a b\" is not a path of keys such as a.b.c"),
+        ("a={}#=1", "not valid"),
+        ("=1", "\"\" is not a path of keys such as a.b.c"),
+        ("k=[1, 2", "not valid TOML"),
+    ] {
+        let error = error("model = \"m\"\nk = [1]", &[set]);
+        let rest = error.strip_prefix(&format!("--set {set}: ")).unwrap_or_else(|| panic!("{error}"));
+        assert!(rest.starts_with(message) || message == "not valid", "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_a_recipe_is_refused() {
+    assert!(error("a = \n", &[]).starts_with("x.toml:1: not valid TOML: "));
+    assert!(error("seed = 1\nseed = 2", &[]).starts_with("x.toml:2: not valid TOML: duplicate key"));
+    assert!(error("\nseed = 99999999999999999999", &[]).starts_with("x.toml:2: "));
+    assert!(error(&" ".repeat(300_000), &[]).ends_with("x.toml: is larger than 256 KiB, which no recipe is"));
+    assert!(error(&format!("{}a = 1", "a.".repeat(40)), &[]).contains("nested more than 32 deep"));
+    for deep in [format!("{}a = 1", "a.".repeat(120_000)), format!("a = {}", "[".repeat(250_000))] {
+        assert!(error(&deep, &[]).starts_with("x.toml:1: "));
+    }
+    let missing = super::load::<Settings>("no/such.toml".as_ref(), &[]).unwrap_err();
+    assert!(format!("{missing:#}").starts_with("no/such.toml: "));
+    let dir = tempfile::tempdir().unwrap();
+    let directory = super::load::<Settings>(dir.path(), &[]).unwrap_err();
+    assert!(directory.to_string().ends_with("is a directory, not a recipe file"));
+    let path = dir.path().join("x.toml");
+    std::fs::write(&path, b"a = \"\xff\"").unwrap();
+    assert!(super::load::<Settings>(&path, &[]).unwrap_err().to_string().ends_with("is not UTF-8 text"));
+}

@@ -1,0 +1,118 @@
+//! A TOML file as a tree that remembers where each value was written.
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// Largest recipe that is read, in bytes.
+const MAX_BYTES: u64 = 256 << 10;
+/// Deepest nesting of keys.
+pub const MAX_DEPTH: usize = 32;
+
+/// A value and the place that gave it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// How errors name the place: `recipes/x.toml:12`, or the `--set` argument.
+    pub at: String,
+    /// The value.
+    pub value: Value,
+}
+
+/// What a [`Node`] holds.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Keys in the order written.
+    Table(Vec<(String, Node)>),
+    /// Items in order.
+    Array(Vec<Node>),
+    /// Anything else.
+    Scalar(toml::Value),
+}
+
+/// Reads a TOML file.
+///
+/// # Errors
+/// When the file cannot be read, is too large, nests too deeply or is not TOML.
+pub fn read(path: &Path) -> Result<Node> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| name.clone())?;
+    if file.metadata().with_context(|| name.clone())?.is_dir() {
+        bail!("{name}: is a directory, not a recipe file");
+    }
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| name.clone())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        bail!("{name}: is larger than {} KiB, which no recipe is", MAX_BYTES >> 10);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| anyhow!("{name}: is not UTF-8 text"))?;
+    let line_ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
+    let at = |offset| format!("{name}:{}", 1 + line_ends.partition_point(|&end| end < offset));
+    parse(&text, &at)
+}
+
+/// Parses TOML; `at` says how errors name the place at a byte offset.
+///
+/// # Errors
+/// When the text is not TOML, or nests too deeply.
+pub fn parse(text: &str, at: &dyn Fn(usize) -> String) -> Result<Node> {
+    let table = DeTable::parse(text).map_err(|e| not_toml(&e, at))?;
+    let value = self::table(table.into_inner(), at, 0)?;
+    Ok(Node { at: at(0), value })
+}
+
+fn not_toml(error: &toml::de::Error, at: &dyn Fn(usize) -> String) -> anyhow::Error {
+    let offset = error.span().map_or(0, |span| span.start);
+    anyhow!("{}: not valid TOML: {}", at(offset), error.message().replace('\n', ", "))
+}
+
+fn table(table: DeTable<'_>, at: &dyn Fn(usize) -> String, depth: usize) -> Result<Value> {
+    let entry = |(key, value): (Spanned<Cow<'_, str>>, _)| {
+        let start = key.span().start;
+        Ok((key.into_inner().into_owned(), node(value, start, at, depth + 1)?))
+    };
+    Ok(Value::Table(table.into_iter().map(entry).collect::<Result<_>>()?))
+}
+
+fn node(
+    value: Spanned<DeValue<'_>>,
+    start: usize,
+    at: &dyn Fn(usize) -> String,
+    depth: usize,
+) -> Result<Node> {
+    if depth > MAX_DEPTH {
+        bail!("{}: keys are nested more than {MAX_DEPTH} deep", at(start));
+    }
+    let span = value.span();
+    let value = match value.into_inner() {
+        DeValue::Table(inner) => table(inner, at, depth)?,
+        DeValue::Array(items) => {
+            let item = |item: Spanned<DeValue<'_>>| {
+                let start = item.span().start;
+                node(item, start, at, depth + 1)
+            };
+            Value::Array(items.into_iter().map(item).collect::<Result<_>>()?)
+        }
+        scalar => {
+            let scalar = toml::Value::deserialize(ValueDeserializer::from(Spanned::new(span, scalar)));
+            Value::Scalar(scalar.map_err(|e| anyhow!("{}: {}", at(start), e.message()))?)
+        }
+    };
+    Ok(Node { at: at(start), value })
+}
+
+impl From<Node> for toml::Value {
+    fn from(node: Node) -> Self {
+        match node.value {
+            Value::Table(entries) => {
+                Self::Table(entries.into_iter().map(|(key, node)| (key, node.into())).collect())
+            }
+            Value::Array(items) => Self::Array(items.into_iter().map(Into::into).collect()),
+            Value::Scalar(value) => value,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! What a training run shows on the terminal: a live line for the work that goes on, a line per step, a summary.
+//!
+//! Where stderr is no terminal there is no live line, and steps are told less often.
+
+use crate::interrupt;
+use crate::output::print;
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isentrope_train::evaluation::Evaluation;
+use isentrope_train::metrics::Metrics;
+use isentrope_train::observer::{Observer, Phase, Progress, StepReport};
+use isentrope_train::run::{Ending, Summary};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+/// Steps follow one another at least this far apart, but for those with an evaluation and the last.
+const TERMINAL_INTERVAL: Duration = Duration::from_millis(300);
+const PLAIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Steps whose mean length makes the estimate of the time left.
+const RECENT: usize = 10;
+/// Lines of steps under one heading.
+const HEADED: usize = 25;
+
+/// Watches a run for the user.
+pub struct Terminal {
+    bar: ProgressBar,
+    is_terminal: bool,
+    phase: Option<(Phase, Instant)>,
+    /// When each of the last steps ended.
+    ends: VecDeque<Instant>,
+    shown: Option<Instant>,
+    lines: usize,
+}
+
+impl Terminal {
+    pub fn new() -> Self {
+        let is_terminal = stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{prefix:12} {bar:24} {wide_msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, is_terminal, phase: None, ends: VecDeque::new(), shown: None, lines: 0 }
+    }
+
+    /// A line before the first step.
+    pub fn heading(&self, text: &str) {
+        self.line(text);
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
+    }
+
+    fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
+        let (first, last) = (self.ends.front()?, self.ends.back()?);
+        let steps = u32::try_from(self.ends.len() - 1).ok().filter(|n| *n > 0)?;
+        Some((*last - *first) / steps * u32::try_from(step.steps - step.step).ok()?)
+    }
+}
+
+impl Observer for Terminal {
+    fn stop_requested(&self) -> bool {
+        interrupt::requested()
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let Progress { phase, done, total, tokens } = progress;
+        if self.is_terminal && self.phase.is_none() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10)); // there is something to show now
+        }
+        let started = match self.phase {
+            Some((same, started)) if same == phase && tokens > 0 => started,
+            _ => {
+                let now = Instant::now();
+                self.phase = Some((phase, now));
+                now
+            }
+        };
+        let (name, unit) = match phase {
+            Phase::Rollout => ("rollout", "responses"),
+            Phase::Update => ("update", "updates"),
+            Phase::Evaluation => ("evaluation", "responses"),
+            Phase::Checkpoint => ("checkpoint", "checkpoints"),
+        };
+        self.bar.set_prefix(name);
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+        let seconds = started.elapsed().as_secs_f64();
+        let speed = if tokens > 0 && seconds > 0.05 {
+            format!(", {:.0} tokens/s", tokens as f64 / seconds)
+        } else {
+            String::new()
+        };
+        self.bar.set_message(format!("{done}/{total} {unit}{speed}"));
+    }
+
+    fn step(&mut self, step: &StepReport<'_>) {
+        let now = Instant::now();
+        self.ends.push_back(now);
+        if self.ends.len() > RECENT {
+            self.ends.pop_front();
+        }
+        let interval = if self.is_terminal { TERMINAL_INTERVAL } else { PLAIN_INTERVAL };
+        let evaluated = step.metrics.iter().any(|(name, _)| name.starts_with("eval/"));
+        let due = self.shown.is_none_or(|shown| now - shown >= interval);
+        if !evaluated && !due && step.step < step.steps {
+            return;
+        }
+        self.shown = Some(now);
+        let cells = cells(step, self.time_left(step));
+        if self.lines.is_multiple_of(HEADED) && step.step > 0 {
+            let heads: String = cells.iter().fold(String::new(), |mut line, (name, value)| {
+                let _ = write!(line, "{name:>width$}  ", width = name.len().max(value.len()));
+                line
+            });
+            self.line(heads.trim_end());
+        }
+        if step.step > 0 {
+            self.lines += 1;
+            let values: String = cells.iter().fold(String::new(), |mut line, (name, value)| {
+                let _ = write!(line, "{value:>width$}  ", width = name.len().max(value.len()));
+                line
+            });
+            self.line(values.trim_end());
+        }
+        if evaluated {
+            for text in evaluation_lines(step) {
+                self.line(&text);
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.line(&format!("note: {text}"));
+    }
+}
+
+/// What a step's line says: names and values.
+fn cells(step: &StepReport<'_>, left: Option<Duration>) -> Vec<(&'static str, String)> {
+    let mut cells = vec![("   step", format!("{}/{}", step.step, step.steps))];
+    let mut add = |heading, metrics: &Metrics, name, show: fn(f64) -> String| {
+        if let Some(value) = metrics.get(name) {
+            cells.push((heading, show(value)));
+        }
+    };
+    let (m, t) = (step.metrics, step.timings);
+    add("  loss", m, "sft/loss", |v| format!("{v:.4}"));
+    add("reward", m, "reward/mean", |v| format!("{v:.3}"));
+    add("entropy", m, "policy/entropy", |v| format!("{v:.4}"));
+    add("entropy", m, "sft/entropy", |v| format!("{v:.4}"));
+    add("     cov", m, "cov/mean", |v| format!("{v:.1e}"));
+    add("length", m, "response/length_mean", |v| format!("{v:.1}"));
+    add("  grad", m, "grad/norm", |v| format!("{v:.3}"));
+    add("rollout tok/s", t, "throughput/rollout_tokens_per_s", |v| format!("{v:.0}"));
+    add("update tok/s", t, "throughput/update_tokens_per_s", |v| format!("{v:.0}"));
+    cells.push(("   left", left.map_or_else(|| "?".into(), duration)));
+    cells
+}
+
+/// `eval/SET/NAME` metrics, a line per set.
+fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for (name, value) in step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v))) {
+        let (set, what) = name.split_once('/').unwrap_or(("held-out", name));
+        let untold = matches!(what, "truncated" | "faults") && value == 0.0;
+        if untold || what == "pass@1" {
+            continue; // pass@1 is the mean
+        }
+        let cell = format!("{what} {value:.3}");
+        match lines.iter_mut().find(|(known, _)| known == set) {
+            Some((_, line)) => {
+                line.push_str("  ");
+                line.push_str(&cell);
+            }
+            None => lines.push((set.to_owned(), cell)),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(set, line)| format!("        evaluation after step {}, {set}: {line}", step.step))
+        .collect()
+}
+
+/// The table at the end of a run, on standard output.
+pub fn print_summary(summary: &Summary, command: &str) -> Result<()> {
+    let mut text = String::new();
+    let done = match summary.ending {
+        Ending::Complete => "finished",
+        Ending::Interrupted => "stopped",
+    };
+    let _ = writeln!(text, "\n{done} after step {} in {}", summary.step, duration(summary.elapsed));
+    for last in &summary.last {
+        let first = summary.first.iter().find(|first| first.name == last.name && summary.last_step > 0);
+        let column = |step: u64| format!("{:>12}", format!("step {step}"));
+        let heads = first.map(|_| column(0)).unwrap_or_default() + &column(summary.last_step);
+        let _ = writeln!(text, "\n{:32}{heads}", format!("  {}", last.name));
+        for (name, value) in rows(last) {
+            let before = first.map(|f| rows(f).into_iter().find(|(n, _)| *n == name));
+            let before = before.map(|b| format!("{:>12}", b.map_or_else(|| "-".into(), |(_, v)| v)));
+            let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
+        }
+    }
+    let speeds: Vec<String> = summary
+        .timings
+        .iter()
+        .filter_map(|(name, value)| {
+            let phase = name.strip_prefix("throughput/")?.strip_suffix("_tokens_per_s")?;
+            Some(format!("{phase} {value:.0}"))
+        })
+        .collect();
+    if !speeds.is_empty() {
+        let _ = writeln!(text, "\n  tokens/s: {}", speeds.join(", "));
+    }
+    let dir = summary.directory.display();
+    let _ = writeln!(text, "  run:      {dir} (metrics.jsonl, tensorboard/, rollouts/, evaluations/)");
+    if let Some(checkpoint) = &summary.checkpoint {
+        let _ = writeln!(text, "  model:    {}", checkpoint.display());
+    }
+    if let Some((step, score)) = summary.best
+        && step != summary.step
+    {
+        let _ =
+            writeln!(text, "  best:     {dir}/checkpoints/step-{step:06}, accuracy {:.1} %", 100.0 * score);
+    }
+    if let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) {
+        let _ = writeln!(text, "\n  what next:");
+        if let Some(prompt) = summary.example.as_ref().filter(|p| p.len() <= 60 && !p.contains(['\'', '\n']))
+        {
+            let _ = writeln!(text, "    isentrope generate {} --prompt '{prompt}'", checkpoint.display());
+        }
+        let (run, more) = (format!("isentrope {command} {dir}/recipe.toml"), 2 * summary.step);
+        let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
+        let _ = writeln!(text, "    {run} --dry-run      shows every setting; docs/recipe.md explains them");
+    }
+    print(&text)
+}
+
+fn rows(e: &Evaluation) -> Vec<(String, String)> {
+    let percent = |v: f64| format!("{:.1} %", 100.0 * v);
+    let mut rows = vec![("accuracy, mean of samples".to_owned(), percent(e.mean))];
+    for (k, value) in e.pass.iter().filter(|(k, _)| *k > 1) {
+        rows.push((format!("pass@{k}"), percent(*value)));
+    }
+    if e.samples > 2 {
+        rows.push((format!("maj@{}", e.samples), percent(e.majority)));
+    }
+    rows.push(("entropy, nats per token".to_owned(), format!("{:.3}", e.entropy)));
+    rows.push(("response length, tokens".to_owned(), format!("{:.1}", e.length)));
+    if e.truncated > 0.0 {
+        rows.push(("cut off at the limit".to_owned(), percent(e.truncated)));
+    }
+    rows
+}
+
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        s if s < 100 => format!("{s} s"),
+        s if s < 6000 => format!("{} min {:02} s", s / 60, s % 60),
+        s => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+    }
+}

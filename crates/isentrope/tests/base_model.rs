@@ -1,0 +1,30 @@
+//! The shipped base model is what its recipe makes, to the last bit. Some minutes in release mode, so not part of the
+//! default run:
+//!
+//! ```sh
+//! cargo test --release -p isentrope --test base_model -- --ignored
+//! ```
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+#[ignore = "trains for minutes"]
+fn the_recipe_reproduces_the_shipped_base_model() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let temporary = tempfile::tempdir().unwrap();
+    let out = temporary.path().join("run");
+    let status = Command::new(env!("CARGO_BIN_EXE_isentrope"))
+        .current_dir(&root)
+        .args(["sft", "recipes/countdown-base.toml", "--set", "eval.every=0", "--set"])
+        .arg(format!("run.out={}", out.display()))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let mut checkpoints: Vec<_> =
+        std::fs::read_dir(out.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    checkpoints.sort();
+    let made = std::fs::read(checkpoints.last().unwrap().join("model.safetensors")).unwrap();
+    let shipped = std::fs::read(root.join("assets/countdown-base/model.safetensors")).unwrap();
+    assert!(made == shipped, "the recipe makes another model than assets/countdown-base has");
+}

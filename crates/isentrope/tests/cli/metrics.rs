@@ -1,0 +1,54 @@
+//! docs/metrics.md has every name that runs write, and no other.
+
+use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
+use crate::text_model::text_model;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A name with what a recipe chooses left open: `eval/<set>/pass@<k>`.
+fn open(name: &str) -> String {
+    match name.split('/').collect::<Vec<_>>()[..] {
+        ["eval", _, what] => match what.split_once('@') {
+            Some((what, _)) => format!("eval/<set>/{what}@<k>"),
+            None => format!("eval/<set>/{what}"),
+        },
+        _ => name.to_owned(),
+    }
+}
+
+#[test]
+fn documented_names_are_those_that_are_written() {
+    let scratch = Scratch::new();
+    let model = text(&text_model(&scratch, "model"));
+    let problem = json!({"problem": "1 2 3>6:", "answer": {"numbers": [1, 2, 3], "target": 6}});
+    let sets =
+        ["first.jsonl", "second.jsonl"].map(|name| scratch.lines(name, std::slice::from_ref(&problem)));
+    let shared = format!(
+        "run.steps = 2\nmodel.path = {model:?}\ndata.task = 'countdown'\ndata.template = 'none'\n\
+         eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
+    );
+    let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
+                 objective.reference_kl.coefficient = 0.01\n";
+    let mut written = BTreeSet::new();
+    for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
+        let recipe = scratch.file(&format!("{command}.toml"), format!("{shared}{own}"));
+        let out = scratch.path(command);
+        stdout_of(&mut isentrope(&[command, &recipe, "--set", &format!("run.out={out}")]));
+        for file in ["metrics.jsonl", "timings.jsonl"] {
+            let lines = parse_lines(&fs::read_to_string(Path::new(&out).join(file)).unwrap());
+            assert_eq!(lines.len(), 3, "the evaluation before the first step, and two steps");
+            let names = lines.iter().flat_map(|line| line.as_object().unwrap().keys());
+            written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
+        }
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = fs::read_to_string(page).unwrap();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let documented: BTreeSet<_> = names.map(|(name, _)| name.to_owned()).collect();
+    let missing: Vec<_> = written.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&written).collect();
+    assert!(missing.is_empty(), "written, and not in docs/metrics.md: {missing:?}");
+    assert!(stale.is_empty(), "in docs/metrics.md, and not written: {stale:?}");
+}

@@ -1,0 +1,396 @@
+//! Recipes, models, data and directories that cannot be trained with, and what is said about them.
+
+use crate::program::{failure, names, stderr, stdout_of, text, wrong_usage};
+use crate::training::{Bench, base};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// A run is refused in one sentence that contains every part, before anything is written.
+fn refused(bench: &Bench, sets: &[&str], parts: &[&str]) {
+    let sentence = failure(&mut bench.command("out", sets, &[]));
+    for part in parts {
+        assert!(sentence.contains(part), "{sets:?}: {part:?} is not in: {sentence}");
+    }
+    assert!(!bench.out("out").exists(), "{sets:?}: something was written");
+}
+
+/// As [`refused`], but what is wrong shows only when the run's directory is there or its model is read: standard error has
+/// lines before the sentence.
+fn fails(bench: &Bench, sets: &[&str], parts: &[&str]) {
+    let output = bench.command("out", sets, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{sets:?}: {message}");
+    let last = message.lines().last().unwrap();
+    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{sets:?}: {message}");
+    for part in parts {
+        assert!(last.contains(part), "{sets:?}: {part:?} is not in: {last}");
+    }
+}
+
+#[test]
+fn unknown_keys_are_named_with_the_nearest() {
+    let (train, sft) = (Bench::train(), Bench::sft());
+    for (set, parts) in [
+        ("optimizer.learning_rat=1", ["optimizer.learning_rat`", "did you mean `learning_rate`"]),
+        ("optimiser.learning_rate=1", ["`optimiser`", "did you mean `optimizer`"]),
+        ("rollout.promts=1", ["rollout.promts`", "did you mean `prompts`"]),
+        ("run.learning_rate=1", ["run.learning_rate`", "optimizer.learning_rate"]),
+        ("objective.covariance.fractoin=0.1", ["fractoin", "did you mean `fraction`"]),
+    ] {
+        refused(&train, &[set], &["unknown key", parts[0], parts[1]]);
+    }
+    refused(&sft, &["rollout.prompts=1"], &["unknown key", "rollout"]);
+    refused(&sft, &["sft.batchsize=1"], &["unknown key", "did you mean `batch`"]);
+}
+
+#[test]
+fn wrong_types_and_choices_are_named() {
+    let bench = Bench::train();
+    for (set, parts) in [
+        ("run.steps=many", &["run.steps", "whole number", "found a string"][..]),
+        ("run.steps=-1", &["run.steps", "-1"]),
+        ("run.steps=1.5", &["run.steps", "1.5"]),
+        ("run.seed=[1]", &["run.seed", "an array of 1"]),
+        ("optimizer.learning_rate=fast", &["optimizer.learning_rate", "found a string"]),
+        ("optimizer.learning_rate=nan", &["optimizer.learning_rate"]),
+        ("rollout.filter=1", &["rollout.filter", "found 1"]),
+        ("rollout=1", &["rollout", "found 1"]),
+        ("objective.loss=ppo", &["objective.loss", "\"clip\"", "\"gspo\"", "found \"ppo\""]),
+        ("objective.loss=cipso", &["objective.loss", "did you mean \"cispo\""]),
+        ("objective.advantage=gro", &["objective.advantage", "did you mean \"grpo\""]),
+        ("objective.covariance.kl=k4", &["objective.covariance.kl", "\"k3\""]),
+        ("checkpoint.dtype=bf16", &["checkpoint.dtype", "\"bfloat16\""]),
+        ("data.task=chess", &["data.task", "\"countdown\""]),
+        ("data.files=problems.jsonl", &["data.files", "found a string"]),
+        ("nonsense", &["--set nonsense", "key.path=value"]),
+        ("=3", &["--set =3", "not a path of keys"]),
+        ("rollout.prompts.more=3", &["rollout.prompts", "not a table"]),
+    ] {
+        refused(&bench, &[set], parts);
+    }
+}
+
+#[test]
+fn values_out_of_range_are_named_with_what_they_may_be() {
+    let (train, sft) = (Bench::train(), Bench::sft());
+    for (set, parts) in [
+        ("run.steps=0", &["run.steps", "at least 1"][..]),
+        ("rollout.prompts=0", &["rollout.prompts", "at least 1"]),
+        ("rollout.responses=0", &["rollout.responses", "at least 1"]),
+        ("rollout.max_tokens=0", &["rollout.max_tokens", "at least 1"]),
+        ("rollout.max_batches=0", &["rollout.max_batches", "at least 1"]),
+        ("rollout.temperature=0", &["rollout.temperature", "0.01 to 100"]),
+        ("update.epochs=0", &["update.epochs", "at least 1"]),
+        ("update.prompts=0", &["update.prompts", "at least 1"]),
+        ("update.prompts=9", &["update.prompts", "is 9", "rollout.prompts (4)"]),
+        ("optimizer.learning_rate=0", &["optimizer.learning_rate", "above 0"]),
+        ("optimizer.learning_rate=inf", &["optimizer.learning_rate", "above 0"]),
+        ("optimizer.beta1=1", &["optimizer.beta1", "below 1"]),
+        ("optimizer.beta2=-0.1", &["optimizer.beta2", "at least 0"]),
+        ("optimizer.eps=0", &["optimizer.eps", "above 0"]),
+        ("optimizer.clip_norm=-1", &["optimizer.clip_norm", "above 0"]),
+        ("optimizer.weight_decay=-1", &["optimizer.weight_decay", "at least 0"]),
+        ("optimizer.final_fraction=2", &["optimizer.final_fraction", "from 0 to 1"]),
+        ("objective.clip_low=-1", &["objective.clip_low", "at least 0"]),
+        ("objective.dual_clip=0.5", &["objective.dual_clip", "above 1"]),
+        ("objective.covariance.fraction=2", &["objective.covariance.fraction", "at most 1"]),
+        ("objective.covariance.coefficient=-1", &["objective.covariance.coefficient"]),
+        ("objective.entropy_bonus.coefficient=-1", &["objective.entropy_bonus.coefficient"]),
+        ("objective.reference_kl.coefficient=-1", &["objective.reference_kl.coefficient"]),
+        ("objective.entropy_mask_fraction=0", &["objective.entropy_mask_fraction"]),
+        ("reward.overlong.buffer=17", &["reward.overlong.buffer", "at most the longest response, 16"]),
+        ("reward.overlong.factor=-1", &["reward.overlong.factor"]),
+        ("eval.samples=0", &["eval.samples", "at least 1"]),
+        ("eval.problems=0", &["eval.problems", "at least 1"]),
+        ("eval.temperature=-1", &["eval.temperature"]),
+        ("eval.max_tokens=0", &["eval.max_tokens", "at least 1"]),
+        ("data.limit=0", &["data.limit", "at least 1"]),
+        ("data.max_prompt_tokens=0", &["data.max_prompt_tokens", "at least 1"]),
+        ("memory.budget_gib=0", &["memory.budget_gib", "above 0"]),
+        ("memory.micro_batch_tokens=0", &["memory.micro_batch_tokens", "at least 1"]),
+        ("checkpoint.keep=0", &["checkpoint.keep", "at least 1"]),
+        ("model.path=", &["model.path", "is not set"]),
+    ] {
+        refused(&train, &[set], parts);
+    }
+    for (set, parts) in [
+        ("sft.batch=0", &["sft.batch", "at least 1"][..]),
+        ("sft.max_tokens=0", &["sft.max_tokens", "at least 1"]),
+        ("data.countdown.numbers=[2]", &["data.countdown.numbers", "from 3 to 6"]),
+        (
+            "data.countdown.demonstrations.success=2",
+            &["data.countdown.demonstrations.success", "from 0 to 1"],
+        ),
+        ("eval.max_tokens=0", &["eval.max_tokens", "at least 1"]),
+    ] {
+        refused(&sft, &[set], parts);
+    }
+}
+
+#[test]
+fn impossible_combinations_are_named() {
+    let train = Bench::train();
+    for (sets, parts) in [
+        (&["model.from_scratch=true"][..], &["model.from_scratch", "isentrope sft"][..]),
+        (&["rollout.responses=1"], &["rollout.filter", "rollout.responses = 1"]),
+        (&["data.task=countdown"], &["data.task", "excludes data.files"]),
+        (&["data.files=[]"], &["data.files", "data.task"]),
+        (&["data.files=[\"a.csv\"]"], &["a.csv", "parquet"]),
+    ] {
+        refused(&train, sets, parts);
+    }
+    // Two held-out sets of one name would be one in the metrics.
+    fs::create_dir(train.out("other")).unwrap();
+    fs::copy(train.out("problems.jsonl"), train.out("other/problems.jsonl")).unwrap();
+    let files = format!(
+        "eval.files=[{:?}, {:?}]",
+        train.scratch.path("problems.jsonl"),
+        train.scratch.path("other/problems.jsonl")
+    );
+    refused_after_model(&train, &[&files], &["eval.files", "problems"]);
+}
+
+/// As [`refused`], where standard error begins with what the run is.
+fn refused_after_model(bench: &Bench, sets: &[&str], parts: &[&str]) {
+    fails(bench, sets, parts);
+    assert!(!bench.out("out").exists(), "{sets:?}: something was written");
+}
+
+#[test]
+fn models_that_are_missing_or_incomplete_are_named() {
+    let bench = Bench::train();
+    let absent = bench.scratch.path("absent");
+    refused(&bench, &[&format!("model.path={absent}")], &["absent", "no such directory"]);
+    let copy = |name: &str, without: &str| {
+        let dir = bench.scratch.copy(Path::new(base()), name);
+        fs::remove_file(dir.join(without)).unwrap();
+        format!("model.path={}", text(&dir))
+    };
+    refused_after_model(&bench, &[&copy("a", "config.json")], &["config.json", "no such file"]);
+    refused_after_model(&bench, &[&copy("b", "tokenizer.json")], &["tokenizer.json", "training needs one"]);
+    fails(&bench, &[&copy("c", "model.safetensors")], &["model.safetensors"]);
+}
+
+#[test]
+fn data_that_is_missing_or_useless_is_named() {
+    let bench = Bench::train();
+    let files = |path: &str| format!("data.files=[{path:?}]");
+    let file = |name: &str, rows: &[Value]| files(&bench.scratch.lines(name, rows));
+    refused_after_model(
+        &bench,
+        &[&files(&bench.scratch.path("absent.jsonl"))],
+        &["absent.jsonl", "data.files"],
+    );
+    refused_after_model(&bench, &[&files(&bench.scratch.file("empty.jsonl", ""))], &["empty.jsonl"]);
+    refused_after_model(&bench, &[&files(&bench.scratch.file("x.parquet", "PAR1"))], &["x.parquet"]);
+    refused_after_model(
+        &bench,
+        &[&files(&bench.scratch.file("x.jsonl", "{\"problem\": "))],
+        &["x.jsonl", "1"],
+    );
+    refused_after_model(
+        &bench,
+        &[&file("wrong.jsonl", &[json!({"text": "1+1"}), json!({"text": "1+2"})])],
+        &["wrong.jsonl", "prompt"],
+    );
+    refused_after_model(
+        &bench,
+        &[&file("no-answer.jsonl", &[json!({"problem": "1+1"})])],
+        &["no-answer.jsonl", "answer"],
+    );
+    refused_after_model(&bench, &["data.max_prompt_tokens=1"], &["data.max_prompt_tokens", "raise it"]);
+    // Chats for a model without a template.
+    let chat = json!({"prompt": [{"role": "user", "content": "1 2 3>6:"}], "answer": "6"});
+    refused_after_model(
+        &bench,
+        &[&file("chat.jsonl", &[chat])],
+        &["chat.jsonl line 1", "chat template", "data.template"],
+    );
+    refused_after_model(&bench, &["data.template=chat"], &["chat template"]);
+    let sft = Bench::sft();
+    let mine = format!("data.files=[{:?}]", sft.scratch.path("absent.jsonl"));
+    refused_after_model(&sft, &[&mine, "data.task="], &["absent.jsonl", "data.files"]);
+    refused_after_model(&sft, &["sft.eval_files=[\"absent.parquet\"]"], &["absent.parquet"]);
+}
+
+#[test]
+fn bad_rows_are_counted_by_number_before_the_first_step() {
+    let bench = Bench::train();
+    let mut rows = crate::training::problems();
+    rows[4] = json!({"problem": "", "answer": "3"});
+    rows[9] = json!({"problem": "1 2 3>9:"});
+    let file = bench.scratch.lines("some.jsonl", &rows);
+    let said = crate::training::succeed(&mut bench.command(
+        "run",
+        &["run.steps=1", &format!("data.files=[{file:?}]")],
+        &[],
+    ));
+    for part in ["some.jsonl line 5", "some.jsonl line 10", "24 rows: 22 usable"] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn prompts_and_examples_that_do_not_fit_the_context_are_left_out_or_refused() {
+    let bench = Bench::train();
+    let long = json!({"problem": "1 ".repeat(64), "answer": "1"});
+    let file = bench.scratch.lines("long.jsonl", &[vec![long], crate::training::problems()].concat());
+    let train = format!("data.files=[{file:?}]");
+    let said =
+        crate::training::succeed(&mut bench.command("run", &["run.steps=1", "eval.every=0", &train], &[]));
+    assert!(said.contains("1 prompts are longer than 127 tokens and left out"), "{said}");
+    let held_out = format!("eval.files=[{file:?}]");
+    refused_after_model(
+        &bench,
+        &[&held_out],
+        &["long.jsonl line 1", "128 tokens", "context of 128", "eval.files"],
+    );
+
+    let sft = Bench::sft();
+    let pairs: Vec<Value> =
+        [8, 25].map(|n| json!({"prompt": "1 2 3>6:", "response": "1+2=3,".repeat(n)})).into();
+    let file = sft.scratch.lines("long.jsonl", &pairs);
+    let sets = [
+        "data.task=",
+        "data.shuffle=false",
+        &format!("data.files=[{file:?}]"),
+        "sft.max_tokens=1000",
+        "eval.every=0",
+        "run.steps=1",
+    ];
+    let out = sft.run("run", &sets, &[]);
+    let line = &crate::training::metrics(&out)[1];
+    assert_eq!((&line["sft/tokens"], &line["sft/too_long"]), (&json!(12.0 * 57.0), &json!(11.0)));
+}
+
+#[test]
+fn examples_longer_than_allowed_are_passed_over_until_it_is_hopeless() {
+    let sft = Bench::sft();
+    fails(&sft, &["sft.max_tokens=8", "eval.every=0", "run.steps=1"], &["sft.max_tokens", "raise it"]);
+}
+
+#[test]
+fn memory_that_is_too_small_is_refused_with_what_would_help() {
+    for bench in [Bench::train(), Bench::sft()] {
+        refused_after_model(
+            &bench,
+            &["memory.budget_gib=0.01"],
+            &["needs at least", "smaller model", "max_tokens"],
+        );
+    }
+}
+
+#[test]
+fn directories_that_cannot_hold_a_run_are_named() {
+    let bench = Bench::sft();
+    let file = bench.scratch.file("file", "x");
+    for out in [file.clone(), format!("{file}/run"), "/proc/run".to_owned()] {
+        let output = bench.command("out", &[&format!("run.out={out}")], &[]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{out}: {message}");
+        let last = message.lines().last().unwrap();
+        assert!(
+            last.starts_with("error: ") && last.contains(&out) && !message.contains("panicked"),
+            "{message}"
+        );
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "x");
+    let full = bench.scratch.path("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(Path::new(&full).join("thesis.tex"), "x").unwrap();
+    let sentence = failure(&mut bench.command("full", &[], &["--overwrite"]));
+    assert!(sentence.contains("is no run") && sentence.contains("run.out"), "{sentence}");
+    assert_eq!(names(Path::new(&full)), ["thesis.tex"]);
+}
+
+#[test]
+fn recipe_files_that_are_none_are_named() {
+    let bench = Bench::train();
+    let scratch = &bench.scratch;
+    for command in ["train", "sft"] {
+        let run = |recipe: &str, parts: &[&str]| {
+            let sentence = failure(&mut crate::program::isentrope(&[command, recipe]));
+            for part in parts {
+                assert!(sentence.contains(part), "{part:?} is not in: {sentence}");
+            }
+        };
+        run(&scratch.path("absent.toml"), &["absent.toml", "No such file"]);
+        run(&scratch.path("."), &["is a directory"]);
+        run(&scratch.file("broken.toml", "[run\nsteps = 1"), &["broken.toml:1", "not valid TOML"]);
+        run(&scratch.file("twice.toml", "run.steps = 1\nrun.steps = 2"), &["twice.toml:2", "not valid TOML"]);
+        run(&scratch.file("binary.toml", [0xff, 0xfe]), &["binary.toml", "UTF-8"]);
+        run(&scratch.file("empty.toml", ""), &["empty.toml", "model.path", "is not set"]);
+        run(&scratch.file("unknown.toml", "\n[run]\nstep = 1"), &["unknown.toml:3", "did you mean `steps`"]);
+        wrong_usage(&mut crate::program::isentrope(&[command]), "<RECIPE>");
+        wrong_usage(
+            &mut crate::program::isentrope(&[command, "x", "--resume", "--overwrite"]),
+            "--overwrite",
+        );
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_recipes_name_need_not_be_unicode() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::sft();
+    let path = Path::new(&bench.scratch.path("")).join(std::ffi::OsStr::from_bytes(b"\xff.toml"));
+    fs::copy(bench.scratch.path("recipe.toml"), &path).unwrap();
+    for flags in [&["--dry-run"][..], &["--set", "run.steps=1", "--set", "eval.every=0"]] {
+        let mut command = crate::program::isentrope(&["sft"]);
+        crate::training::succeed(command.arg(&path).args(flags).current_dir(bench.scratch.path("")));
+    }
+    let manifest = fs::read_to_string(bench.scratch.path("runs/\u{fffd}/manifest.json")).unwrap();
+    assert!(manifest.contains("\u{fffd}.toml"), "{manifest}");
+}
+
+#[test]
+fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
+    for (bench, command) in [(Bench::train(), "train"), (Bench::sft(), "sft")] {
+        let before = bench.scratch.names();
+        let sets = ["run.seed=9", "optimizer.beta2=0.95"];
+        let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
+        for part in ["seed = 9", "beta2 = 0.95", "eps = 1e-8", "# memory: weights ", "of the data"] {
+            assert!(shown.contains(part), "{part:?} is not in: {shown}");
+        }
+        assert_eq!(bench.scratch.names(), before);
+        // What comes before the memory plan is the recipe with every default.
+        let (recipe, _) = shown.split_once("\n# memory").unwrap();
+        let file = bench.scratch.file("resolved.toml", recipe);
+        let again = stdout_of(&mut crate::program::isentrope(&[command, &file, "--dry-run"]));
+        assert_eq!(again.split_once("\n# memory").unwrap().0, recipe);
+        // And it makes the same run.
+        let one = bench.run("one", &[&sets[..], &["run.steps=1"]].concat(), &[]);
+        let out = bench.scratch.path("two");
+        let arguments = [command, &file, "--set", "run.steps=1", "--set", &format!("run.out={out}")];
+        crate::training::succeed(&mut crate::program::isentrope(&arguments));
+        crate::training::assert_same_results(&one, Path::new(&out));
+        assert_eq!(
+            fs::read_to_string(one.join("recipe.toml")).unwrap().replace(&text(&one), ""),
+            fs::read_to_string(Path::new(&out).join("recipe.toml")).unwrap().replace(&out, "")
+        );
+    }
+}
+
+#[test]
+fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
+    let bench = Bench::train();
+    let shown = stdout_of(&mut bench.command("out", &["model.path=Qwen/Qwen2.5-0.5B"], &["--dry-run"]));
+    assert!(shown.contains("The model Qwen/Qwen2.5-0.5B is not here yet"), "{shown}");
+    let absent = format!("model.path={}", bench.scratch.path("absent"));
+    for (set, says) in [(&absent[..], "absent"), ("memory.budget_gib=0.01", "the run needs at least")] {
+        let output = bench.command("out", &[set], &["--dry-run"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_model_beside_the_recipe_is_not_taken_for_a_hub_id() {
+    let bench = Bench::train();
+    fs::create_dir_all(bench.scratch.path("models/small")).unwrap();
+    let mut command = bench.command("out", &["model.path=models/small"], &[]);
+    let message = failure(command.current_dir("/"));
+    assert!(message.contains("paths are relative to the current directory; there is"), "{message}");
+}

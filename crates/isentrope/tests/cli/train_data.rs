@@ -1,0 +1,183 @@
+//! Training on files of every kind, and what can be done with the model that comes out.
+
+use crate::program::{Scratch, array, isentrope, lines_of, stdout_of, text};
+use crate::text_model::text_model;
+use crate::training::{Bench, base, checkpoint, metrics, succeed};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A random model that knows bytes and chats, with so many tokens of context.
+fn chat_model(scratch: &Scratch, context: usize) -> String {
+    let dir = text_model(scratch, "model");
+    let path = dir.join("config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["max_position_embeddings"] = json!(context);
+    fs::write(path, config.to_string()).unwrap();
+    text(&dir)
+}
+
+/// Trains a step or two; the run's directory.
+fn run(scratch: &Scratch, command: &str, name: &str, recipe: &str) -> PathBuf {
+    let recipe = scratch.file(&format!("{name}.toml"), recipe);
+    let out = scratch.path(name);
+    let mut command = isentrope(&[command, &recipe, "--set", &format!("run.out={out}")]);
+    succeed(command.env("ISENTROPE_THREADS", "1"));
+    PathBuf::from(out)
+}
+
+fn verl_parquet() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/fixtures/verl.parquet");
+    text(&path.canonicalize().unwrap())
+}
+
+#[test]
+fn problems_of_every_schema_are_trained_on() {
+    let scratch = Scratch::new();
+    let model = chat_model(&scratch, 2048);
+    let texts: Vec<Value> = (0..20)
+        .map(|i| json!({"question": format!("What is {i} + 1?"), "answer": format!("{}", i + 1)}))
+        .collect();
+    let chats: Vec<Value> = (0..20)
+        .map(|i| {
+            json!({
+                "prompt": [{"role": "user", "content": format!("What is {i} + 1?")}], "data_source": "sums",
+                "reward_model": {"ground_truth": (i + 1).to_string()}, "extra_info": {"index": i}
+            })
+        })
+        .collect();
+    let solutions: Vec<Value> = (0..20)
+        .map(|i| json!({"problem": format!("{i} + 1?"), "solution": format!("It is \\boxed{{{}}}.", i + 1)}))
+        .collect();
+    let files = [
+        scratch.lines("texts.jsonl", &texts),
+        scratch.lines("chats.jsonl", &chats),
+        scratch.lines("solutions.jsonl", &solutions),
+        verl_parquet(),
+    ];
+    for (i, file) in files.iter().enumerate() {
+        let recipe = format!(
+            r#"
+            run.steps = 2
+            model.path = {model:?}
+            [data]
+            files = [{file:?}]
+            max_prompt_tokens = 1500
+            [rollout]
+            prompts = 4
+            responses = 2
+            max_tokens = 6
+            [eval]
+            every = 2
+            files = [{file:?}]
+            problems = 3
+            samples = 2
+            "#
+        );
+        let out = run(&scratch, "train", &format!("run-{i}"), &recipe);
+        let lines = metrics(&out);
+        assert_eq!(lines.len(), 3);
+        let set = Path::new(file).file_stem().unwrap().to_str().unwrap();
+        assert!(lines[2][format!("eval/{set}/mean@2")].is_number(), "{:?}", lines[2]);
+        assert_eq!(lines[2]["verdict/fault"], 0.0);
+        let rollout = fs::read_to_string(out.join("rollouts/step-000001.jsonl")).unwrap();
+        assert_eq!(rollout.lines().count(), 8);
+    }
+}
+
+#[test]
+fn examples_and_chats_are_learnt() {
+    let scratch = Scratch::new();
+    let model = chat_model(&scratch, 256);
+    let pairs: Vec<Value> =
+        (0..20).map(|i| json!({"prompt": format!("Say {i}."), "response": format!("Here: {i}")})).collect();
+    let chats: Vec<Value> = (0..20)
+        .map(|i| {
+            json!({"messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": format!("Say {i}.")},
+                {"role": "assistant", "content": i.to_string()},
+                {"role": "user", "content": "Again."},
+                {"role": "assistant", "content": format!("{i}!")},
+            ]})
+        })
+        .collect();
+    for (name, file) in
+        [("pairs", scratch.lines("pairs.jsonl", &pairs)), ("chats", scratch.lines("chats.jsonl", &chats))]
+    {
+        let recipe = format!(
+            r#"
+            run.steps = 12
+            model.path = {model:?}
+            data.files = [{file:?}]
+            [sft]
+            batch = 4
+            max_tokens = 200
+            eval_files = [{file:?}]
+            [optimizer]
+            learning_rate = 1e-2
+            [eval]
+            every = 12
+            problems = 8
+            "#
+        );
+        let out = run(&scratch, "sft", name, &recipe);
+        let loss = |line: &Value| line["eval/loss"].as_f64().unwrap();
+        let lines = metrics(&out);
+        let (before, after) = (loss(&lines[0]), loss(lines.last().unwrap()));
+        assert!(after < 0.8 * before, "{name}: the loss went from {before} to {after}");
+    }
+    // What is learnt stands in brackets: the answers and the ends of their turns, nothing else.
+    let shown = stdout_of(&mut isentrope(&[
+        "sft",
+        &scratch.path("chats.toml"),
+        "--dry-run",
+        "--set",
+        "data.shuffle=false",
+    ]));
+    for part in ["⟦0<|im_end|>", "⟦0!<|im_end|>", "Be brief.", "user\nSay 0."] {
+        assert!(shown.contains(part), "{part:?} is not in: {shown}");
+    }
+    for part in shown.split('⟦').skip(1) {
+        assert!(!part.split('⟧').next().unwrap().contains("user"), "{shown}");
+    }
+}
+
+#[test]
+fn checkpoints_are_models_that_generate_and_score() {
+    let bench = Bench::train();
+    for dtype in ["float32", "bfloat16", "float16"] {
+        let set = format!("checkpoint.dtype={dtype}");
+        let out = bench.run(dtype, &["run.steps=1", "eval.every=0", &set], &[]);
+        let model = text(&checkpoint(&out, 1));
+        let prompts = bench.scratch.lines("prompts.jsonl", &[json!({"prompt": "1 2 3>6:"})]);
+        let sampled = lines_of(isentrope(&["generate", &model, "--prompts", &prompts, "-n", "3"]));
+        assert_eq!(sampled.len(), 3);
+        let input: Vec<Value> =
+            sampled.iter().map(|line| json!({"prompt": "1 2 3>6:", "response": line["text"]})).collect();
+        let input = bench.scratch.lines("score.jsonl", &input);
+        let scored = lines_of(isentrope(&["score", &model, "--in", &input]));
+        for (sampled, scored) in sampled.iter().zip(&scored) {
+            assert!(!array(scored, "logprobs").is_empty(), "{scored}");
+            let shared = array(scored, "logprobs").len().min(array(sampled, "logprobs").len()) - 1;
+            assert_eq!(array(scored, "logprobs")[..shared], array(sampled, "logprobs")[..shared]);
+        }
+    }
+}
+
+/// The policy that a run samples from is the one that a checkpoint holds.
+#[test]
+fn a_run_can_start_from_another_runs_checkpoint() {
+    let bench = Bench::train();
+    let first = bench.run("first", &["run.steps=1", "checkpoint.dtype=float32"], &[]);
+    let set = format!("model.path={}", text(&checkpoint(&first, 1)));
+    let second = bench.run("second", &["run.steps=1", "eval.every=1", &set], &[]);
+    let evaluated = |out: &Path, line: usize| {
+        let mut line = metrics(out)[line].as_object().unwrap().clone();
+        line.retain(|name, _| name.starts_with("eval/"));
+        assert!(!line.is_empty());
+        line
+    };
+    assert_eq!(evaluated(&first, 1), evaluated(&second, 0));
+    assert_ne!(base(), text(&checkpoint(&first, 1)));
+}

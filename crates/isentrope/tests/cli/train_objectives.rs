@@ -1,0 +1,206 @@
+//! Every way to learn from a response, and what a reward is made of.
+
+use crate::program::{parse_lines, stderr};
+use crate::training::{Bench, metrics, succeed};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Every number of every step is one. Metrics write what is not as null.
+fn assert_finite(out: &Path, what: &str) {
+    for line in metrics(out) {
+        for (name, value) in line.as_object().unwrap() {
+            assert!(value.is_number(), "{what}: {name} is {value} in step {}", line["step"]);
+        }
+    }
+}
+
+/// What keeps a run of one or two steps from being empty.
+const ALWAYS: [&str; 3] = ["run.steps=2", "eval.every=0", "rollout.prompts=6"];
+
+#[test]
+fn every_advantage_and_every_loss_trains() {
+    let bench = Bench::train();
+    let mut weights = Vec::new();
+    for advantage in ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo"] {
+        let set = format!("objective.advantage={advantage}");
+        let out = bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
+        assert_finite(&out, advantage);
+        weights.push(fs::read(out.join("checkpoints/step-000002/model.safetensors")).unwrap());
+    }
+    for loss in ["clip", "importance", "gspo", "cispo", "policy-gradient"] {
+        let set = format!("objective.loss={loss}");
+        let out = bench.run(
+            &format!("loss-{loss}"),
+            &[&ALWAYS[..], &[&set, "objective.clip_high=0.01"]].concat(),
+            &[],
+        );
+        assert_finite(&out, loss);
+        if loss != "importance" {
+            weights.push(fs::read(out.join("checkpoints/step-000002/model.safetensors")).unwrap());
+        }
+    }
+    for set in [
+        "objective.covariance={method=\"clip-cov\", fraction=0.1, low=0.0, high=100.0}",
+        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k1\"}",
+        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k2\"}",
+        "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k3\"}",
+        "objective.covariance={method=\"kl-cov\", fraction=0.1, scope=\"micro-batch\"}",
+        "objective.covariance={method=\"none\"}",
+        "objective.aggregation=seq-mean-token-sum",
+        "objective.aggregation=seq-mean-token-mean",
+        "objective.entropy_mask_fraction=0.2",
+        "objective.entropy_bonus={coefficient=0.01}",
+    ] {
+        let out = bench.run(&format!("other-{}", weights.len()), &[&ALWAYS[..], &[set]].concat(), &[]);
+        assert_finite(&out, set);
+        weights.push(fs::read(out.join("checkpoints/step-000002/model.safetensors")).unwrap());
+    }
+    for (i, a) in weights.iter().enumerate() {
+        for (j, b) in weights.iter().enumerate().skip(i + 1) {
+            assert!(a != b, "settings {i} and {j} have come to the same weights");
+        }
+    }
+}
+
+#[test]
+fn a_penalty_on_the_distance_from_the_start_holds_the_policy_there() {
+    let bench = Bench::train();
+    let drift = |name: &str, coefficient: &str| {
+        let set = format!("objective.reference_kl={{coefficient={coefficient}, estimator=\"k2\"}}");
+        let sets = ["run.steps=6", "eval.every=0", "optimizer.learning_rate=3e-3", &set];
+        let out = bench.run(name, &sets, &[]);
+        assert_finite(&out, name);
+        metrics(&out).last().unwrap()["kl/reference"].as_f64().unwrap()
+    };
+    let (loose, tight) = (drift("loose", "1e-6"), drift("tight", "10.0"));
+    assert!(loose > 0.0 && tight < loose / 2.0, "{tight} with the penalty, {loose} without");
+}
+
+#[test]
+fn a_filter_that_never_finds_enough_says_so_or_trains_on_what_there_is() {
+    let bench = Bench::train();
+    let short = ["run.steps=1", "eval.every=0", "rollout.prompts=24", "rollout.max_batches=1"];
+    let output = bench.command("error", &short, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let last = message.lines().last().unwrap();
+    for part in
+        ["the filter left ", " of 24 prompts after 1 batches", "rollout.max_batches", "rollout.when_short"]
+    {
+        assert!(last.contains(part), "{part:?} is not in: {last}");
+    }
+    let said =
+        succeed(&mut bench.command("train", &[&short[..], &["rollout.when_short=train"]].concat(), &[]));
+    assert!(said.contains("training on ") && said.contains(" of 24 prompts"), "{said}");
+    assert_finite(&bench.out("train"), "train");
+    // Nothing at all to train on is an error all the same.
+    let impossible: Vec<Value> = (1..9)
+        .map(|i| serde_json::json!({"problem": format!("{i} {i} {i}>{i}:"), "answer": "987654321"}))
+        .collect();
+    let set = format!("data.files=[{:?}]", bench.scratch.lines("impossible.jsonl", &impossible));
+    let sets = ["run.steps=1", "eval.every=0", "rollout.max_batches=2", "rollout.when_short=train", &set];
+    let output = bench.command("nothing", &sets, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("0 of 4 prompts after 2 batches") && message.contains("data of another difficulty"),
+        "{message}"
+    );
+}
+
+#[test]
+fn without_the_filter_groups_that_teach_nothing_are_kept() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=3", "eval.every=0", "rollout.filter=false"], &[]);
+    assert_finite(&out, "without the filter");
+    assert!(metrics(&out)[1..].iter().all(|m| m["rollout/groups"] == 4.0 && m["rollout/carried"] == 0.0));
+}
+
+fn rollouts(out: &Path, step: u64) -> Vec<Value> {
+    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
+}
+
+#[test]
+fn truncated_responses_are_masked_and_long_ones_cost() {
+    let bench = Bench::train();
+    let sets =
+        ["run.steps=2", "eval.every=0", "rollout.max_tokens=12", "rollout.filter=false", "update.epochs=1"];
+    let plain = bench.run("plain", &sets, &[]);
+    let masked = bench.run("masked", &[&sets[..], &["reward.mask_truncated=true"]].concat(), &[]);
+    for out in [&plain, &masked] {
+        assert_finite(out, "truncation");
+    }
+    let truncated = |line: &&Value| line["truncated"] == true;
+    let (of_plain, of_masked) = (rollouts(&plain, 1), rollouts(&masked, 1));
+    let count = of_plain.iter().filter(truncated).count();
+    assert!(0 < count && count < of_plain.len(), "{count} of {} responses are truncated", of_plain.len());
+    assert_eq!(of_plain, of_masked, "the first rollout is the same");
+    assert_ne!(
+        fs::read(plain.join("checkpoints/step-000002/model.safetensors")).unwrap(),
+        fs::read(masked.join("checkpoints/step-000002/model.safetensors")).unwrap()
+    );
+
+    // The penalty grows from 0 at 8 tokens to 0.5 at 12.
+    let overlong = ["reward.overlong={buffer=4, factor=0.5}"];
+    let out = bench.run("overlong", &[&sets[..], &overlong].concat(), &[]);
+    let lines = rollouts(&out, 1);
+    for line in &lines {
+        let beyond = (line["tokens"].as_f64().unwrap() - 8.0).max(0.0);
+        let score = f64::from(u8::from(line["verdict"] == "correct"));
+        assert_eq!(line["reward"].as_f64().unwrap(), score - beyond / 4.0 * 0.5, "{line}");
+    }
+    assert!(lines.iter().any(|line| line["reward"].as_f64().unwrap() < 0.0));
+}
+
+#[test]
+fn a_run_in_which_every_response_is_masked_goes_on() {
+    let bench = Bench::train();
+    let sets = [
+        "run.steps=2",
+        "eval.every=0",
+        "rollout.max_tokens=2",
+        "rollout.filter=false",
+        "reward.mask_truncated=true",
+    ];
+    let out = bench.run("run", &sets, &[]);
+    assert_finite(&out, "all masked");
+    assert!(metrics(&out)[1..].iter().all(|m| m["update/count"] == 0.0));
+}
+
+#[test]
+fn settings_that_do_nothing_are_pointed_out() {
+    let bench = Bench::train();
+    for (sets, part) in [
+        (&["update.prompts=4", "update.epochs=1"][..], "kl-cov"),
+        (&["objective.covariance.fraction=0.2"], "0.2"),
+    ] {
+        let said = succeed(&mut bench.command("run", &[&ALWAYS[..1], sets].concat(), &["--overwrite"]));
+        let notes = said.lines().filter(|line| line.starts_with("note: "));
+        assert!(
+            notes.into_iter().any(|note| note.to_lowercase().contains(part)),
+            "{part:?} is not in: {said}"
+        );
+    }
+}
+
+#[test]
+fn five_gradients_in_a_row_that_are_no_numbers_end_the_run() {
+    let bench = Bench::train();
+    // Rewards so large that the gradient overflows.
+    let sets = [
+        "run.steps=9",
+        "eval.every=0",
+        "rollout.filter=false",
+        "objective.advantage=dr-grpo",
+        "reward.overlong={buffer=16, factor=1e300}",
+    ];
+    let output = bench.command("run", &sets, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let last = message.lines().last().unwrap();
+    assert!(
+        last.contains("was not finite 5 times in a row") && last.contains("optimizer.learning_rate"),
+        "{last}"
+    );
+}

@@ -1,0 +1,91 @@
+//! One recipe, one result: whatever the threads, the memory and the instruction set.
+
+use crate::program::isentrope;
+use crate::training::{Bench, assert_same_results, differences, metrics, results, state};
+
+#[test]
+fn one_seed_is_one_result_and_another_is_another() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let first = bench.run("first", &[], &[]);
+        assert_same_results(&first, &bench.run("second", &[], &[]));
+        let other = differences(&results(&first), &results(&bench.run("other", &["run.seed=4"], &[])));
+        for file in ["metrics.jsonl", "checkpoints/step-000006/model.safetensors", "evaluations/step-000006-"]
+        {
+            assert!(other.iter().any(|name| name.starts_with(file)), "{file} is the same with another seed");
+        }
+    }
+}
+
+/// The states that runs are compared by hold what the tests of resumption are about.
+#[test]
+fn a_run_of_the_tests_has_surplus_groups_a_moving_coefficient_and_several_updates() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["checkpoint.every=1", "checkpoint.keep=9"], &[]);
+    let metrics = metrics(&out);
+    assert_eq!(metrics.len(), 7, "a line before the first step and one for each");
+    assert!(metrics[1..].iter().all(|m| m["update/count"] == 4.0), "{metrics:?}");
+    assert!(metrics[1..].iter().all(|m| m["cov/selected"].as_f64().unwrap() >= 4.0), "{metrics:?}");
+    assert!(metrics.iter().any(|m| m["rollout/carried"].as_f64().unwrap_or(0.0) > 0.0), "{metrics:?}");
+    let trainer = |step| state(&out, step)["trainer"].clone();
+    assert_ne!(trainer(4)["entropy_coefficient"], trainer(6)["entropy_coefficient"]);
+    let surplus = |step| trainer(step)["surplus"].as_array().unwrap().len();
+    assert!((1..=6).any(|step| surplus(step) > 0), "no checkpoint has groups left over");
+}
+
+/// The least budget, in GiB, with which a run is not refused, and a little more than it.
+fn tight_budget(bench: &Bench) -> f64 {
+    let (mut small, mut large) = (0.0, 1.0);
+    while large - small > 1e-6 {
+        let middle = (small + large) / 2.0;
+        let set = format!("memory.budget_gib={middle}");
+        let fits = bench.command("dry", &[&set], &["--dry-run"]).output().unwrap().status.success();
+        if fits { large = middle } else { small = middle }
+    }
+    large
+}
+
+#[test]
+fn memory_settings_change_nothing() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let whole = bench.run("whole", &[], &[]);
+        for tokens in [17, 64, 4096] {
+            let out = format!("tokens-{tokens}");
+            assert_same_results(
+                &whole,
+                &bench.run(&out, &[&format!("memory.micro_batch_tokens={tokens}")], &[]),
+            );
+        }
+        // From where nothing can be kept for the backward passes to where everything can.
+        let least = tight_budget(&bench);
+        for (i, more) in [0.0, 5e-5, 1e-4, 2e-4, 5e-4, 2e-3].into_iter().enumerate() {
+            let set = format!("memory.budget_gib={}", least + more);
+            assert_same_results(&whole, &bench.run(&format!("budget-{i}"), &[&set], &[]));
+        }
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let one = bench.run("one", &[], &["--threads", "1"]);
+        assert_same_results(&one, &bench.run("two", &[], &["--threads", "2"]));
+        assert_same_results(&one, &bench.run("five", &["memory.micro_batch_tokens=40"], &["--threads", "5"]));
+    }
+}
+
+#[test]
+fn the_instruction_set_changes_nothing() {
+    let runs =
+        |isa: &&str| isentrope(&["doctor"]).env("ISENTROPE_ISA", isa).output().unwrap().status.success();
+    let available: Vec<&str> = ["avx512", "avx2", "neon"].into_iter().filter(runs).collect();
+    for bench in [Bench::train(), Bench::sft()] {
+        let run = |isa: &str| {
+            crate::training::succeed(bench.command(isa, &["run.steps=2"], &[]).env("ISENTROPE_ISA", isa));
+            bench.out(isa)
+        };
+        let scalar = run("scalar");
+        for isa in &available {
+            assert_same_results(&scalar, &run(isa));
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Runs that end before their time, and go on.
+
+use crate::program::{failure, names, stderr};
+use crate::training::{
+    Bench, assert_same_results, checkpoint, differences, metrics, results, state, succeed, tree,
+};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a run that says nothing.
+fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Kills a process and waits for its end; whether it had not ended by itself.
+fn kill(child: &mut Child) -> bool {
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    running
+}
+
+/// Waits until `reached`, or the process ends.
+fn wait_until(child: &mut Child, reached: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !reached() && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < PATIENCE, "nothing happened");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Whether a checkpoint is being written or removed.
+fn is_saving(out: &Path) -> bool {
+    fs::read_dir(out.join("checkpoints"))
+        .is_ok_and(|entries| entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with('.')))
+}
+
+/// Lines of metrics that a run has written.
+fn lines(out: &Path) -> usize {
+    fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_ends_with_the_same_bytes() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["run.steps=9"];
+        let whole = bench.run("whole", &sets, &[]);
+        let killed = bench.out("killed");
+        let resume = || bench.command("killed", &sets, &["--resume"]);
+        let mut kills = 0;
+        // In its first moments, which differ by what an earlier one has left behind.
+        for milliseconds in [0, 5, 10, 20] {
+            let mut child = start(resume());
+            std::thread::sleep(Duration::from_millis(milliseconds));
+            kills += u32::from(kill(&mut child));
+        }
+        // And all over its length, at different moments of a step.
+        for step in 1..=9 {
+            let mut child = start(resume());
+            wait_until(&mut child, || lines(&killed) > step);
+            std::thread::sleep(Duration::from_micros(2357 * step as u64 % 7000));
+            kills += u32::from(kill(&mut child));
+        }
+        assert!(kills >= 4, "only {kills} runs were killed");
+        succeed(&mut resume());
+        assert_same_results(&whole, &killed);
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_while_it_saves_ends_with_the_same_bytes() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["run.steps=5", "checkpoint.every=1", "checkpoint.keep=1"];
+        let whole = bench.run("whole", &sets, &[]);
+        let killed = bench.out("killed");
+        let mut kills = 0;
+        for delay in [0, 300, 1000, 2000, 4000] {
+            let mut child = start(bench.command("killed", &sets, &["--resume"]));
+            wait_until(&mut child, || is_saving(&killed));
+            std::thread::sleep(Duration::from_micros(delay));
+            kills += u32::from(kill(&mut child));
+        }
+        assert!(kills > 0);
+        succeed(&mut bench.command("killed", &sets, &["--resume"]));
+        assert_same_results(&whole, &killed);
+    }
+}
+
+#[test]
+fn a_run_that_is_resumed_before_its_first_checkpoint_starts_at_the_beginning() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["run.steps=30", "checkpoint.every=0"];
+        let whole = bench.run("whole", &sets, &[]);
+        let killed = bench.out("killed");
+        let mut child = start(bench.command("killed", &sets, &[]));
+        wait_until(&mut child, || lines(&killed) > 2);
+        assert!(kill(&mut child), "it ended before it was killed");
+        let said = succeed(&mut bench.command("killed", &sets, &["--resume"]));
+        assert!(said.contains("no checkpoint to resume from"), "{said}");
+        assert_same_results(&whole, &killed);
+        // A run that was never started is no reason to stop either.
+        bench.run("fresh", &sets, &["--resume"]);
+        assert_same_results(&whole, &bench.out("fresh"));
+    }
+}
+
+/// What a kill leaves in the first moments of a run.
+#[test]
+fn a_run_that_was_hardly_begun_is_resumed() {
+    let bench = Bench::sft();
+    let whole = bench.run("whole", &["run.steps=2"], &[]);
+    for (i, left) in [&[][..], &[".recipe.partial"], &[".recipe.json"], &[".recipe.json", "recipe.partial"]]
+        .iter()
+        .enumerate()
+    {
+        let name = format!("begun-{i}");
+        let dir = bench.out(&name);
+        fs::create_dir(&dir).unwrap();
+        for file in *left {
+            let whole =
+                if *file == ".recipe.json" { fs::read(whole.join(file)).unwrap() } else { b"{".to_vec() };
+            fs::write(dir.join(file), whole).unwrap();
+        }
+        succeed(&mut bench.command(&name, &["run.steps=2"], &["--resume"]));
+        assert_same_results(&whole, &dir);
+    }
+}
+
+#[test]
+fn a_finished_run_goes_on_when_it_is_given_more_steps() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["optimizer.schedule=constant", "run.steps=6", "eval.every=2"];
+        let whole = bench.run("whole", &sets, &[]);
+        bench.run("parts", &["optimizer.schedule=constant", "run.steps=4", "eval.every=2"], &[]);
+        let said = succeed(&mut bench.command("parts", &sets, &["--resume"]));
+        assert!(said.contains("run.steps 4 -> 6") && said.contains("resuming after step 4"), "{said}");
+        assert_same_results(&whole, &bench.out("parts"));
+        // And once more, with nothing left to do.
+        succeed(&mut bench.command("parts", &sets, &["--resume"]));
+        assert_same_results(&whole, &bench.out("parts"));
+    }
+}
+
+#[test]
+fn whatever_a_run_learns_by_goes_on() {
+    let bench = Bench::train();
+    for (name, sets) in [
+        ("remax", &["objective.advantage=remax", "objective.reference_kl.coefficient=0.1"][..]),
+        (
+            "clip-cov",
+            &[
+                "objective.loss=clip",
+                "objective.covariance={method=\"clip-cov\", fraction=0.2, low=0.0, high=100.0}",
+                "checkpoint.dtype=float16",
+            ],
+        ),
+        ("reinforce++", &["objective.advantage=reinforce++", "reward.overlong={buffer=4, factor=0.3}"]),
+    ] {
+        let sets = [sets, &["optimizer.schedule=constant"]].concat();
+        let whole = bench.run(name, &[&sets[..], &["run.steps=4"]].concat(), &[]);
+        let parts = format!("{name}-parts");
+        bench.run(&parts, &[&sets[..], &["run.steps=2"]].concat(), &[]);
+        succeed(&mut bench.command(&parts, &[&sets[..], &["run.steps=4"]].concat(), &["--resume"]));
+        assert_same_results(&whole, &bench.out(&parts));
+    }
+}
+
+#[test]
+fn a_changed_coefficient_counts_from_the_first_update_on() {
+    let bench = Bench::train();
+    let bonus = |coefficient| format!("objective.entropy_bonus={{ coefficient = {coefficient} }}");
+    let out = bench.run("run", &[&bonus("0.25"), "run.steps=1"], &[]);
+    bench.run("run", &[&bonus("0.5"), "run.steps=2"], &["--resume"]);
+    let coefficients: Vec<_> =
+        metrics(&out)[1..].iter().map(|line| line["entropy/bonus_coefficient"].clone()).collect();
+    assert_eq!(coefficients, [0.25, 0.5]);
+}
+
+/// Something that happens to a checkpoint's directory.
+type Damage = fn(&Path);
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
+    let damages: [(&str, Damage); 6] = [
+        ("flipped weights", |dir| flip(&dir.join("model.safetensors"))),
+        ("truncated moments", |dir| truncate(&first_in(&dir.join("trainer/moments")))),
+        ("flipped exact weights", |dir| flip(&first_in(&dir.join("trainer/weights")))),
+        ("no tokenizer", |dir| fs::remove_file(dir.join("tokenizer.json")).unwrap()),
+        ("flipped state", |dir| flip(&dir.join("trainer/state.json"))),
+        ("no list", |dir| fs::remove_file(dir.join("trainer/files.json")).unwrap()),
+    ];
+    let bench = Bench::train();
+    let whole = bench.run("whole", &[], &[]);
+    for (what, damage) in damages {
+        damage(&checkpoint(&whole, 6));
+        let before = tree(&whole);
+        let said = succeed(&mut bench.command("whole", &[], &["--resume"]));
+        assert!(
+            said.contains("passing over a damaged checkpoint") && said.contains("step-000006"),
+            "{what}: {said}"
+        );
+        assert!(said.contains("resuming after step 4"), "{what}: {said}");
+        let changed = differences(&before, &tree(&whole));
+        assert!(changed.iter().any(|name| name.contains("step-000006")), "{what}: nothing was repaired");
+        assert_same_results(&whole, &bench.run("again", &[], &["--overwrite"]));
+    }
+}
+
+#[test]
+fn with_every_checkpoint_damaged_the_run_says_what_to_do_and_loses_nothing() {
+    let bench = Bench::sft();
+    let whole = bench.run("whole", &[], &[]);
+    for step in [4, 6] {
+        truncate(&checkpoint(&whole, step).join("model.safetensors"));
+    }
+    let before = tree(&whole);
+    let output = bench.command("whole", &[], &["--resume"]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("every checkpoint is damaged") && message.contains("--overwrite"), "{message}");
+    let changed = differences(&before, &tree(&whole));
+    assert!(
+        changed.iter().all(|name| !name.contains("checkpoints/") && name != "metrics.jsonl"),
+        "{changed:?}"
+    );
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn truncate(path: &Path) {
+    let bytes = fs::read(path).unwrap();
+    fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
+}
+
+fn first_in(dir: &Path) -> std::path::PathBuf {
+    dir.join(&names(dir)[0])
+}
+
+#[test]
+fn ctrl_c_saves_the_step_and_the_run_goes_on_to_the_same_bytes() {
+    for bench in [Bench::train(), Bench::sft()] {
+        // Checkpoints that are not due where it stops, and evaluations that are.
+        let sets = ["run.steps=40", "checkpoint.every=5", "eval.every=1", "checkpoint.keep=9"];
+        let whole = bench.run("whole", &sets, &[]);
+        let out = bench.out("stopped");
+        let mut command = bench.command("stopped", &sets, &[]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until(&mut child, || lines(&out) > 2);
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{message}");
+        let step = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
+        let says = format!("error: interrupted: step {step} is saved in ");
+        assert!(message.contains(&says) && message.contains("--resume goes on"), "{message}");
+        assert!(checkpoint(&out, step).is_dir(), "step {step} is not there");
+
+        succeed(&mut bench.command("stopped", &sets, &["--resume"]));
+        if !step.is_multiple_of(5) {
+            fs::remove_dir_all(checkpoint(&out, step)).unwrap(); // the one that nobody asked for
+        }
+        assert_same_results(&whole, &out);
+    }
+}
+
+#[test]
+fn the_last_checkpoints_and_the_best_are_kept() {
+    let bench = Bench::train();
+    let sets = [
+        "run.steps=9",
+        "checkpoint.every=1",
+        "eval.every=1",
+        "checkpoint.keep=2",
+        "optimizer.learning_rate=3e-3",
+    ];
+    let out = bench.run("run", &sets, &[]);
+    let accuracy = |line: &serde_json::Value| line["eval/problems/mean@2"].as_f64().unwrap();
+    let lines = metrics(&out);
+    let best =
+        lines[1..].iter().fold(&lines[1], |best, m| if accuracy(m) > accuracy(best) { m } else { best });
+    let best = best["step"].as_u64().unwrap();
+    let mut kept: Vec<u64> = vec![best, 8, 9];
+    kept.sort_unstable();
+    kept.dedup();
+    let kept: Vec<String> = kept.into_iter().map(|step| format!("step-{step:06}")).collect();
+    assert_eq!(names(&out.join("checkpoints")), kept);
+    assert_eq!(state(&out, 9)["best"][0], best);
+    // A kill between a save and the removal of what it replaces leaves one too many.
+    let older = bench.run("older", &[&sets[..], &["run.steps=7"]].concat(), &[]);
+    let left = checkpoint(&out, 7);
+    assert!(best != 7 && !left.exists());
+    fs::rename(checkpoint(&older, 7), left).unwrap();
+    succeed(&mut bench.command("run", &sets, &["--resume"]));
+    assert_eq!(names(&out.join("checkpoints")), kept);
+    let one =
+        bench.run("one", &["run.steps=3", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"], &[]);
+    assert_eq!(names(&one.join("checkpoints")), ["step-000003"]);
+}
+
+/// A disk that is full is played by a limit on the size of files.
+#[test]
+fn a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room() {
+    let bench = Bench::train();
+    let sets = ["run.steps=4", "optimizer.schedule=constant"];
+    let whole = bench.run("whole", &sets, &[]);
+    bench.run("full", &["run.steps=2", "optimizer.schedule=constant"], &[]);
+    let before = tree(&checkpoint(&bench.out("full"), 2));
+    let command = bench.command("full", &sets, &["--resume"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$@\"", "sh"]);
+    limited.arg(command.get_program()).args(command.get_args()).env("HF_HUB_OFFLINE", "1");
+    let output = limited.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let last = message.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: ") && last.contains("safetensors") && last.contains("too large"),
+        "{message}"
+    );
+    assert_eq!(names(&bench.out("full").join("checkpoints")), ["step-000002"], "something is left behind");
+    assert_eq!(differences(&before, &tree(&checkpoint(&bench.out("full"), 2))), [""; 0]);
+    succeed(&mut bench.command("full", &sets, &["--resume"]));
+    assert_same_results(&whole, &bench.out("full"));
+}
+
+#[test]
+fn a_run_is_not_mistaken_for_another() {
+    let bench = Bench::sft();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let (before, decided) = (tree(&out), results(&out));
+    let sentence = failure(&mut bench.command("run", &["run.steps=1"], &[]));
+    for part in ["--resume", "--overwrite", "run.out"] {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+    // Somebody's own directory is never overwritten, though it holds a recipe.
+    let own = bench.out("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("recipe.toml"), "mine").unwrap();
+    for flags in [&[][..], &["--resume"], &["--overwrite"]] {
+        let sentence = failure(&mut bench.command("own", &["run.steps=1"], flags));
+        assert!(sentence.contains("is no run") && sentence.contains("run.out"), "{sentence}");
+    }
+    assert_eq!(fs::read_to_string(own.join("recipe.toml")).unwrap(), "mine");
+    // Anew means anew, also where a removal was cut short.
+    fs::remove_dir_all(out.join("checkpoints")).unwrap();
+    fs::remove_file(out.join("recipe.toml")).unwrap();
+    fs::write(out.join("rollouts/left-over"), "x").unwrap();
+    bench.run("run", &["run.steps=1"], &["--overwrite"]);
+    assert_eq!(differences(&decided, &results(&out)), [""; 0]);
+}
+
+#[test]
+fn a_second_process_is_kept_out_of_a_run() {
+    let bench = Bench::train();
+    let mut first = start(bench.command("shared", &["run.steps=500"], &[]));
+    let out = bench.out("shared");
+    wait_until(&mut first, || lines(&out) > 1);
+    for flag in ["--resume", "--overwrite"] {
+        let message = failure_of_last_line(&mut bench.command("shared", &["run.steps=500"], &[flag]));
+        assert!(message.contains("another process is training in"), "{message}");
+    }
+    assert!(kill(&mut first), "the first run ended before it was killed");
+    succeed(&mut bench.command("shared", &["run.steps=1"], &["--overwrite"]));
+}
+
+/// The error of a command that says other things before it fails.
+fn failure_of_last_line(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    stderr(&output).lines().last().unwrap_or_default().to_owned()
+}
