@@ -8,7 +8,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from processes import alternate, build_example, measure, table, warn_if_busy
+from processes import alternate, build, measure, table, warn_if_busy
 
 HERE = Path(__file__).resolve().parent
 # Rows, input features, output features: training first, then decoding.
@@ -41,7 +41,7 @@ def compare(args, kernels, shape):
 def main():
     args = arguments()
     warn_if_busy()
-    kernels = build_example("isentrope-kernels", "linear_bench")
+    kernels = build("isentrope-kernels", "example", "linear_bench")
     rows = [compare(args, kernels, shape) for shape in SHAPES]
     print(table(["rows x in x out", "isentrope GFLOP/s", "PyTorch GFLOP/s", "ratio"], rows))
 

@@ -6,11 +6,10 @@ process of its own. README.md says what is measured and how the table is read.
 
 import argparse
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-from processes import ROOT, alternate, build_example, measure, table, warn_if_busy
+from processes import ROOT, alternate, build, make_missing, measure, table, warn_if_busy
 from work import Batch, Shape, generate_flops, train_flops
 
 HERE = Path(__file__).resolve().parent
@@ -61,12 +60,8 @@ def compare(args, engine, size, job):
 def main():
     args = arguments()
     warn_if_busy()
-    engine = build_example("isentrope", "engine_bench")
-    missing = [size for size in args.sizes if not (args.models / size / "config.json").exists()]
-    if missing:
-        make = [args.python, HERE / "make_models.py", args.models, *missing]
-        # Its report goes to stderr: stdout is the table alone.
-        subprocess.run(make, check=True, stdout=sys.stderr)
+    engine = build("isentrope", "example", "engine_bench")
+    make_missing(args.python, args.models, args.sizes)
     rows = []
     for size in args.sizes:
         for job in JOBS:

@@ -1,0 +1,108 @@
+"""TRL's GRPOTrainer in float32: seconds per step (sampling, one update) on random rewards, of every step but the first.
+
+The rewards are drawn, not computed, so verifying costs it nothing.
+"""
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+import torch
+from datasets import Dataset
+from transformers import AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="checkpoint directory")
+    parser.add_argument("data", help="JSONL file with a prompt in every row")
+    parser.add_argument("--prompts", type=int, default=32)
+    parser.add_argument("--group", type=int, default=8, help="responses per prompt")
+    parser.add_argument("--new-tokens", type=int, default=64, help="longest response")
+    parser.add_argument("--forced", action="store_true", help="every response has the full length")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+class Clock(TrainerCallback):
+    """The seconds of each step."""
+
+    def __init__(self):
+        self.seconds = []
+
+    def on_step_begin(self, *_, **__):
+        self.started = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        self.seconds.append(time.perf_counter() - self.started)
+
+
+class Lengths:
+    """Rewards by a coin, noting how long the responses are."""
+
+    __name__ = "coin"
+
+    def __init__(self):
+        self.tokens = []
+
+    def __call__(self, completion_ids, **_):
+        self.tokens.append(sum(map(len, completion_ids)) / len(completion_ids))
+        return [float(random.random() < 0.5) for _ in completion_ids]
+
+
+def train(args, directory):
+    with open(args.data) as rows:
+        data = Dataset.from_list([{"prompt": json.loads(row)["prompt"]} for row in rows])
+    config = GRPOConfig(
+        output_dir=directory,
+        model_init_kwargs={"dtype": "float32"},
+        use_cpu=True,
+        bf16=False,
+        max_steps=args.steps,
+        per_device_train_batch_size=args.prompts * args.group,
+        gradient_accumulation_steps=1,
+        steps_per_generation=1,
+        num_generations=args.group,
+        max_completion_length=args.new_tokens,
+        generation_kwargs={"min_new_tokens": args.new_tokens} if args.forced else {},
+        temperature=1.0,
+        loss_type="dapo",
+        beta=0.0,
+        learning_rate=1e-6,
+        gradient_checkpointing=False,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    clock, lengths = Clock(), Lengths()
+    trainer = GRPOTrainer(
+        model=args.model,
+        reward_funcs=lengths,
+        args=config,
+        train_dataset=data,
+        processing_class=AutoTokenizer.from_pretrained(args.model),
+        callbacks=[clock],
+    )
+    trainer.train()
+    return clock.seconds[1:], lengths.tokens[1:]
+
+
+def main():
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    random.seed(0)
+    with tempfile.TemporaryDirectory() as directory:
+        seconds, tokens = train(args, directory)
+    print(json.dumps({"tool": "trl", "seconds": seconds, "response_tokens": tokens}))
+
+
+if __name__ == "__main__":
+    main()
