@@ -73,7 +73,7 @@ fn the_second_ends_at_once() {
     // So many words that a step of several hundred responses takes far longer than two signals.
     let dir = Path::new(&scratch.path("model")).to_owned();
     fs::create_dir(&dir).unwrap();
-    write_llama(&dir, 150_000);
+    write_llama(&dir, 600_000);
     let input = scratch.lines("prompts.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     fs::create_dir(scratch.path("out")).unwrap();
     let out = scratch.path("out/out.jsonl");
@@ -82,6 +82,9 @@ fn the_second_ends_at_once() {
     let parent = Path::new(&out).parent().unwrap();
     wait_until(&mut child, || hidden_file(parent).is_some());
     std::thread::sleep(Duration::from_millis(1500)); // by then the model is loaded and steps are being taken
+    // The second signal waits in a shell of its own, so that it is sent at once and not after a program has been started.
+    let second = format!("read _; kill -INT {}", child.id());
+    let mut second = Command::new("sh").args(["-c", &second]).stdin(Stdio::piped()).spawn().unwrap();
     interrupt(&child);
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -89,7 +92,8 @@ fn the_second_ends_at_once() {
         line.clear();
         assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended before it said that it would");
     }
-    interrupt(&child);
+    drop(second.stdin.take());
+    assert!(second.wait().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
