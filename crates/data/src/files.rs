@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -50,19 +50,25 @@ pub struct FileHash {
 
 impl FileHash {
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(io)?;
-        let mut hash = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            let read = file.read(&mut buffer).map_err(io)?;
-            if read == 0 {
-                break;
-            }
-            hash.update(&buffer[..read]);
-        }
-        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = sha256(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), sha256 })
+    }
+}
+
+/// The SHA-256 of a file's bytes, in hexadecimal.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn sha256(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            return Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        hash.update(&block[..read]);
     }
 }
 
@@ -78,7 +84,7 @@ pub(crate) fn read(path: &Path, wanted: &[&str], each: &mut EachRow<'_>) -> Resu
     }
 }
 
-fn read_jsonl(mut reader: impl BufRead, name: &str, each: &mut EachRow<'_>) -> std::io::Result<Vec<String>> {
+fn read_jsonl(mut reader: impl BufRead, name: &str, each: &mut EachRow<'_>) -> io::Result<Vec<String>> {
     let mut columns = BTreeSet::new();
     let mut line = Vec::new();
     for number in 1.. {

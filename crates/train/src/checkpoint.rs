@@ -16,10 +16,8 @@ use isentrope_model::checkpoint::{
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -255,25 +253,8 @@ impl Files {
 }
 
 fn hash_file(path: &Path) -> Result<Hashed> {
-    let mut file = File::open(path).map_err(|e| Error::io(path, e))?;
-    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 20]);
-    loop {
-        let read = file.read(&mut block).map_err(|e| Error::io(path, e))?;
-        if read == 0 {
-            let sha256 = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-            return Ok(Hashed { bytes, sha256 });
-        }
-        hash.update(&block[..read]);
-        bytes += read as u64;
-    }
-}
-
-/// The SHA-256 of a file, in hexadecimal.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn sha256(path: &Path) -> Result<String> {
-    Ok(hash_file(path)?.sha256)
+    let hash = || Ok(Hashed { bytes: fs::metadata(path)?.len(), sha256: isentrope_data::sha256(path)? });
+    hash().map_err(|e| Error::io(path, e))
 }
 
 /// Without spaces: groups that are kept for the next step may be millions of numbers.

@@ -12,6 +12,8 @@ use std::fmt;
 const ENOUGH_TOKENS: usize = 2048;
 /// Responses decoded at a time beyond which nothing gets faster.
 const ENOUGH_SEQUENCES: usize = 1024;
+/// Logits that the sampler holds at a time, at most.
+const LOGITS_BYTES: usize = 128 << 20;
 /// What the program itself takes: tokenizer, data, code.
 const OVERHEAD: usize = 64 << 20;
 
@@ -67,7 +69,7 @@ impl Plan {
         let set = layout.parameter_bytes();
         let weights = if demand.reference { 2 * set } else { set };
         let fixed = OVERHEAD + weights + set + 2 * set;
-        let logits = demand.sampled.min(ENOUGH_SEQUENCES) * layout.logits_bytes();
+        let logits = (demand.sampled.min(ENOUGH_SEQUENCES) * layout.logits_bytes()).min(LOGITS_BYTES);
         let pages = demand.longest_sampled.div_ceil(PAGE) + 1;
         let cache_of_one = pages * layout.cache_page_bytes();
         let working_per_token = layout.working_bytes_per_token();
@@ -75,7 +77,7 @@ impl Plan {
 
         // What is the least that works: one response at a time, one sequence in a pass.
         let least_pass = demand.longest_trained * (working_per_token + least_tape);
-        let least_sampling = if demand.sampled > 0 { cache_of_one + logits.min(128 << 20) } else { 0 };
+        let least_sampling = if demand.sampled > 0 { cache_of_one + logits } else { 0 };
         let (one, longest) =
             (least_pass, demand.longest_trained).max((least_sampling, demand.longest_sampled));
         let least = fixed + one;
@@ -84,7 +86,6 @@ impl Plan {
             return Err(Error::Run(does_not_fit(least, budget, weights, set, (one, longest), reference)));
         }
         let free = budget - fixed;
-        let logits = logits.min(128 << 20);
         let cache = demand.sampled.saturating_mul(cache_of_one).min(free - logits.min(free));
         let trained = demand.trained.saturating_mul(demand.longest_trained);
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {

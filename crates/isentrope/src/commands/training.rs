@@ -153,7 +153,8 @@ fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) ->
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_file() && (name.ends_with(".safetensors") || name.ends_with(".json")) {
-            files.insert(name, isentrope_train::checkpoint::sha256(&path)?.into());
+            let hash = isentrope_data::sha256(&path).with_context(|| path.display().to_string())?;
+            files.insert(name, hash.into());
         }
     }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
