@@ -168,7 +168,8 @@ pub trait Backend: Send + Sync + 'static {
         cache: &Self::Buffer,
         out: &mut Self::Buffer,
     );
-    /// `d_qkv` (replaced) from `d_out`, over whole sequences.
+    /// `d_qkv` (replaced) from `d_out`, over whole sequences. Runs that start beyond position 0 continue the last one before
+    /// them that starts there, each by itself: its rows get a gradient from all of them.
     fn attention_backward(
         &self,
         shape: Attention,
@@ -191,7 +192,16 @@ pub trait Backend: Send + Sync + 'static {
 
     /// `to[i] = from[rows[i]]`.
     fn gather_rows(&self, features: usize, from: &Self::Buffer, rows: &[u32], to: &mut Self::Buffer);
-    /// `to[rows[i]] = from[i]`, zero in the other rows of `total`; `rows` ascend.
+    /// `to[slots[i]] = from[rows[i]]`, in order.
+    fn store_rows(
+        &self,
+        features: usize,
+        from: &Self::Buffer,
+        rows: &[u32],
+        to: &mut Self::Buffer,
+        slots: &[u32],
+    );
+    /// `to[rows[i]] += from[i]` in order, from zeros in all `total` rows.
     fn scatter_rows(
         &self,
         features: usize,

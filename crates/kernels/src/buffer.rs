@@ -1,5 +1,6 @@
 //! Memory for activations, weights and caches: aligned, on huge pages where large, and recycled.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,54 @@ pub struct CpuBuffer {
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct CacheLine([f32; 16]);
+
+fn floats(lines: &[CacheLine]) -> &[f32] {
+    // SAFETY: a cache line is exactly 16 floats, without padding.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
+}
+
+fn floats_mut(lines: &mut [CacheLine]) -> &mut [f32] {
+    // SAFETY: a cache line is exactly 16 floats, without padding.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
+}
+
+/// A task's own memory, aligned to a cache line (a vector that lies across two takes two loads) and recycled by its
+/// thread, since tasks are short and first touches slow.
+pub(crate) struct Scratch(Vec<CacheLine>);
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Vec<CacheLine>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Scratch {
+    /// At least `len` floats, whose contents are unspecified (whatever the memory last held).
+    pub(crate) fn new(len: usize) -> Self {
+        let mut lines = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+        if lines.len() * 16 < len {
+            lines.resize(len.div_ceil(16), CacheLine([0.0; 16]));
+        }
+        Self(lines)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.with_borrow_mut(|waiting| waiting.push(std::mem::take(&mut self.0)));
+    }
+}
+
+impl Deref for Scratch {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        floats(&self.0)
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        floats_mut(&mut self.0)
+    }
+}
 
 enum Storage {
     Small(Vec<CacheLine>),
@@ -47,20 +96,14 @@ impl Storage {
 
     fn floats(&self) -> &[f32] {
         match self {
-            // SAFETY: a cache line is exactly 16 floats, without padding.
-            Self::Small(lines) => unsafe {
-                std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16)
-            },
+            Self::Small(lines) => floats(lines),
             Self::Mapped(map) => bytemuck::cast_slice(map),
         }
     }
 
     fn floats_mut(&mut self) -> &mut [f32] {
         match self {
-            // SAFETY: a cache line is exactly 16 floats, without padding.
-            Self::Small(lines) => unsafe {
-                std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16)
-            },
+            Self::Small(lines) => floats_mut(lines),
             Self::Mapped(map) => bytemuck::cast_slice_mut(map),
         }
     }

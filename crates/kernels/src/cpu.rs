@@ -220,6 +220,9 @@ impl Backend for Cpu {
     fn gather_rows(&self, features: usize, from: &CpuBuffer, rows: &[u32], to: &mut CpuBuffer) {
         rows::gather(&self.engine, features, from, rows, to);
     }
+    fn store_rows(&self, features: usize, from: &CpuBuffer, rows: &[u32], to: &mut CpuBuffer, slots: &[u32]) {
+        rows::store(&self.engine, features, from, rows, to, slots);
+    }
     fn scatter_rows(
         &self,
         features: usize,

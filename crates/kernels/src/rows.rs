@@ -29,14 +29,39 @@ pub(crate) fn gather(engine: &Engine, features: usize, from: &[f32], rows: &[u32
     });
 }
 
-/// `to[rows[i]] = from[i]`, and zero in the other rows of the `total`. `rows` are distinct and ascending.
+/// `to[slots[i]] = from[rows[i]]`, in order.
+pub(crate) fn store(
+    engine: &Engine,
+    features: usize,
+    from: &[f32],
+    rows: &[u32],
+    to: &mut [f32],
+    slots: &[u32],
+) {
+    assert_eq!(rows.len(), slots.len());
+    let slot_count = to.len() / features;
+    assert!(slots.iter().all(|&slot| (slot as usize) < slot_count), "a slot beyond the end");
+    let to = Shared::of(to);
+    // Tasks share the features, not the rows: slots need not be distinct.
+    engine.threads.ranges(features, LANES, LEAST / rows.len().max(1) + 1, |range| {
+        for (&row, &slot) in rows.iter().zip(slots) {
+            let (row, slot) = (row as usize * features, slot as usize * features);
+            // SAFETY: the slot is within `to`, and ranges of features are disjoint.
+            unsafe { to.slice(slot + range.start..slot + range.end) }
+                .copy_from_slice(&from[row + range.start..row + range.end]);
+        }
+    });
+}
+
+/// `to[rows[i]] += from[i]`, in order, from zeros in all of the `total` rows.
 pub(crate) fn scatter(features: usize, from: &[f32], rows: &[u32], to: &mut [f32], total: usize) {
-    let mut next = rows.iter().enumerate().peekable();
-    for (r, row) in to[..total * features].chunks_exact_mut(features).enumerate() {
-        match next.next_if(|&(_, &target)| target as usize == r) {
-            Some((i, _)) => row.copy_from_slice(&from[i * features..(i + 1) * features]),
-            None => row.fill(0.0),
+    assert!(from.len() >= rows.len() * features);
+    let to = &mut to[..total * features];
+    to.fill(0.0);
+    for (from, &row) in from.chunks_exact(features).zip(rows) {
+        let row = &mut to[row as usize * features..][..features];
+        for (sum, &x) in row.iter_mut().zip(from) {
+            *sum += x;
         }
     }
-    assert!(next.next().is_none(), "rows must ascend and lie below {total}");
 }

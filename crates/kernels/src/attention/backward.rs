@@ -9,9 +9,11 @@ use crate::tile::{End, Product, Start};
 /// Query positions per tile.
 const TILE: usize = 32;
 
-/// `d_qkv` (overwritten) from `d_out: [rows, heads * head_dim]`. Runs are whole sequences, from position 0. Softmax
-/// weights are recomputed from `qkv`. A key's or value's gradient is one chain over the heads of its group and,
-/// within a head, the queries in order; a query's is one chain over the keys in order.
+/// `d_qkv` (overwritten) from `d_out: [rows, heads * head_dim]`. Softmax weights are recomputed from `qkv`.
+///
+/// A run that starts at position 0 is a whole sequence, or the shared beginning of the runs after it that start where it
+/// ends. A key's or value's gradient is one chain over the runs that see it in order, within a run over the heads of its
+/// group, and within a head over the queries in order; a query's is one chain over the keys in order.
 pub(crate) fn backward(
     engine: &Engine,
     shape: Attention,
@@ -21,83 +23,114 @@ pub(crate) fn backward(
     d_qkv: &mut [f32],
 ) {
     assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
+    let families: Vec<&[Run]> = runs.chunk_by(|_, run| run.position > 0).collect();
+    for family in &families {
+        assert_eq!(family[0].position, 0, "the gradient needs whole sequences");
+        assert!(
+            family[1..].iter().all(|run| run.position == family[0].len),
+            "a run continues none before it"
+        );
+    }
     for run in runs {
-        assert_eq!(run.position, 0, "the gradient needs whole sequences");
         let rows = run.row + run.len;
         assert!(qkv.len() >= rows * shape.row() && d_qkv.len() >= rows * shape.row());
         assert!(d_out.len() >= rows * shape.heads * shape.head_dim);
     }
     check_disjoint(runs);
     let d_qkv = Shared::of(d_qkv);
-    engine.threads.ranges(runs.len() * shape.kv_heads, 1, 1, |range| {
+    engine.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
         for i in range {
-            let (run, kv_head) = (&runs[i / shape.kv_heads], i % shape.kv_heads);
-            let first = run.row * shape.row();
+            let (runs, kv_head) = (families[i / shape.kv_heads], i % shape.kv_heads);
             // SAFETY: tasks own disjoint (rows, heads) of d_qkv; extents were checked above.
             unsafe {
-                engine.isa.run(Sequence {
+                engine.isa.run(Family {
                     shape,
                     kv_head,
-                    len: run.len,
-                    qkv: qkv.as_ptr().add(first),
-                    d_out: d_out.as_ptr().add(run.row * shape.heads * shape.head_dim),
-                    d_qkv: d_qkv.start().add(first),
+                    runs,
+                    qkv: qkv.as_ptr(),
+                    d_out: d_out.as_ptr(),
+                    d_qkv: d_qkv.start(),
                 });
             }
         }
     });
 }
 
-struct Sequence {
+/// A run that starts at position 0 and those that continue it.
+struct Family<'a> {
     shape: Attention,
     kv_head: usize,
-    len: usize,
+    runs: &'a [Run],
     qkv: *const f32,
     d_out: *const f32,
     d_qkv: *mut f32,
 }
 
-impl Kernel for Sequence {
+impl Kernel for Family<'_> {
     type Output = ();
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let shape = self.shape;
-        let (dim, padded, group, n) = (shape.head_dim, shape.padded_dim(), shape.group(), self.len);
+        let (dim, padded, group) = (shape.head_dim, shape.padded_dim(), shape.group());
         let (row, out_row) = (shape.row(), shape.heads * dim);
-        let keys = n.next_multiple_of(LANES);
+        let longest = self.runs.iter().map(|run| run.position + run.len).max().unwrap_or(0);
+        let keys = longest.next_multiple_of(LANES);
         let k_at = (shape.heads + self.kv_head) * dim;
         let v_at = (shape.heads + shape.kv_heads + self.kv_head) * dim;
-        let mut k = vec![0.0f32; n * padded];
+        // By position: those of the shared beginning, then those of one run after the other.
+        let mut k = vec![0.0f32; longest * padded];
         let mut k_t = vec![0.0f32; dim * keys];
         let mut v_t = vec![0.0f32; dim * keys];
-        let mut d_k = vec![0.0f32; n * padded];
-        let mut d_v = vec![0.0f32; n * padded];
+        let mut d_k = vec![0.0f32; longest * padded];
+        let mut d_v = vec![0.0f32; longest * padded];
         let mut q = vec![0.0f32; TILE * padded];
         let mut d_o = vec![0.0f32; TILE * padded];
         let mut d_q = vec![0.0f32; TILE * padded];
         let mut p = vec![0.0f32; TILE * keys];
         let mut d_p = vec![0.0f32; TILE * keys];
-        // SAFETY: `backward` checked that n rows of qkv, d_out and d_qkv are there; scratch is sized above.
-        unsafe {
-            for j in 0..n {
-                let (key, value) = (self.qkv.add(j * row + k_at), self.qkv.add(j * row + v_at));
-                for d in 0..dim {
-                    k[j * padded + d] = *key.add(d);
-                    k_t[d * keys + j] = *key.add(d);
-                    v_t[d * keys + j] = *value.add(d);
+        // The beginning's keys and values have their gradients when all runs have added to them.
+        let write = |run: &Run, d_k: &[f32], d_v: &[f32]| {
+            for i in 0..run.len {
+                let from = (run.position + i) * padded;
+                // SAFETY: `backward` checked that the run's rows of d_qkv are there.
+                unsafe {
+                    let to = self.d_qkv.add((run.row + i) * row);
+                    std::ptr::copy_nonoverlapping(d_k[from..from + dim].as_ptr(), to.add(k_at), dim);
+                    std::ptr::copy_nonoverlapping(d_v[from..from + dim].as_ptr(), to.add(v_at), dim);
                 }
             }
-            for head in self.kv_head * group..(self.kv_head + 1) * group {
-                for first in (0..n).step_by(TILE) {
-                    let count = TILE.min(n - first);
+        };
+        for run in self.runs {
+            // SAFETY: `backward` checked that the run's rows of qkv, d_out and d_qkv are there; scratch is sized above.
+            unsafe {
+                let qkv = self.qkv.add(run.row * row);
+                let d_out = self.d_out.add(run.row * out_row);
+                let d_qkv = self.d_qkv.add(run.row * row);
+                for i in 0..run.len {
+                    let (key, value) = (qkv.add(i * row + k_at), qkv.add(i * row + v_at));
+                    let j = run.position + i;
+                    for d in 0..dim {
+                        k[j * padded + d] = *key.add(d);
+                        k_t[d * keys + j] = *key.add(d);
+                        v_t[d * keys + j] = *value.add(d);
+                    }
+                }
+                let own = run.position * padded..(run.position + run.len) * padded;
+                d_k[own.clone()].fill(0.0);
+                d_v[own].fill(0.0);
+                for (head, first) in (self.kv_head * group..(self.kv_head + 1) * group)
+                    .flat_map(|head| (0..run.len).step_by(TILE).map(move |first| (head, first)))
+                {
+                    let count = TILE.min(run.len - first);
+                    let position = run.position + first;
                     // Keys the tile sees: `from` is a multiple of 16.
-                    let from = shape.first_visible(first) / LANES * LANES;
-                    let to = first + count;
+                    let from = shape.first_visible(position) / LANES * LANES;
+                    let to = position + count;
                     let width = (to - from).next_multiple_of(LANES);
                     for i in 0..count {
-                        let query = self.qkv.add((first + i) * row + head * dim);
-                        let d_out = self.d_out.add((first + i) * out_row + head * dim);
+                        let query = qkv.add((first + i) * row + head * dim);
+                        let d_out = d_out.add((first + i) * out_row + head * dim);
                         std::ptr::copy_nonoverlapping(query, q.as_mut_ptr().add(i * padded), dim);
                         std::ptr::copy_nonoverlapping(d_out, d_o.as_mut_ptr().add(i * padded), dim);
                     }
@@ -120,7 +153,7 @@ impl Kernel for Sequence {
                         .run::<S>();
                     for i in 0..count {
                         let visible =
-                            shape.first_visible(first + i).saturating_sub(from)..first + i + 1 - from;
+                            shape.first_visible(position + i).saturating_sub(from)..position + i + 1 - from;
                         let p = &mut p[i * keys..][..width];
                         let sum = exponentials::<S>(p, shape.scale, visible.start, visible.end);
                         softmax_gradient::<S>(p, sum, shape.scale, &mut d_p[i * keys..][..width]);
@@ -164,16 +197,17 @@ impl Kernel for Sequence {
                     }
                     .run::<S>();
                     for i in 0..count {
-                        let out = self.d_qkv.add((first + i) * row + head * dim);
+                        let out = d_qkv.add((first + i) * row + head * dim);
                         std::ptr::copy_nonoverlapping(d_q.as_ptr().add(i * padded), out, dim);
                     }
                 }
             }
-            for j in 0..n {
-                let from = j * padded;
-                std::ptr::copy_nonoverlapping(d_k.as_ptr().add(from), self.d_qkv.add(j * row + k_at), dim);
-                std::ptr::copy_nonoverlapping(d_v.as_ptr().add(from), self.d_qkv.add(j * row + v_at), dim);
+            if run.position > 0 {
+                write(run, &d_k, &d_v);
             }
+        }
+        if let Some(beginning) = self.runs.first() {
+            write(beginning, &d_k, &d_v);
         }
     }
 }

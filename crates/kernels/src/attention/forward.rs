@@ -2,12 +2,16 @@
 
 use super::{Attention, PAGE, Run, check, check_disjoint};
 use crate::math::exp;
-use crate::simd::{Kernel, LANES, Simd};
+use crate::simd::{Kernel, LANES, Simd, prefetch};
 use crate::threads::{Engine, Shared};
 use crate::tile::TILE_ROWS;
 
 /// Query rows (tokens times heads of a group) per tile.
 const TILE: usize = 24;
+
+/// Pages that are fetched ahead of their use. When decoding, every job has pages of its own, in no order that the processor
+/// could see; many more would push each other out of its first cache.
+const PAGES_AHEAD: usize = 6;
 
 /// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in the cache, which must
 /// already hold those of the runs themselves.
@@ -60,6 +64,14 @@ struct Job<'a> {
     kv_head: usize,
 }
 
+impl<'a> Job<'a> {
+    /// Numbers of the pages that some of its queries see.
+    fn visible(&self, shape: Attention) -> &'a [u32] {
+        let end = self.position + self.tokens;
+        &self.pages[shape.first_visible(self.position) / PAGE..end.div_ceil(PAGE)]
+    }
+}
+
 struct Tiles<'a> {
     shape: Attention,
     qkv: *const f32,
@@ -78,16 +90,23 @@ impl Kernel for Tiles<'_> {
         let (mut queries, mut scores, mut sums, mut result) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut keys, mut values): (Vec<*const f32>, Vec<*const f32>) = (Vec::new(), Vec::new());
-        for job in &self.jobs {
+        for (i, job) in self.jobs.iter().enumerate() {
             let rows = job.tokens * group;
             let first_page = shape.first_visible(job.position) / PAGE;
             let end = job.position + job.tokens;
             let (k_offset, v_offset) = shape.page_offsets(job.kv_head);
+            if let Some(next) = self.jobs.get(i + 1) {
+                let (k_offset, _) = shape.page_offsets(next.kv_head);
+                for &page in next.visible(shape).iter().take(PAGES_AHEAD) {
+                    let page = self.cache.wrapping_add(page as usize * shape.page_len());
+                    prefetch(page.wrapping_add(k_offset), PAGE * dim);
+                }
+            }
             // SAFETY: `forward` checked that the pages lie in the cache and the rows in qkv and out.
             unsafe {
                 keys.clear();
                 values.clear();
-                for &page in &job.pages[first_page..end.div_ceil(PAGE)] {
+                for &page in job.visible(shape) {
                     let page = self.cache.add(page as usize * shape.page_len());
                     keys.push(page.add(k_offset));
                     values.push(page.add(v_offset));
@@ -101,6 +120,9 @@ impl Kernel for Tiles<'_> {
                 scores.resize(rows * stride, 0.0);
                 sums.resize(rows, 0.0);
                 result.resize(rows * padded, 0.0);
+                for value in values.iter().take(PAGES_AHEAD) {
+                    prefetch(*value, PAGE * padded);
+                }
                 score::<S>(&queries, dim, &keys, &mut scores, rows);
                 let first = first_page * PAGE;
                 for (r, row) in scores.chunks_exact_mut(stride).enumerate() {

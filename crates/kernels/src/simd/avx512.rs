@@ -88,4 +88,41 @@ impl Simd for Avx512 {
             _mm512_castsi512_ps(_mm512_add_epi32(shifted, _mm512_set1_epi32(0x3f80_0000)))
         }
     }
+
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); LANES];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = _mm512_loadu_ps(from.add(i * from_stride));
+            }
+            // Gathers column quarters: rows[0..4] end up with the first of all rows, rows[8..12] with the second,
+            // rows[4..8] with the third, rows[12..16] with the fourth.
+            for i in [0, 1, 2, 3, 8, 9, 10, 11] {
+                let (a, b) = (rows[i], rows[i + 4]);
+                rows[i] = _mm512_shuffle_f32x4::<0x44>(a, b);
+                rows[i + 4] = _mm512_shuffle_f32x4::<0xee>(a, b);
+            }
+            for i in 0..8 {
+                let (a, b) = (rows[i], rows[i + 8]);
+                rows[i] = _mm512_shuffle_f32x4::<0x88>(a, b);
+                rows[i + 8] = _mm512_shuffle_f32x4::<0xdd>(a, b);
+            }
+            // Transposes 4 by 4 within each quarter.
+            for (quarter, first) in [0, 8, 4, 12].into_iter().enumerate() {
+                let [a, b, c, d] = [rows[first], rows[first + 1], rows[first + 2], rows[first + 3]];
+                let pairs =
+                    |x, y| [_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y)].map(|v| _mm512_castps_pd(v));
+                let (ab, cd) = (pairs(a, b), pairs(c, d));
+                for half in 0..2 {
+                    let to = to.add((4 * quarter + 2 * half) * to_stride);
+                    _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(ab[half], cd[half])));
+                    _mm512_storeu_ps(
+                        to.add(to_stride),
+                        _mm512_castpd_ps(_mm512_unpackhi_pd(ab[half], cd[half])),
+                    );
+                }
+            }
+        }
+    }
 }

@@ -53,6 +53,17 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `2^n` where `magic` is `1.5 * 2^23 + n`, for integers `n` in `[-126, 127]`.
     unsafe fn exp2_of_magic(magic: Self::V) -> Self::V;
 
+    /// Transposes 16 by 16 floats. Rows are so many floats apart.
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for i in 0..LANES {
+            for j in 0..LANES {
+                // SAFETY: the caller vouches for 16 rows of 16 lanes on both sides.
+                unsafe { *to.add(j * to_stride + i) = *from.add(i * from_stride + j) };
+            }
+        }
+    }
+
     /// The lanes as an array.
     #[inline(always)]
     unsafe fn to_array(v: Self::V) -> [f32; LANES] {
@@ -135,6 +146,19 @@ pub(crate) unsafe fn load<S: Simd>(p: *const f32, n: usize) -> S::V {
 pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::V, n: usize) {
     // SAFETY: the caller's promise.
     unsafe { if n == LANES { S::store(p, v) } else { S::store_first(p, v, n) } }
+}
+
+/// Has the processor fetch floats that will be needed soon. Only a hint, for any address.
+#[inline(always)]
+pub(crate) fn prefetch(start: *const f32, floats: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..floats).step_by(LANES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: prefetching never faults, and every x86-64 processor can.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, floats);
 }
 
 /// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must all that it calls, so that
@@ -263,6 +287,33 @@ mod tests {
             assert_eq!(Isa::pinned(&isa.to_string()).is_ok(), Isa::available().contains(&isa));
         }
         assert_eq!(Isa::available().last(), Some(&Isa::Scalar));
+    }
+
+    /// Transposes between strides of 19 and 21 floats.
+    struct Transposed<'a>(&'a [f32]);
+
+    impl Kernel for Transposed<'_> {
+        type Output = Vec<f32>;
+
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) -> Vec<f32> {
+            assert_eq!(self.0.len(), 16 * 19);
+            let mut to = vec![-1.0; 16 * 21];
+            // SAFETY: both sides have 16 rows of at least 16 floats.
+            unsafe { S::transpose(self.0.as_ptr(), 19, to.as_mut_ptr(), 21) };
+            to
+        }
+    }
+
+    #[test]
+    fn rows_become_columns() {
+        let from: Vec<f32> = (0..16 * 19).map(|i| i as f32).collect();
+        let want = (0..16 * 21).map(|i| if i % 21 < 16 { from[(i % 21) * 19 + i / 21] } else { -1.0 });
+        let want: Vec<f32> = want.collect();
+        for isa in Isa::available() {
+            // SAFETY: the instruction set is available.
+            assert_eq!(unsafe { isa.run(Transposed(&from)) }, want, "{isa}");
+        }
     }
 
     #[test]

@@ -70,6 +70,55 @@ fn backward() {
     }
 }
 
+/// Rows that several sequences begin with get a gradient from all of them.
+#[test]
+fn backward_of_a_shared_beginning() {
+    for shape in shapes() {
+        let (row, width) = (shape.row(), shape.heads * shape.head_dim);
+        let beginning = 19;
+        let lens = [beginning, 24, 3, 40];
+        let total: usize = lens.iter().sum();
+        let (qkv, d_out) = (noise(1, total * row), noise(2, total * width));
+        let mut runs = Vec::new();
+        for (i, len) in lens.into_iter().enumerate() {
+            let at = runs.last().map_or(0, |run: &Run| run.row + run.len);
+            runs.push(Run { row: at, len, position: if i == 0 { 0 } else { beginning }, pages: 0..0 });
+        }
+        let mut d_qkv = blank(cpu(), total * row);
+        cpu().attention_backward(shape, &upload(cpu(), &qkv), &runs, &upload(cpu(), &d_out), &mut d_qkv);
+        let got = download(cpu(), &d_qkv, total * row);
+
+        // The sum over whole sequences, where what comes back to the beginning itself counts once.
+        let mut want = vec![0.0; total * row];
+        for (i, run) in runs.iter().enumerate() {
+            let whole = |x: &[f32], features: usize| {
+                let own = &x[run.row * features..(run.row + run.len) * features];
+                wide(&if i == 0 { own.to_vec() } else { [&x[..beginning * features], own].concat() })
+            };
+            let mut d_out = whole(&d_out, width);
+            if i > 0 {
+                d_out[..beginning * width].fill(0.0);
+            }
+            let part = reference::attention_backward(shape, &whole(&qkv, row), &d_out);
+            let rows = (0..if i == 0 { 0 } else { beginning }).chain(run.row..run.row + run.len);
+            for (r, part) in rows.zip(part.chunks(row)) {
+                want[r * row..(r + 1) * row].iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        let tolerance = 1e-5 * ((shape.heads / shape.kv_heads) as f64).sqrt();
+        assert_close(&format!("{shape:?}"), &got, &want, tolerance);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a run continues none before it")]
+fn runs_that_leave_a_gap_are_refused() {
+    let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
+    let (cpu, later) = (cpu(), Run { row: 3, len: 4, position: 4, pages: 0..0 });
+    let (qkv, d_out) = (cpu.zeros(9 * shape.row()), cpu.zeros(9 * 16));
+    cpu.attention_backward(shape, &qkv, &[run(0, 3, 0..0), later], &d_out, &mut cpu.zeros(9 * 48));
+}
+
 /// Scores of hundreds: all weight on one key, the others underflow.
 #[test]
 fn steep_scores() {

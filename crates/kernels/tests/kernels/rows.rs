@@ -1,7 +1,7 @@
 //! Buffers, element-wise sums and row selection: exact by definition.
 
 use crate::support::{POISON, assert_bits, blank, cpu, download, noise, upload};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Cpu, Isa};
 
 #[test]
 fn buffers_hold_what_is_written() {
@@ -45,10 +45,44 @@ fn rows_are_gathered_and_scattered() {
 }
 
 #[test]
-#[should_panic(expected = "rows must ascend")]
-fn rows_that_do_not_ascend_are_refused() {
+fn rows_are_stored_in_slots() {
+    for threads in [1, 3] {
+        let cpu = Cpu::new(Isa::available()[0], threads).unwrap();
+        for features in [1, 7, 16, 65, 1000] {
+            let from = noise(1, 90 * features);
+            let rows: Vec<u32> = (0..90).filter(|r| r % 4 != 1).collect();
+            let slots: Vec<u32> = rows.iter().map(|r| (r * 37 + 5) % 101).collect();
+            let mut stored = blank(&cpu, 101 * features);
+            cpu.store_rows(features, &upload(&cpu, &from), &rows, &mut stored, &slots);
+            let mut want = vec![POISON; 101 * features];
+            for (&row, &slot) in rows.iter().zip(&slots) {
+                want[slot as usize * features..][..features]
+                    .copy_from_slice(&from[row as usize * features..][..features]);
+            }
+            assert_bits("stored", &download(&cpu, &stored, want.len()), &want);
+        }
+    }
+    let (cpu, mut stored) = (cpu(), blank(cpu(), 40));
+    cpu.store_rows(20, &upload(cpu, &noise(2, 60)), &[], &mut stored, &[]);
+    cpu.store_rows(20, &upload(cpu, &noise(2, 60)), &[0, 2], &mut stored, &[1, 1]);
+    assert_bits("the last one stays", &download(cpu, &stored, 40)[20..], &noise(2, 60)[40..]);
+}
+
+#[test]
+#[should_panic(expected = "a slot beyond the end")]
+fn rows_are_not_stored_beyond_the_end() {
     let cpu = cpu();
-    cpu.scatter_rows(2, &cpu.zeros(4), &[1, 0], &mut cpu.zeros(8), 4);
+    cpu.store_rows(20, &cpu.buffer(60), &[0], &mut cpu.buffer(59), &[2]);
+}
+
+#[test]
+fn rows_scattered_to_one_place_are_added_in_order() {
+    let (cpu, from) = (cpu(), noise(2, 3 * 20));
+    let mut scattered = blank(cpu, 2 * 20);
+    cpu.scatter_rows(20, &upload(cpu, &from), &[1, 1, 1], &mut scattered, 2);
+    let want: Vec<f32> =
+        (0..40).map(|i| if i < 20 { 0.0 } else { from[i - 20] + from[i] + from[i + 20] }).collect();
+    assert_bits("sums", &download(cpu, &scattered, 40), &want);
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! `dx = dy W`.
+
+use super::{Grid, Linear, PANEL, REDUCTION_BLOCK, ROW_BLOCK};
+use crate::buffer::Scratch;
+use crate::simd::{Kernel, LANES, Simd};
+use crate::threads::{Engine, Shared};
+use crate::tile::{End, Product, Start};
+use std::ops::Range;
+
+/// `dx = dy W`: one chain over the outputs in ascending order. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
+pub(crate) fn backward_input(
+    engine: &Engine,
+    shape: Linear,
+    dy: &[f32],
+    weights: &[f32],
+    dx: &mut [f32],
+    tokens: usize,
+) {
+    backward_input_columns(engine, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
+}
+
+/// The part of the chains that runs over the outputs of `panels`; they go on from what `dx` holds if `resume`.
+#[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+pub(crate) fn backward_input_columns(
+    engine: &Engine,
+    shape: Linear,
+    panels: Range<usize>,
+    dy: &[f32],
+    weights: &[f32],
+    dx: &mut [f32],
+    tokens: usize,
+    resume: bool,
+) {
+    let columns = (panels.end * PANEL).min(shape.outputs) - panels.start * PANEL;
+    assert!(dx.len() >= tokens * shape.inputs && dy.len() >= tokens * columns);
+    assert_eq!(weights.len(), shape.packed_len());
+    let threads = engine.threads.count();
+    let input_panels = shape.inputs.div_ceil(PANEL);
+    let (grid, tasks) = Grid::new(tokens, ROW_BLOCK, input_panels, threads);
+    let dx = Shared::of(dx);
+    engine.threads.each(tasks, |i| {
+        let (rows, cut) = grid.task(i, tokens, input_panels);
+        // SAFETY: tasks own disjoint rectangles of dx; lengths were checked above.
+        unsafe {
+            engine.isa.run(BackwardInputBlock {
+                shape,
+                panels: panels.clone(),
+                cut,
+                dy: dy.as_ptr().add(rows.start * columns),
+                dy_stride: columns,
+                weights,
+                dx: dx.start().add(rows.start * shape.inputs),
+                rows: rows.len(),
+                resume,
+            });
+        }
+    });
+}
+
+struct BackwardInputBlock<'a> {
+    shape: Linear,
+    /// Of outputs: the reduction.
+    panels: Range<usize>,
+    /// Panels of inputs: the columns of dx.
+    cut: Range<usize>,
+    dy: *const f32,
+    dy_stride: usize,
+    weights: &'a [f32],
+    dx: *mut f32,
+    rows: usize,
+    resume: bool,
+}
+
+impl Kernel for BackwardInputBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        const PANELS: usize = REDUCTION_BLOCK / PANEL;
+        let inputs = self.shape.inputs;
+        // W transposed, block by block: `[outputs, 64 inputs]`.
+        let mut block = Scratch::new(REDUCTION_BLOCK * PANEL);
+        for cut in self.cut {
+            let first_input = cut * PANEL;
+            let columns = (inputs - first_input).min(PANEL);
+            let mut p = self.panels.start;
+            while p < self.panels.end {
+                let end = (p + PANELS).min(self.panels.end);
+                let mut steps = 0;
+                for panel in p..end {
+                    let (offset, outputs, width) = self.shape.panel(panel);
+                    let source = &self.weights[offset + first_input * width..][..columns * width];
+                    // SAFETY: the instruction set is this kernel's.
+                    unsafe { transpose::<S>(source, width, &mut block[steps * PANEL..], outputs) };
+                    steps += outputs;
+                }
+                // SAFETY: `backward_input_columns` checked that dy and dx cover these extents.
+                unsafe {
+                    Product {
+                        a: self.dy.add((p - self.panels.start) * PANEL),
+                        a_row_stride: self.dy_stride,
+                        a_step_stride: 1,
+                        b: block.as_ptr(),
+                        b_step_stride: PANEL,
+                        c: self.dx.add(first_input),
+                        c_row_stride: inputs,
+                        steps,
+                        rows: self.rows,
+                        columns,
+                        start: if p > self.panels.start || self.resume { Start::Load } else { Start::Zero },
+                        end: End::Store,
+                    }
+                    .run::<S>();
+                }
+                p = end;
+            }
+        }
+    }
+}
+
+/// From `[inputs, width]` to `[outputs, 64]`, where `outputs <= width` of the columns are wanted.
+///
+/// # Safety
+/// The instruction set is available.
+#[inline(always)]
+unsafe fn transpose<S: Simd>(source: &[f32], width: usize, target: &mut [f32], outputs: usize) {
+    let inputs = source.len() / width;
+    for output in (0..outputs).step_by(LANES) {
+        for input in (0..inputs).step_by(LANES) {
+            if outputs - output >= LANES && inputs - input >= LANES {
+                let (from, to) = (&source[input * width + output..], &mut target[output * PANEL + input..]);
+                assert!(from.len() >= (LANES - 1) * width + LANES && to.len() >= (LANES - 1) * PANEL + LANES);
+                // SAFETY: 16 rows of 16 lanes are there on both sides.
+                unsafe { S::transpose(from.as_ptr(), width, to.as_mut_ptr(), PANEL) };
+                continue;
+            }
+            for i in input..inputs.min(input + LANES) {
+                for j in output..outputs.min(output + LANES) {
+                    target[j * PANEL + i] = source[i * width + j];
+                }
+            }
+        }
+    }
+}
