@@ -7,7 +7,7 @@ use std::{process, thread};
 
 use super::Progress;
 use super::files::{self, COMPANIONS, INDEX, SINGLE};
-use super::id::{ModelId, is_commit};
+use super::id::{RepoId, is_commit};
 use crate::{Error, Result};
 
 /// First line by which backup programs know a cache (<https://bford.info/cachedir/>).
@@ -21,14 +21,19 @@ pub(super) struct RepoCache {
 }
 
 impl RepoCache {
-    /// The place of `repo` in `cache`; nothing is created yet.
-    pub fn new(cache: &Path, repo: &str) -> Self {
-        let folder = format!("models--{}", repo.replace('/', "--"));
+    /// The place of a repository in `cache`; nothing is created yet.
+    pub fn new(cache: &Path, id: &RepoId) -> Self {
+        let folder = format!("{}--{}", id.kind.plural(), id.repo.replace('/', "--"));
         Self {
             root: cache.join(&folder),
             locks: cache.join(".locks").join(&folder),
             tag: cache.join("CACHEDIR.TAG"),
         }
+    }
+
+    /// The repository's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The directory of a commit's files.
@@ -123,7 +128,7 @@ impl RepoCache {
     }
 
     /// The commit that `revision` stood for when it was last looked up, if it ever was.
-    fn commit(&self, revision: &str) -> Result<Option<String>> {
+    pub fn commit(&self, revision: &str) -> Result<Option<String>> {
         if is_commit(revision) {
             return Ok(Some(revision.to_owned()));
         }
@@ -136,7 +141,7 @@ impl RepoCache {
     }
 
     /// The snapshot of `id` if a model can be loaded from it, else what is missing.
-    pub fn complete_snapshot(&self, id: &ModelId) -> Result<Result<PathBuf, String>> {
+    pub fn complete_snapshot(&self, id: &RepoId) -> Result<Result<PathBuf, String>> {
         let Some(commit) = self.commit(&id.revision)? else {
             return Ok(Err(format!("revision {} is not in the cache {}", id.revision, self.root.display())));
         };

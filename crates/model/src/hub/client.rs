@@ -9,7 +9,7 @@ use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ureq::{Agent, Body};
 
-use super::id::{ModelId, is_commit, is_plain_path};
+use super::id::{Kind, RepoId, is_commit, is_plain_path};
 use super::{HubConfig, Progress};
 use crate::{Error, Result};
 
@@ -43,7 +43,7 @@ impl Failure {
     }
 
     /// What the user is told once this failure is final.
-    pub fn into_error(self, id: &ModelId) -> Error {
+    pub fn into_error(self, id: &RepoId) -> Error {
         match self {
             Self::Transient { what, .. } => id.error(format!("{what}; run again to go on from here")),
             Self::Fatal(error) => error,
@@ -72,9 +72,9 @@ pub(super) struct Metadata {
     pub size: u64,
 }
 
-/// A connection to the hub on behalf of one model.
+/// A connection to the hub on behalf of one repository.
 pub(super) struct Client<'a> {
-    pub id: &'a ModelId,
+    pub id: &'a RepoId,
     pub progress: &'a dyn Progress,
     config: &'a HubConfig,
     endpoint: Uri,
@@ -82,7 +82,7 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub fn new(config: &'a HubConfig, id: &'a ModelId, progress: &'a dyn Progress) -> Result<Self> {
+    pub fn new(config: &'a HubConfig, id: &'a RepoId, progress: &'a dyn Progress) -> Result<Self> {
         let endpoint = config.endpoint.trim_end_matches('/');
         let endpoint = parse_url(endpoint)
             .ok_or_else(|| Error::Hub(format!("HF_ENDPOINT: {endpoint:?} is not an http or https URL")))?;
@@ -120,8 +120,12 @@ impl<'a> Client<'a> {
             rfilename: String,
         }
 
-        let path =
-            format!("/api/models/{}/revision/{}", self.id.repo, utf8_percent_encode(&self.id.revision, PART));
+        let path = format!(
+            "/api/{}/{}/revision/{}",
+            self.id.kind.plural(),
+            self.id.repo,
+            utf8_percent_encode(&self.id.revision, PART)
+        );
         let mut attempts = Retries::new(self, retries);
         let text = loop {
             match self.get(&path, 0).and_then(|response| self.read_all(response)) {
@@ -333,8 +337,12 @@ impl<'a> Retries<'a> {
     }
 }
 
-fn file_path(id: &ModelId, commit: &str, name: &str) -> String {
-    format!("/{}/resolve/{commit}/{}", id.repo, utf8_percent_encode(name, PARTS))
+fn file_path(id: &RepoId, commit: &str, name: &str) -> String {
+    let above = match id.kind {
+        Kind::Model => "",
+        Kind::Dataset => "/datasets",
+    };
+    format!("{above}/{}/resolve/{commit}/{}", id.repo, utf8_percent_encode(name, PARTS))
 }
 
 fn has_etag(headers: &HeaderMap) -> bool {

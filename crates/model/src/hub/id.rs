@@ -1,33 +1,67 @@
-//! Hub ids: `[org/]name[@revision]`.
+//! Hub ids: `[org/]name[@revision]`, of models and of data sets.
 
 use std::fmt;
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// A model repository and the revision wanted of it. Both are safe as parts of a path.
+/// What a repository holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Model,
+    Dataset,
+}
+
+impl Kind {
+    /// As the hub's addresses and the cache's folders spell it.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+        }
+    }
+}
+
+/// A repository and the revision wanted of it. Name and revision are safe as parts of a path.
 #[derive(Debug)]
-pub(super) struct ModelId {
+pub(super) struct RepoId {
+    pub kind: Kind,
     /// `name` or `org/name`.
     pub repo: String,
     /// A branch, a tag or a commit hash.
     pub revision: String,
 }
 
-impl ModelId {
+impl RepoId {
     /// Reads `model`, which is no existing directory.
     pub fn parse(model: &str) -> Result<Self> {
         if Path::new(model).exists() {
             return Err(Error::Hub(format!("{model}: is a file; give the directory that holds config.json")));
         }
-        let (repo, revision) = model.split_once('@').unwrap_or((model, "main"));
-        if is_repo(repo) && is_revision(revision) {
-            return Ok(Self { repo: repo.to_owned(), revision: revision.to_owned() });
-        }
-        Err(Error::Hub(format!(
-            "{model:?}: there is no such directory, and it is not a hub id; give a directory that holds \
+        Self::split(Kind::Model, model).ok_or_else(|| {
+            Error::Hub(format!(
+                "{model:?}: there is no such directory, and it is not a hub id; give a directory that holds \
              config.json, or an id such as Qwen/Qwen2.5-0.5B or Qwen/Qwen2.5-0.5B@main"
-        )))
+            ))
+        })
+    }
+
+    /// Reads the id of a data set.
+    pub fn parse_dataset(id: &str) -> Result<Self> {
+        Self::split(Kind::Dataset, id).ok_or_else(|| {
+            Error::Hub(format!(
+                "{id:?} is not the hub id of a data set; one looks like openai/gsm8k or openai/gsm8k@main"
+            ))
+        })
+    }
+
+    fn split(kind: Kind, id: &str) -> Option<Self> {
+        let (repo, revision) = id.split_once('@').unwrap_or((id, "main"));
+        (is_repo(repo) && is_revision(revision)).then(|| Self {
+            kind,
+            repo: repo.to_owned(),
+            revision: revision.to_owned(),
+        })
     }
 
     /// Whether the revision is a commit, whose files can never change.
@@ -35,14 +69,17 @@ impl ModelId {
         is_commit(&self.revision)
     }
 
-    /// An error about this model.
+    /// An error about this repository.
     pub fn error(&self, what: impl fmt::Display) -> Error {
         Error::Hub(format!("{self}: {what}"))
     }
 }
 
-impl fmt::Display for ModelId {
+impl fmt::Display for RepoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == Kind::Dataset {
+            write!(f, "data set ")?;
+        }
         write!(f, "{}", self.repo)?;
         if self.revision != "main" { write!(f, "@{}", self.revision) } else { Ok(()) }
     }
@@ -98,7 +135,7 @@ mod tests {
             ("org/name@v1.0", "org/name", "v1.0"),
             ("org/name@refs/pr/3", "org/name", "refs/pr/3"),
         ] {
-            let id = ModelId::parse(text).unwrap();
+            let id = RepoId::parse(text).unwrap();
             assert_eq!((id.repo.as_str(), id.revision.as_str()), (repo, revision));
         }
         for text in [
@@ -125,7 +162,7 @@ mod tests {
             "a\u{e9}",
             "C:\\models",
         ] {
-            let message = ModelId::parse(text).unwrap_err().to_string();
+            let message = RepoId::parse(text).unwrap_err().to_string();
             assert!(message.contains("directory") && message.contains("hub id"), "{message}");
         }
     }

@@ -1,4 +1,5 @@
-//! Models by name: a directory on disk, or a Hugging Face hub id that is downloaded into the hub's own cache.
+//! Models by name: a directory on disk, or a Hugging Face hub id that is downloaded into the hub's own cache. Files of
+//! data sets are fetched likewise.
 //!
 //! The cache is the one that `huggingface_hub` keeps, file for file, so that a model is downloaded once for
 //! every program on the machine:
@@ -12,6 +13,8 @@
 //! <cache>/.locks/models--org--name/<etag>.lock         held while a blob is written
 //! ```
 //!
+//! Data sets are in `datasets--org--name` beside the models.
+//!
 //! Contents are checked against their checksum before they get their final name, small files are linked before
 //! weights, and a branch is recorded last, so the process may die at any moment: what is there is right, and the
 //! next run goes on from it.
@@ -19,6 +22,7 @@
 mod cache;
 mod client;
 mod config;
+mod dataset;
 mod digest;
 mod download;
 mod files;
@@ -30,9 +34,10 @@ use crate::Result;
 use cache::RepoCache;
 use client::{Client, Failure, Listing};
 use files::Weights;
-use id::ModelId;
+use id::RepoId;
 
 pub use config::HubConfig;
+pub use dataset::{Select, dataset_files, dataset_files_with};
 
 /// Who is told how a download goes. `()` listens to nothing.
 pub trait Progress {
@@ -57,7 +62,7 @@ pub fn resolve(model: &str, progress: &dyn Progress) -> Result<PathBuf> {
     if Path::new(model).is_dir() {
         return Ok(model.into());
     }
-    let id = ModelId::parse(model)?;
+    let id = RepoId::parse(model)?;
     fetch(&HubConfig::from_env()?, &id, progress)
 }
 
@@ -69,7 +74,7 @@ pub fn resolve_with(config: &HubConfig, model: &str, progress: &dyn Progress) ->
     if Path::new(model).is_dir() {
         return Ok(model.into());
     }
-    fetch(config, &ModelId::parse(model)?, progress)
+    fetch(config, &RepoId::parse(model)?, progress)
 }
 
 /// The directory that holds `model`, if it is here already: nothing is downloaded.
@@ -80,34 +85,46 @@ pub fn cached(model: &str) -> Result<Option<PathBuf>> {
     if Path::new(model).is_dir() {
         return Ok(Some(model.into()));
     }
-    let id = ModelId::parse(model)?;
+    let id = RepoId::parse(model)?;
     let config = HubConfig::from_env()?;
-    Ok(RepoCache::new(&config.cache, &id.repo).complete_snapshot(&id)?.ok())
+    Ok(RepoCache::new(&config.cache, &id).complete_snapshot(&id)?.ok())
 }
 
 /// The snapshot directory of `id`, brought up to date with the hub where that is possible.
-fn fetch(config: &HubConfig, id: &ModelId, progress: &dyn Progress) -> Result<PathBuf> {
-    let cache = RepoCache::new(&config.cache, &id.repo);
+fn fetch(config: &HubConfig, id: &RepoId, progress: &dyn Progress) -> Result<PathBuf> {
+    let cache = RepoCache::new(&config.cache, id);
     if id.is_pinned() && cache.is_fully_known(&id.revision)? {
         return Ok(cache.snapshot(&id.revision));
     }
     if config.offline {
         return cache.complete_snapshot(id)?.map_err(|missing| {
-            id.error(format!("{missing}, and HF_HUB_OFFLINE is set: run once without it to download"))
+            id.error(format!(
+                "there is no directory of this name, {missing}, and HF_HUB_OFFLINE is set: check the spelling, or run \
+                 once without it to download"
+            ))
         });
     }
 
     let client = Client::new(config, id, progress)?;
     let cached = cache.complete_snapshot(id)?.ok();
-    // With a complete copy at hand an unreachable hub costs one attempt, not a minute of back-off.
-    let attempts = if cached.is_some() { 0 } else { config.retries };
-    let listing = match (client.listing(attempts), cached) {
+    // With a complete copy at hand an unreachable hub costs one attempt, not a minute of back-off. So it does for a name
+    // without an owner, which is rather a mistyped directory than one of the hub's few such models.
+    let is_likely = id.repo.contains('/');
+    let retries = if cached.is_some() || !is_likely { 0 } else { config.retries };
+    let listing = match (client.listing(retries), cached) {
         (Ok(listing), _) => listing,
         (Err(Failure::Transient { what, .. }), Some(snapshot)) => {
             progress.warn(&format!("{id}: {what}; using the copy in {}", snapshot.display()));
             return Ok(snapshot);
         }
-        (Err(failure), _) => return Err(failure.into_error(id)),
+        (Err(Failure::Transient { what, .. }), None) => {
+            let form = if is_likely { "" } else { " (models there are named owner/name)" };
+            return Err(id.error(format!(
+                "there is no directory of this name, and the hub{form} cannot be asked: {what}; check the spelling, or run \
+                 again"
+            )));
+        }
+        (Err(Failure::Fatal(error)), _) => return Err(error),
     };
 
     let commit = &listing.commit;
@@ -139,7 +156,7 @@ fn fetch(config: &HubConfig, id: &ModelId, progress: &dyn Progress) -> Result<Pa
 }
 
 /// Notes in the cache what the hub said about the revision and its commit.
-fn record(cache: &RepoCache, id: &ModelId, listing: &Listing) -> Result<()> {
+fn record(cache: &RepoCache, id: &RepoId, listing: &Listing) -> Result<()> {
     for name in files::COMPANIONS {
         if !listing.names.iter().any(|listed| listed == name) {
             cache.record_absence(&listing.commit, name)?;

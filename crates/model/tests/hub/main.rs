@@ -1,5 +1,6 @@
 //! Downloads from a hub on a local port, and the cache they leave.
 
+mod datasets;
 mod server;
 
 use std::fs;
@@ -438,7 +439,11 @@ fn lasting_troubles_end_in_an_error() {
         let cache = tempfile::tempdir().unwrap();
         let message = failure(&settings(&server, cache.path()), "org/name");
         assert!(message.contains(&status.to_string()) && message.contains(&server.url), "{message}");
+        assert!(message.contains("no directory of this name"), "{message}");
         assert_eq!(server.requests().len(), 3, "one try and two retries");
+        let message = failure(&settings(&server, cache.path()), "name");
+        assert!(message.contains("no directory of this name") && message.contains("owner/name"), "{message}");
+        assert_eq!(server.requests().len(), 4, "a mistyped directory is not worth retries");
     }
 }
 
