@@ -3,7 +3,7 @@
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then `x += Wdown swiglu(Wgu norm(x))`.
 
 use crate::gradient::Gradient;
-use crate::layout::BlockLayout;
+use crate::layout::{BlockLayout, Shapes};
 use crate::model::Model;
 use crate::rope_table::Table;
 use isentrope_kernels::{Backend, Run, Turn};
@@ -12,6 +12,8 @@ use isentrope_kernels::{Backend, Run, Turn};
 pub(crate) struct Rows<'a, B: Backend> {
     pub positions: &'a [u32],
     pub runs: &'a [Run],
+    /// Rows whose keys and values go to the cache.
+    pub stored: &'a [Run],
     /// Page numbers that runs refer to.
     pub table: &'a [u32],
     pub rope: &'a Table<B>,
@@ -32,6 +34,32 @@ struct AttentionInternals<B: Backend> {
     qkv: B::Buffer,
     /// Output of attention.
     attended: B::Buffer,
+}
+
+impl<B: Backend> Internals<B> {
+    /// Of buffers with one row of so many features per token.
+    pub fn new(block: &BlockLayout, s: &Shapes, buffer: impl Fn(usize) -> B::Buffer) -> Self {
+        let raw_qkv = block.qk_norm.map(|_| buffer(s.qkv.outputs));
+        let attention =
+            AttentionInternals { raw_qkv, qkv: buffer(s.qkv.outputs), attended: buffer(s.output.inputs) };
+        Self { attention, middle: buffer(s.hidden), gate_up: buffer(s.gate_up.outputs) }
+    }
+
+    /// Each buffer beside that of another, with the features of a row.
+    pub fn beside<'a>(
+        &'a self,
+        other: &'a mut Self,
+        s: &Shapes,
+    ) -> impl Iterator<Item = (usize, &'a B::Buffer, &'a mut B::Buffer)> {
+        let (own, others) = (&self.attention, &mut other.attention);
+        let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());
+        raw_qkv.map(|(own, other)| (s.qkv.outputs, own, other)).into_iter().chain([
+            (s.qkv.outputs, &own.qkv, &mut others.qkv),
+            (s.output.inputs, &own.attended, &mut others.attended),
+            (s.hidden, &self.middle, &mut other.middle),
+            (s.gate_up.outputs, &self.gate_up, &mut other.gate_up),
+        ])
+    }
 }
 
 impl<B: Backend> Model<B> {
@@ -102,7 +130,7 @@ impl<B: Backend> Model<B> {
             raw_qkv = Some(raw);
         }
         b.rope(s.turned_heads, &mut qkv, &rows.rope.cos, &rows.rope.sin, rows.positions, Turn::Forward);
-        b.store_kv(block.attention, &qkv, rows.runs, rows.table, cache);
+        b.store_kv(block.attention, &qkv, rows.stored, rows.table, cache);
         let mut attended = b.buffer(tokens * s.output.inputs);
         b.attention(block.attention, &qkv, rows.runs, rows.table, cache, &mut attended);
         b.linear_add(s.output, &attended, &w[block.output], block.output_bias.map(|id| &w[id]), x, tokens);

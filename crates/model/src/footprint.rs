@@ -27,6 +27,11 @@ impl Layout {
         (blocks + hidden) * size_of::<f32>() + size_of::<Distribution>()
     }
 
+    /// Bytes of one slot of a [recording](crate::Recording).
+    pub fn recording_bytes_per_slot(&self) -> usize {
+        self.tape_bytes_per_token(Keep::Activations) - size_of::<Distribution>()
+    }
+
     /// Bytes that a forward and a backward pass take for one token beside the tape, at most.
     pub fn working_bytes_per_token(&self) -> usize {
         let block = self.blocks.iter().map(|block| self.internals_len(block)).max().unwrap_or(0);

@@ -1,10 +1,11 @@
 //! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
 
-use crate::block::{Internals, Rows};
+use crate::block::Internals;
 use crate::gradient::Gradient;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
+use crate::recording::Recording;
 use isentrope_kernels::{Backend, Distribution, Grouped, HeadGradient};
 use std::ops::Range;
 
@@ -51,20 +52,42 @@ impl Scores {
 }
 
 /// What [`Model::backward`] needs of the forward pass.
-pub struct Tape<B: Backend> {
+pub struct Tape<'r, B: Backend> {
     packed: Packed,
     temperature: f32,
-    /// One per block.
-    kept: Vec<Kept<B>>,
+    blocks: Blocks<'r, B>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
     last: B::Buffer,
     distributions: Vec<Distribution>,
+}
+
+/// What the backward passes of the blocks need.
+enum Blocks<'r, B: Backend> {
+    /// What a forward pass has kept, one per block.
+    Kept(Vec<Kept<B>>),
+    /// What a recording has of the rows in `slots`.
+    Recorded { recording: &'r Recording<B>, slots: Vec<u32> },
 }
 
 struct Kept<B: Backend> {
     /// The block's input, `[tokens, hidden]`.
     input: B::Buffer,
     internals: Option<Internals<B>>,
+}
+
+impl<'r, B: Backend> Blocks<'r, B> {
+    /// From the last block to the first, each fetched when its turn comes.
+    fn backwards(self, model: &'r Model<B>) -> Box<dyn Iterator<Item = Kept<B>> + 'r> {
+        match self {
+            Self::Kept(kept) => Box::new(kept.into_iter().rev()),
+            Self::Recorded { recording, slots } => {
+                Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
+                    let (input, internals) = recording.block(model, block, &slots);
+                    Kept { input, internals: Some(internals) }
+                }))
+            }
+        }
+    }
 }
 
 impl<B: Backend> Model<B> {
@@ -80,9 +103,29 @@ impl<B: Backend> Model<B> {
     ///
     /// # Panics
     /// As [`score`](Self::score).
-    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<B>) {
+    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static, B>) {
         let (scores, kept, last, distributions) = self.run(&packed, temperature, Some(keep));
-        (scores, Tape { packed, temperature, kept, last, distributions })
+        (scores, Tape { packed, temperature, blocks: Blocks::Kept(kept), last, distributions })
+    }
+
+    /// What [`forward`](Self::forward) returns, from what was recorded when these weights sampled: `slots` are those of each
+    /// packed sequence's inputs, all its tokens but the last.
+    ///
+    /// # Panics
+    /// When a sequence has fewer slots than inputs, or the recording has no such slots.
+    pub fn recall<'r>(
+        &self,
+        packed: Packed,
+        temperature: f32,
+        recording: &'r Recording<B>,
+        slots: &[&[u32]],
+    ) -> (Scores, Tape<'r, B>) {
+        let slots = packed.rows_of(slots);
+        let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
+        let last = recording.last(self, &of_targets);
+        let (scores, distributions) = self.head(&last, &packed.targets, temperature);
+        let blocks = Blocks::Recorded { recording, slots };
+        (scores, Tape { packed, temperature, blocks, last, distributions })
     }
 
     fn run(
@@ -94,9 +137,8 @@ impl<B: Backend> Model<B> {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let tokens = packed.token_count();
         let rope = self.rope.up_to(b, self.positions(packed));
-        let rows =
-            Rows { positions: &packed.positions, runs: &packed.runs, table: &packed.table, rope: &rope };
-        let mut cache = b.buffer(self.layer_cache_len(packed.table.len()));
+        let rows = packed.rows_with(&rope);
+        let mut cache = b.buffer(self.layer_cache_len(packed.pages));
         let mut x = b.buffer(tokens * s.hidden);
         b.embed(s.table, &self.weights[self.layout.embedding], &packed.tokens, &mut x);
         let mut kept = Vec::new();
@@ -110,15 +152,21 @@ impl<B: Backend> Model<B> {
                 self.block_forward(block, &mut x, &rows, &mut cache, keep == Some(Keep::Activations));
             kept.extend(input.map(|input| Kept { input, internals }));
         }
-        let targets = packed.target_count();
-        let mut last = b.buffer(targets * s.hidden);
+        let mut last = b.buffer(packed.target_count() * s.hidden);
         b.gather_rows(s.hidden, &x, &packed.rows, &mut last);
-        let mut normed = b.buffer(targets * s.hidden);
-        self.norm(&last, self.layout.norm, &mut normed, targets);
+        let (scores, distributions) = self.head(&last, &packed.targets, temperature);
+        (scores, kept, last, distributions)
+    }
+
+    /// The final norm and the head, on the rows of the last block's output that predict `targets`.
+    fn head(&self, last: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, Vec<Distribution>) {
+        let (b, s) = (&*self.backend, &self.layout.shapes);
+        let mut normed = b.buffer(targets.len() * s.hidden);
+        self.norm(last, self.layout.norm, &mut normed, targets.len());
         let head = &self.weights[self.layout.head];
-        let (logprobs, distributions) = b.head(s.table, &normed, head, &packed.targets, temperature);
+        let (logprobs, distributions) = b.head(s.table, &normed, head, targets, temperature);
         let entropies = distributions.iter().map(|d| d.entropy).collect();
-        (Scores { logprobs, entropies }, kept, last, distributions)
+        (Scores { logprobs, entropies }, distributions)
     }
 
     /// Adds to `gradient` that of a loss whose derivatives by each target's log-prob and entropy are given. Micro-batches
@@ -128,7 +176,7 @@ impl<B: Backend> Model<B> {
     /// When the coefficients are not one per target.
     pub fn backward(
         &self,
-        tape: Tape<B>,
+        tape: Tape<'_, B>,
         d_logprobs: &[f32],
         d_entropies: &[f32],
         gradient: &mut Gradient<B>,
@@ -136,11 +184,10 @@ impl<B: Backend> Model<B> {
         let targets = tape.packed.target_count();
         assert!(d_logprobs.len() == targets && d_entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Tape { packed, temperature, kept, last, distributions } = tape;
+        let Tape { packed, temperature, blocks, last, distributions } = tape;
         let tokens = packed.token_count();
         let rope = self.rope.up_to(b, self.positions(&packed));
-        let rows =
-            Rows { positions: &packed.positions, runs: &packed.runs, table: &packed.table, rope: &rope };
+        let rows = packed.rows_with(&rope);
         let head_gradient = HeadGradient {
             targets: &packed.targets,
             distributions: &distributions,
@@ -154,9 +201,10 @@ impl<B: Backend> Model<B> {
         drop(d_last);
 
         let mut cache = None;
-        for (block, Kept { input, internals }) in self.layout.blocks.iter().zip(kept).rev() {
+        for (block, Kept { input, internals }) in self.layout.blocks.iter().rev().zip(blocks.backwards(self))
+        {
             let internals = internals.unwrap_or_else(|| {
-                let cache = cache.get_or_insert_with(|| b.buffer(self.layer_cache_len(packed.table.len())));
+                let cache = cache.get_or_insert_with(|| b.buffer(self.layer_cache_len(packed.pages)));
                 self.block_internals(block, &input, &rows, cache)
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
@@ -185,7 +233,7 @@ impl<B: Backend> Model<B> {
     }
 
     fn positions(&self, packed: &Packed) -> usize {
-        packed.runs.iter().map(|r| r.len).max().unwrap_or(0)
+        packed.runs.iter().map(|r| r.position + r.len).max().unwrap_or(0)
     }
 
     /// Floats of one layer's keys and values in `pages` pages.

@@ -4,6 +4,7 @@
 use crate::block::Rows;
 use crate::kv_cache::KvCache;
 use crate::model::Model;
+use crate::recording::{Recorded, Recording};
 use isentrope_kernels::{Backend, Linear, Run};
 
 /// The rows of one step.
@@ -19,6 +20,8 @@ pub struct Step {
     pub table: Vec<u32>,
     /// Rows whose next token is wanted, ascending.
     pub wanted: Vec<u32>,
+    /// Rows whose activations are to be recorded.
+    recorded: Recorded,
 }
 
 impl Step {
@@ -40,6 +43,17 @@ impl Step {
         }
     }
 
+    /// Has the rows pushed last recorded in `slots`, one for each.
+    ///
+    /// # Panics
+    /// When there are not as many rows.
+    pub fn record(&mut self, slots: &[u32]) {
+        let rows = self.runs.last().map_or(0..0, |run| run.row..run.row + run.len);
+        assert_eq!(rows.len(), slots.len(), "one slot for each row");
+        self.recorded.rows.extend(rows.map(|row| row as u32));
+        self.recorded.slots.extend(slots);
+    }
+
     /// Forgets all rows.
     pub fn clear(&mut self) {
         self.tokens.clear();
@@ -47,26 +61,44 @@ impl Step {
         self.runs.clear();
         self.table.clear();
         self.wanted.clear();
+        self.recorded.rows.clear();
+        self.recorded.slots.clear();
     }
 }
 
 impl<B: Backend> Model<B> {
     /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`.
-    /// The keys and values of all rows are in the cache afterwards.
+    /// The keys and values of all rows are in the cache afterwards, and what is to be recorded is in the recording.
     ///
     /// # Panics
     /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has fewer pages than its
-    /// positions need, or a page is not in the cache.
-    pub fn step(&self, step: &Step, cache: &mut KvCache<B>) -> B::Buffer {
+    /// positions need, a page is not in the cache, or there are rows to be recorded and no recording with their slots.
+    pub fn step(
+        &self,
+        step: &Step,
+        cache: &mut KvCache<B>,
+        mut recording: Option<&mut Recording<B>>,
+    ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let tokens = step.tokens.len();
-        let positions = step.positions.iter().max().map_or(0, |&p| p as usize + 1);
-        let rope = self.rope.up_to(b, positions);
-        let rows = Rows { positions: &step.positions, runs: &step.runs, table: &step.table, rope: &rope };
+        let rope = self.rope.up_to(b, step.positions.iter().max().map_or(0, |&p| p as usize + 1));
+        let Step { positions, runs, table, recorded, .. } = step;
+        assert!(recording.is_some() || recorded.rows.is_empty(), "rows are to be recorded");
+        recording.take_if(|_| recorded.rows.is_empty());
+        let rows = Rows { positions, runs, stored: runs, table, rope: &rope };
         let mut x = b.buffer(tokens * s.hidden);
         b.embed(s.table, &self.weights[self.layout.embedding], &step.tokens, &mut x);
-        for (block, cache) in self.layout.blocks.iter().zip(&mut cache.layers) {
-            self.block_forward(block, &mut x, &rows, cache, false);
+        for (i, (block, cache)) in self.layout.blocks.iter().zip(&mut cache.layers).enumerate() {
+            if let Some(recording) = &mut recording {
+                recording.store_input(self, i, &x, recorded);
+            }
+            let internals = self.block_forward(block, &mut x, &rows, cache, recording.is_some());
+            if let (Some(recording), Some(internals)) = (&mut recording, internals) {
+                recording.store_internals(self, i, &internals, recorded);
+            }
+        }
+        if let Some(recording) = recording {
+            recording.store_last(self, &x, recorded);
         }
         let wanted = step.wanted.len();
         let mut last = b.buffer(wanted * s.hidden);

@@ -81,7 +81,7 @@ fn greedy_continuations_are_identical() {
             let mut step = Step::default();
             step.push(&input, fed, &pages, true);
             fed += input.len();
-            let hidden = model.step(&step, &mut cache);
+            let hidden = model.step(&step, &mut cache, None);
             let vocabulary = model.config.vocab_size;
             let mut logits = model.backend.buffer(vocabulary);
             model.logits(&hidden, 1, &mut logits);

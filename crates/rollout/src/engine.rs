@@ -5,6 +5,7 @@
 //! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
 
 use crate::random::Key;
+use crate::recorder::Recorder;
 use crate::sampler::{Drawn, draw};
 use crate::sampling::Sampling;
 use crate::sequence::{Completion, FinishReason, Group, GroupState, Sample};
@@ -12,7 +13,7 @@ use crate::stop::Text;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, PAGE};
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_model::{KvCache, Model, Step};
+use isentrope_model::{KvCache, Model, Recording, Step};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +31,8 @@ pub struct Request {
     pub samples: usize,
     /// How to draw them.
     pub sampling: Arc<Sampling>,
+    /// Whether to record them, where the engine has a recording.
+    pub record: bool,
 }
 
 /// Number of a request, from 0 in the order of submission.
@@ -93,6 +96,7 @@ pub struct Engine<'a, B: Backend> {
     running: Vec<Sample<'a>>,
     /// Pages promised to running samples and not taken yet.
     reserved: usize,
+    recorder: Recorder<'a, B>,
     step: Step,
 }
 
@@ -118,8 +122,17 @@ impl<'a, B: Backend> Engine<'a, B> {
             groups: VecDeque::new(),
             running: Vec::new(),
             reserved: 0,
+            recorder: Recorder(None),
             step: Step::default(),
         }
+    }
+
+    /// Records what the model computes for the requests that ask for it, as far as there is room. The slots of completions
+    /// remain taken.
+    #[must_use]
+    pub fn recording(mut self, recording: Option<&'a mut Recording<B>>) -> Self {
+        self.recorder = Recorder(recording);
+        self
     }
 
     /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
@@ -146,7 +159,7 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
     /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
-        let Request { key, prompt, samples, sampling } = request;
+        let Request { key, prompt, samples, sampling, record } = request;
         sampling.check()?;
         if prompt.is_empty() {
             return Err(Error::Prompt("the prompt is empty: it has no token to continue from".into()));
@@ -188,6 +201,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 samples,
                 started: 0,
                 pages: Vec::new(),
+                slots: self.recorder.slots(record),
                 state,
             });
         }
@@ -222,7 +236,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             return Ok(events);
         }
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let hidden = model.step(step, cache);
+        let hidden = model.step(step, cache, self.recorder.0.as_deref_mut());
         let mut draws: Vec<Draw> = (0..decoding).map(|i| Draw { row: i, sample: i }).collect();
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
@@ -321,6 +335,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             pages,
             reserved,
             drawn: Vec::new(),
+            slots: g.slots.clone(),
             text: self.tokenizer.filter(|_| watched).map(Text::new),
         });
         g.started += 1;
@@ -329,6 +344,7 @@ impl<'a, B: Backend> Engine<'a, B> {
 
     /// Adds a row for the last token of every running sample.
     fn feed_running(&mut self) {
+        self.recorder.make_room(&mut self.running);
         for sample in &mut self.running {
             let position = sample.positions() - 1;
             if sample.pages.len() * PAGE <= position {
@@ -339,6 +355,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             }
             if let Some(last) = sample.drawn.last() {
                 self.step.push(&[last.token], position, &sample.pages, true);
+                self.recorder.record(&mut self.step, &mut sample.slots);
             }
         }
     }
@@ -370,6 +387,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 let count = left.min(g.prompt.len() - done);
                 let complete = done + count == g.prompt.len();
                 self.step.push(&g.prompt[done..done + count], done, &g.pages, complete);
+                self.recorder.record(&mut self.step, &mut g.slots);
                 g.state = GroupState::Prefilling { done: done + count };
                 left -= count;
                 if complete {
@@ -459,6 +477,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
             text,
             finish_reason,
+            slots: sample.slots,
         };
         Ok(Event::Finished { request: sample.id, sample: sample.sample, completion })
     }

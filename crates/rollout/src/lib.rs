@@ -7,6 +7,7 @@
 mod engine;
 mod error;
 mod random;
+mod recorder;
 mod sampler;
 mod sampling;
 mod sequence;

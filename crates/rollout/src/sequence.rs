@@ -40,6 +40,9 @@ pub struct Completion {
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// Where the engine's recording has what the model computed for each token of the prompt and of the response but its
+    /// last, if all of it has been recorded.
+    pub slots: Option<Vec<u32>>,
 }
 
 /// A prompt whose samples have not all started.
@@ -52,6 +55,8 @@ pub(crate) struct Group {
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
+    /// Of the prompt's tokens that have been fed, if they are recorded.
+    pub slots: Option<Vec<u32>>,
     pub state: GroupState,
 }
 
@@ -77,6 +82,8 @@ pub(crate) struct Sample<'a> {
     /// Pages that are reserved for it and not taken yet.
     pub reserved: usize,
     pub drawn: Vec<Drawn>,
+    /// Of all tokens that have been fed, if they are recorded.
+    pub slots: Option<Vec<u32>>,
     /// Where text is decoded token by token.
     pub text: Option<Text<'a>>,
 }

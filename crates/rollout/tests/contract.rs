@@ -5,9 +5,10 @@ mod common;
 
 use common::{ROOMY, alone, model, request, run};
 use isentrope_kernels::{Cpu, PAGE};
-use isentrope_model::{KvCache, Model};
+use isentrope_model::{Gradient, Keep, KvCache, Model, Packed, Recording, Scores, Sequence, Tape};
 use isentrope_rollout::{Completion, Engine, Error, FinishReason, Limits, Request, Sampling};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 static MODEL: LazyLock<Model<Cpu>> = LazyLock::new(|| model("qwen3"));
@@ -216,13 +217,87 @@ fn keys_decide_what_is_drawn() {
     let sampling = Arc::new(Sampling { max_tokens: 30, ..Sampling::default() });
     let of = |seed, step, prompt| {
         let key = isentrope_rollout::Key { seed, step, prompt };
-        alone(&MODEL, &Request { key, prompt: vec![3, 4], samples: 1, sampling: sampling.clone() })
-            .remove(0)
-            .tokens
+        alone(
+            &MODEL,
+            &Request { key, prompt: vec![3, 4], samples: 1, sampling: sampling.clone(), record: false },
+        )
+        .remove(0)
+        .tokens
     };
     let base = of(1, 2, 3);
     assert_eq!(base, of(1, 2, 3));
     for other in [of(2, 2, 3), of(1, 3, 3), of(1, 2, 4), of(2, 1, 3)] {
         assert_ne!(base, other);
     }
+}
+
+/// Scores of a completion and the gradient of `sum(logprob - entropy / 3)`, as bits.
+fn gradient((scores, tape): (Scores, Tape<'_, Cpu>)) -> Vec<Vec<u32>> {
+    let targets = scores.logprobs.len();
+    let mut gradient = Gradient::zeros(&MODEL);
+    MODEL.backward(tape, &vec![1.0; targets], &vec![-1.0 / 3.0; targets], &mut gradient);
+    let sum = gradient.finish(&MODEL);
+    let of = |(id, p, t)| sum.tensor(&*MODEL.backend, id, p, t);
+    let tensors = MODEL.layout.tensors().map(of);
+    let all = [scores.logprobs, scores.entropies].into_iter().chain(tensors);
+    all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_recording_has_what_a_pass_computes(
+        requests in prop::collection::vec((requests(), any::<bool>()), 1..3),
+        slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
+        spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
+        sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
+        prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
+    ) {
+        let requests: Vec<Request> = requests
+            .into_iter()
+            .flat_map(|(some, record)| some.into_iter().map(move |r| Request { record, ..r }))
+            .collect();
+        let least = requests.iter().map(least_pages).max().unwrap_or(1);
+        let limits = limits(least + spare_pages, sequences, prefill_tokens);
+        let mut recording = Recording::new(&MODEL, slots);
+        let mut engine = Engine::new(&MODEL, None, limits).recording(Some(&mut recording));
+        let together = run(&mut engine, limits, &requests);
+        let without = run(&mut Engine::new(&MODEL, None, limits), limits, &requests);
+        let mut held = BTreeMap::new();
+        for ((request, sample), completion) in &together {
+            let Request { prompt, record, sampling, .. } = &requests[*request];
+            prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
+            prop_assert!(slots < 5000 || completion.slots.is_some() == *record, "there is room");
+            let Some(slots) = &completion.slots else { continue };
+            prop_assert!(record);
+            let tokens = [&prompt[..], &completion.tokens].concat();
+            prop_assert_eq!(slots.len(), tokens.len() - 1);
+            for (position, &slot) in slots.iter().enumerate() {
+                let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
+                prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
+            }
+            let pack = || Packed::new(&[Sequence { tokens: &tokens, score_from: prompt.len() }]);
+            let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+            let recalled = MODEL.recall(pack(), temperature, &recording, &[slots]);
+            prop_assert!(gradient(recalled) == gradient(MODEL.forward(pack(), temperature, Keep::Activations)));
+        }
+    }
+}
+
+/// Where not everything fits, what started last is given up, and what it held serves the others.
+#[test]
+fn a_full_recording_keeps_whole_responses() {
+    let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
+    let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
+    let recorded = |slots: usize| -> Vec<bool> {
+        let mut recording = Recording::new(&MODEL, slots);
+        let mut engine = Engine::new(&MODEL, None, ROOMY).recording(Some(&mut recording));
+        run(&mut engine, ROOMY, &requests).values().map(|completion| completion.slots.is_some()).collect()
+    };
+    assert_eq!(recorded(4 + 4 * 9), [true; 4]);
+    assert_eq!(recorded(4 + 4 * 9 - 1), [true, true, true, false]);
+    assert_eq!(recorded(4 + 2 * 9), [true, true, false, false]);
+    assert_eq!(recorded(4), [false; 4]);
+    assert_eq!(recorded(3), [false; 4]);
 }

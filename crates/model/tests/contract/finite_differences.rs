@@ -23,7 +23,13 @@ fn directional_derivatives() {
             tokens: noise(seed, len).iter().map(|x| ((x + 1.0) * 30.0) as u32).collect(),
             score_from,
         };
-        let packed = pack(&[text(5, 19, 1), text(6, 9, 4), text(7, 26, 2)]);
+        let mut texts = vec![text(5, 19, 1), text(6, 9, 4), text(7, 26, 2)];
+        // Two more responses to the second prompt, one of them a single token.
+        let answered =
+            |tokens: &[u32]| Text { tokens: [&texts[1].tokens[..4], tokens].concat(), score_from: 4 };
+        let more = [answered(&[3]), answered(&text(8, 20, 0).tokens)];
+        texts.splice(2..2, more);
+        let packed = pack(&texts);
         let (a, b) = (noise(1, packed.target_count()), noise(2, packed.target_count()));
         let mut gradient = Gradient::zeros(&model);
         let (_, tape) = model.forward(packed.clone(), TEMPERATURE, Keep::BlockInputs);

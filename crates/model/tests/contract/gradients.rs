@@ -1,10 +1,12 @@
-//! Where micro-batches end, and what is kept between forward and backward, does not matter.
+//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
+//! order of a sum and nothing else.
 
 use crate::inputs::{
-    Text, WIDE_VOCABULARY, family, gradient_bits, model, noise, temperature, texts, write_wide,
+    FAMILIES, Text, WIDE_VOCABULARY, family, gradient_bits, model, noise, sequences, temperature, texts,
+    write_wide,
 };
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::{Gradient, Keep, Model};
+use isentrope_model::{Gradient, Keep, Model, units};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -27,7 +29,12 @@ proptest! {
         let mut whole = Gradient::zeros(model);
         let expected = gradient_bits(model, &mut whole, &[(&texts, Keep::Activations)], temperature);
 
-        let mut cuts: Vec<_> = cuts.iter().map(|(at, keep)| (at.index(texts.len() + 1), *keep)).collect();
+        let mut ends = vec![0];
+        ends.extend(units(&sequences(&texts)).iter().scan(0, |end, unit| {
+            *end += unit.sequences;
+            Some(*end)
+        }));
+        let mut cuts: Vec<_> = cuts.iter().map(|(at, keep)| (ends[at.index(ends.len())], *keep)).collect();
         cuts.sort_by_key(|&(at, _)| at);
         cuts.push((texts.len(), last_keep));
         let mut from = 0;
@@ -41,6 +48,34 @@ proptest! {
         // The same memory again.
         whole.reset(&model.backend);
         prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
+    }
+}
+
+/// Of a prompt in full with each response, the gradient is the same but for rounding.
+#[test]
+fn a_shared_prompt_has_the_gradient_of_all_its_responses() {
+    for family in FAMILIES {
+        let model = model(family);
+        let prompt: Vec<u32> = (0..21).map(|i| (i * i + 3) % 61).collect();
+        let texts: Vec<Text> = [30, 1, 17, 5]
+            .iter()
+            .map(|&len| {
+                let response = (0..len).map(|i| (i * 7 + len) % 61);
+                Text { tokens: prompt.iter().copied().chain(response).collect(), score_from: prompt.len() }
+            })
+            .collect();
+        assert_eq!(units(&sequences(&texts)).len(), 1);
+        let gradient = |batches: &[(&[Text], Keep)]| -> Vec<Vec<f32>> {
+            let bits = gradient_bits(model, &mut Gradient::zeros(model), batches, 1.0);
+            bits.into_iter().map(|tensor| tensor.into_iter().map(f32::from_bits).collect()).collect()
+        };
+        let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
+        let (shared, apart) = (gradient(&[(&texts, Keep::Activations)]), gradient(&one_by_one));
+        for (shared, apart) in shared.iter().zip(&apart) {
+            let size = apart.iter().map(|x| x.abs()).fold(0.0, f32::max);
+            let error = shared.iter().zip(apart).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(size > 0.0 && error <= 1e-5 * size, "{family}: {error} of {size}");
+        }
     }
 }
 

@@ -55,10 +55,20 @@ impl Text {
     }
 }
 
-/// Texts of no token up to more than three pages, some of them without targets.
+/// Texts of no token up to some pages, some of them without targets, and some with the prompt of the one before.
 pub fn texts(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<Text>> {
-    let text = (tokens(0..52), prop_oneof![Just(1_usize), 1..50_usize]);
-    prop::collection::vec(text.prop_map(|(tokens, score_from)| Text { tokens, score_from }), count)
+    let text = (tokens(0..52), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+    prop::collection::vec(text, count).prop_map(|texts| {
+        let mut all: Vec<Text> = Vec::new();
+        for (mut tokens, mut score_from, repeats) in texts {
+            if let Some(before) = all.last().filter(|text| repeats && text.target_count() > 0) {
+                score_from = before.score_from;
+                tokens = [&before.tokens[..score_from], &tokens].concat();
+            }
+            all.push(Text { tokens, score_from });
+        }
+        all
+    })
 }
 
 pub fn tokens(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<u32>> {
@@ -66,9 +76,11 @@ pub fn tokens(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Valu
 }
 
 pub fn pack(texts: &[Text]) -> Packed {
-    let sequences: Vec<Sequence<'_>> =
-        texts.iter().map(|text| Sequence { tokens: &text.tokens, score_from: text.score_from }).collect();
-    Packed::new(&sequences)
+    Packed::new(&sequences(texts))
+}
+
+pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
+    texts.iter().map(|text| Sequence { tokens: &text.tokens, score_from: text.score_from }).collect()
 }
 
 /// Log-prob and entropy of every target.

@@ -9,4 +9,5 @@ mod gradients;
 mod inputs;
 mod machines;
 mod pages;
+mod recordings;
 mod steps;

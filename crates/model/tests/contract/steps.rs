@@ -164,7 +164,7 @@ fn write(
         if wanted == Wanted::EveryRow {
             step.wanted = (0..rows.len() as u32).collect();
         }
-        let hidden = model.step(&step, cache);
+        let hidden = model.step(&step, cache, None);
         let mut logits = model.backend.buffer(step.wanted.len() * vocabulary);
         model.logits(&hidden, step.wanted.len(), &mut logits);
         model.backend.with_host(&logits, step.wanted.len() * vocabulary, |logits| {
@@ -186,7 +186,7 @@ fn scrambled_cache(family: &str, order: &[usize]) -> KvCache<Cpu> {
     let pages: Vec<u32> = (0..PAGES).map(|_| cache.take().unwrap()).collect();
     let mut step = Step::default();
     step.push(&vec![0; PAGES * PAGE], 0, &pages, false);
-    model.step(&step, &mut cache);
+    model.step(&step, &mut cache, None);
     order.iter().for_each(|&i| cache.release(pages[i]));
     cache
 }

@@ -22,7 +22,7 @@ pub fn model(name: &str) -> Model<Cpu> {
 
 pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
     let key = Key { seed: 11, step: 3, prompt: number };
-    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling) }
+    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), record: true }
 }
 
 /// Enough for anything here.
