@@ -3,10 +3,15 @@
 //! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a response is left out
 //! of the loss and counted, never scored 0 in silence.
 
-pub mod answer;
+mod combined;
+pub mod command;
 pub mod countdown;
+pub mod math;
 mod settings;
 mod verdict;
+mod verifier_settings;
 
+pub use command::VerifierError;
 pub use settings::{Error, Overlong, Settings, VerifierName, overlong_penalty};
-pub use verdict::{Item, Judgement, Verdict, Verifier};
+pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};
+pub use verifier_settings::{ByDataSource, Combined, MathSettings, Part, Single, VerifierSettings, Weighted};

@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, GroundTruth};
 use crate::countdown::{Challenge, Countdown};
-use crate::{Item, Judgement, Verifier};
+use crate::math::{GroundTruth, Math};
+use crate::{Item, Judgement, Verifier, VerifierSettings};
 
 /// How responses are rewarded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Which verifier judges responses.
-    pub verifier: VerifierName,
+    pub verifier: VerifierSettings,
     /// Leaves responses that were cut off at the longest length out of the loss. They count in advantages all the same.
     pub mask_truncated: bool,
     /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation 13): 0 up to the
@@ -20,26 +20,36 @@ pub struct Settings {
     pub overlong: Overlong,
 }
 
-/// Which verifier judges.
+/// A built-in verifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerifierName {
-    /// By each problem's ground truth: `countdown` where it has numbers and a target, else `answer`.
+    /// By each problem's ground truth: `countdown` where it has numbers and a target, else `math`.
     #[default]
     Auto,
     /// Exact arithmetic on the steps of the built-in task.
     Countdown,
-    /// The content of the last `\boxed{}`, else the last number, compared with the ground truth.
-    Answer,
+    /// Mathematical answers: the content of the last `\boxed{}`, else what is stated as the answer, the last formula or the
+    /// last number, compared by value with the ground truth. docs/grading.md has the rules.
+    Math,
 }
 
 impl Verifier for VerifierName {
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
         match self {
             Self::Countdown => Countdown.verify(item, response),
-            Self::Answer => Answer.verify(item, response),
+            Self::Math => Math::default().verify(item, response),
             Self::Auto if Challenge::is_form_of(item.ground_truth) => Countdown.verify(item, response),
-            Self::Auto => Answer.verify(item, response),
+            Self::Auto => Math::default().verify(item, response),
+        }
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        match self {
+            Self::Countdown => Countdown.same_answer(item, a, b),
+            Self::Math => Math::default().same_answer(item, a, b),
+            Self::Auto if Challenge::is_form_of(item.ground_truth) => Countdown.same_answer(item, a, b),
+            Self::Auto => Math::default().same_answer(item, a, b),
         }
     }
 }
@@ -51,9 +61,9 @@ impl VerifierName {
     /// What is wrong with it, as part of a sentence.
     pub fn check(self, ground_truth: &serde_json::Value) -> Result<(), String> {
         match self {
-            Self::Auto if !Challenge::is_form_of(ground_truth) => Self::Answer.check(ground_truth),
+            Self::Auto if !Challenge::is_form_of(ground_truth) => Self::Math.check(ground_truth),
             Self::Auto | Self::Countdown => Challenge::from_value(ground_truth).map(drop),
-            Self::Answer => GroundTruth::from_value(ground_truth).map(drop),
+            Self::Math => GroundTruth::from_value(ground_truth).map(drop),
         }
     }
 }
@@ -80,7 +90,7 @@ impl Default for Overlong {
 #[error("reward.{key} is {value}: {expected}")]
 pub struct Error {
     /// The setting, below `reward`.
-    pub key: &'static str,
+    pub key: String,
     /// What it is.
     pub value: String,
     /// What it must be.
@@ -93,17 +103,18 @@ impl Settings {
     /// # Errors
     /// [`Error`] naming the first that is out of range.
     pub fn check(&self, max_tokens: usize) -> Result<(), Error> {
+        self.verifier.check("verifier")?;
         let Overlong { buffer, factor } = self.overlong;
         if buffer > max_tokens {
             return Err(Error {
-                key: "overlong.buffer",
+                key: "overlong.buffer".into(),
                 value: buffer.to_string(),
                 expected: format!("it must be at most the longest response, {max_tokens} tokens"),
             });
         }
         if !(factor.is_finite() && factor >= 0.0) {
             return Err(Error {
-                key: "overlong.factor",
+                key: "overlong.factor".into(),
                 value: factor.to_string(),
                 expected: "it must be 0 or a positive number".into(),
             });

@@ -1,7 +1,13 @@
 //! What verifiers are asked and what they answer.
 
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::thread;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::VerifierError;
 
 /// What a verifier found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,19 +37,23 @@ impl Verdict {
 pub struct Judgement {
     /// What was found.
     pub verdict: Verdict,
-    /// 1 for a correct response, else 0; without meaning unless [`Verdict::is_scored`].
+    /// What the response is worth: of the built-in verifiers 1 for a correct response, else 0; of others any finite
+    /// number. Without meaning unless [`Verdict::is_scored`].
     pub score: f64,
     /// The answer found in the response.
     pub extracted: Option<String>,
     /// Why, in one line.
     pub reason: String,
+    /// What else a verifier of the user's own has measured, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Judgement {
     /// A judgement with the verdict's own score.
     pub fn new(verdict: Verdict, extracted: Option<String>, reason: impl Into<String>) -> Self {
         let score = if verdict == Verdict::Correct { 1.0 } else { 0.0 };
-        Self { verdict, score, extracted, reason: reason.into() }
+        Self { verdict, score, extracted, reason: reason.into(), metrics: BTreeMap::new() }
     }
 }
 
@@ -60,8 +70,85 @@ pub struct Item<'a> {
     pub extra_info: &'a Value,
 }
 
-/// A judge of responses.
+/// A judge of single responses that needs nothing but them: it cannot fail as a whole.
 pub trait Verifier: Send + Sync {
     /// Judges the text of a response, end-of-sequence token cut off.
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement;
+
+    /// Whether two answers found in responses to the problem are one, whatever their spelling.
+    fn same_answer(&self, _item: &Item<'_>, a: &str, b: &str) -> bool {
+        a == b
+    }
+}
+
+/// A judge of many responses at a time. Every [`Verifier`] is one.
+pub trait BatchVerifier: Send + Sync {
+    /// Judges the text of each response by its problem. The judgements are in the order of the batch.
+    ///
+    /// # Errors
+    /// When no judgement can be had any more. A response that could not be judged is none: its judgement says so.
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
+
+    /// Whether two answers found in responses to the problem are one, whatever their spelling.
+    fn same_answer(&self, _item: &Item<'_>, a: &str, b: &str) -> bool {
+        a == b
+    }
+}
+
+/// Fewest responses that are worth a thread.
+const PER_THREAD: usize = 64;
+
+impl<V: Verifier> BatchVerifier for V {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        let verify = |part: &[(Item<'_>, &str)]| -> Vec<Judgement> {
+            part.iter().map(|(item, response)| self.verify(item, response)).collect()
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let share = batch.len().div_ceil(threads).max(PER_THREAD);
+        // The calling thread has a share too, which of a small batch is all.
+        let (own, rest) = batch.split_at(share.min(batch.len()));
+        Ok(thread::scope(|scope| {
+            let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
+            let mut judgements = verify(own);
+            for other in others {
+                judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            judgements
+        }))
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        Verifier::same_answer(self, item, a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tells who judged.
+    struct ByThread;
+
+    impl Verifier for ByThread {
+        fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
+            let reason = format!("{:?}", thread::current().id());
+            Judgement::new(Verdict::Wrong, Some(response.to_owned()), reason)
+        }
+    }
+
+    #[test]
+    fn small_batches_are_judged_where_they_are_asked_for_and_large_ones_in_order() {
+        let item = Item { ground_truth: &Value::Null, prompt: "", data_source: "", extra_info: &Value::Null };
+        let here = format!("{:?}", thread::current().id());
+        for count in [0, 1, PER_THREAD, PER_THREAD + 1, 1000] {
+            let responses: Vec<String> = (0..count).map(|i| i.to_string()).collect();
+            let batch: Vec<_> = responses.iter().map(|response| (item, response.as_str())).collect();
+            let judgements = ByThread.verify_batch(&batch).unwrap();
+            assert_eq!(judgements.len(), count);
+            for (i, (judgement, response)) in judgements.iter().zip(&responses).enumerate() {
+                assert_eq!(judgement.extracted.as_ref(), Some(response));
+                assert!(i >= PER_THREAD || judgement.reason == here, "{i} of {count}");
+            }
+        }
+    }
 }

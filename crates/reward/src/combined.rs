@@ -1,0 +1,87 @@
+//! Verifiers made of others.
+
+use std::collections::BTreeMap;
+
+use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError};
+
+/// The weighted sum of several verifiers' scores, with the verdict of the first.
+pub struct WeightedVerifier(pub Vec<(f64, Box<dyn BatchVerifier>)>);
+
+impl BatchVerifier for WeightedVerifier {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        let mut sums: Vec<Option<Judgement>> = vec![None; batch.len()];
+        for (number, (weight, verifier)) in (1..).zip(&self.0) {
+            for (sum, judgement) in sums.iter_mut().zip(verifier.verify_batch(batch)?) {
+                add(sum, number, *weight, judgement);
+            }
+        }
+        Ok(sums.into_iter().flatten().map(with_finite_sum).collect())
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        self.0.first().map_or(a == b, |(_, verifier)| verifier.same_answer(item, a, b))
+    }
+}
+
+/// Adds what part `number` found, unless the response could not be judged by that part or one before.
+fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement) {
+    let name = format!("part_{number}");
+    if !part.verdict.is_scored() {
+        if sum.as_ref().is_none_or(|sum| sum.verdict.is_scored()) {
+            *sum = Some(Judgement::new(part.verdict, None, format!("{name}: {}", part.reason)));
+        }
+        return;
+    }
+    let Judgement { verdict, score, extracted, reason, metrics } = part;
+    let sum =
+        sum.get_or_insert_with(|| Judgement { score: 0.0, ..Judgement::new(verdict, extracted, reason) });
+    if sum.verdict.is_scored() {
+        sum.score += weight * score;
+        sum.metrics.extend(metrics.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
+        sum.metrics.insert(name, score);
+    }
+}
+
+/// A sum that is no number, since weights may be as large as numbers are, is no score.
+fn with_finite_sum(sum: Judgement) -> Judgement {
+    if !sum.verdict.is_scored() || sum.score.is_finite() {
+        return sum;
+    }
+    let reason = format!("the weighted sum of the scores is {}: it must be a finite number", sum.score);
+    Judgement::new(Verdict::Fault, None, reason)
+}
+
+/// Another verifier for each data source.
+pub struct ByDataSourceVerifier {
+    /// Of these sources.
+    pub by_data_source: BTreeMap<String, Box<dyn BatchVerifier>>,
+    /// Of all others.
+    pub otherwise: Option<Box<dyn BatchVerifier>>,
+}
+
+impl BatchVerifier for ByDataSourceVerifier {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        // Places in the batch by their source, all that are not named together.
+        let mut places: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+        for (place, (item, _)) in batch.iter().enumerate() {
+            let named = self.by_data_source.contains_key(item.data_source);
+            places.entry(named.then_some(item.data_source)).or_default().push(place);
+        }
+        let unknown = Judgement::new(Verdict::Fault, None, "its data source has no verifier");
+        let mut judgements = vec![unknown; batch.len()];
+        for (source, places) in places {
+            let named = source.and_then(|source| self.by_data_source.get(source));
+            let Some(verifier) = named.or(self.otherwise.as_ref()) else { continue };
+            let part: Vec<_> = places.iter().map(|&place| batch[place]).collect();
+            for (place, judgement) in places.into_iter().zip(verifier.verify_batch(&part)?) {
+                judgements[place] = judgement;
+            }
+        }
+        Ok(judgements)
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        let named = self.by_data_source.get(item.data_source);
+        named.or(self.otherwise.as_ref()).map_or(a == b, |verifier| verifier.same_answer(item, a, b))
+    }
+}

@@ -1,0 +1,255 @@
+//! What is said between a run and its workers: one JSON object per line, a question in, an answer out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Item, Judgement, Verdict};
+
+/// Longest line that a worker may print, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+
+/// Largest score, in magnitude. Sums and squares of such scores over any batch are far from the end of what floating-point
+/// numbers hold.
+const MAX_SCORE: f64 = 1e6;
+
+/// Longest name of a metric, in bytes.
+const MAX_NAME: usize = 64;
+
+/// Most metrics in an answer.
+const MAX_METRICS: usize = 64;
+
+/// Names below `reward/` that runs write themselves.
+const TAKEN: [&str; 4] = ["mean", "score", "solved_all", "solved_none"];
+
+/// Most characters of a worker's line that a message shows.
+const SHOWN: usize = 120;
+
+/// What to do about printing that was not meant as an answer.
+pub const STRAY: &str =
+    "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
+
+/// A response to judge.
+#[derive(Serialize)]
+struct Question<'a> {
+    id: u64,
+    prompt: &'a str,
+    response: &'a str,
+    ground_truth: &'a Value,
+    data_source: &'a str,
+    extra_info: &'a Value,
+}
+
+/// A question as a line.
+pub fn question(id: u64, item: &Item<'_>, response: &str) -> Vec<u8> {
+    let Item { ground_truth, prompt, data_source, extra_info } = *item;
+    let question = Question { id, prompt, response, ground_truth, data_source, extra_info };
+    let mut line = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    line.push(b'\n');
+    line
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    id: u64,
+    score: Option<f64>,
+    verdict: Option<Verdict>,
+    extracted: Option<String>,
+    reason: Option<String>,
+    #[serde(default)]
+    metrics: BTreeMap<String, f64>,
+}
+
+/// What a worker did instead of answering. `Display` follows "the worker".
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Misconduct {
+    /// It ended, or closed its standard output.
+    #[error("ended")]
+    Ended,
+    /// It was silent for too long.
+    #[error("gave no answer within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// It answers without having read what it was asked.
+    #[error("does not read its standard input")]
+    NotReading,
+    /// It printed a line longer than [`MAX_LINE`].
+    #[error("printed a line of more than {MAX_LINE} bytes")]
+    TooLong,
+    /// It answered another question.
+    #[error("answered question {answered} when asked question {asked}")]
+    OutOfTurn {
+        /// The question it was asked.
+        asked: u64,
+        /// The question it answered.
+        answered: u64,
+    },
+    /// It printed something that is no answer.
+    #[error("printed {line:?}, which is no answer: {problem}")]
+    Rubbish {
+        /// The beginning of the line.
+        line: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Reads the answer to question `id`.
+///
+/// # Errors
+/// [`Misconduct::Rubbish`] and [`Misconduct::OutOfTurn`].
+pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
+    let rubbish = |problem: String| {
+        let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
+        if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+            text.truncate(end);
+            text.push('…');
+        }
+        Misconduct::Rubbish { line: text, problem }
+    };
+    let answer: Answer = serde_json::from_slice(line).map_err(|e| {
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        rubbish(if is_object { e.to_string() } else { format!("{e}; {STRAY}") })
+    })?;
+    if answer.id != id {
+        return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
+    }
+    check_names(&answer.metrics).map_err(rubbish)?;
+    let score = match (answer.score, answer.verdict) {
+        (Some(score), _) => score,
+        // There is nothing to score where nothing could be judged.
+        (None, Some(verdict)) if !verdict.is_scored() => 0.0,
+        (None, _) => return Err(rubbish("it has no score".into())),
+    };
+    if score.abs() > MAX_SCORE {
+        return Err(rubbish(format!("its score is {score:e}, and scores are from -1e6 to 1e6")));
+    }
+    let verdict = answer.verdict.unwrap_or(if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong });
+    let reason = answer.reason.unwrap_or_else(|| format!("the worker's score is {score}"));
+    Ok(Judgement {
+        score,
+        metrics: answer.metrics,
+        ..Judgement::new(verdict, answer.extracted, one_line(&reason))
+    })
+}
+
+fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
+    if metrics.len() > MAX_METRICS {
+        return Err(format!("it has {} metrics, and {MAX_METRICS} are allowed", metrics.len()));
+    }
+    for name in metrics.keys() {
+        let usual = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(usual) {
+            return Err(format!(
+                "the metric {name:?} must be named by 1 to {MAX_NAME} letters, digits and _ - . / @"
+            ));
+        }
+        if TAKEN.contains(&&name[..]) {
+            return Err(format!("the metric {name:?} is one that every run writes: give it another name"));
+        }
+    }
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn judgement(line: &str) -> Result<Judgement, Misconduct> {
+        answer(line.as_bytes(), 5)
+    }
+
+    #[test]
+    fn a_question_is_one_line_with_everything() {
+        let (ground_truth, extra_info) = (json!({"n": [1, "\n"]}), json!(null));
+        let item =
+            Item { ground_truth: &ground_truth, prompt: "p\n", data_source: "d", extra_info: &extra_info };
+        let line = String::from_utf8(question(3, &item, "r\u{2028}\n\"")).unwrap();
+        assert!(line.ends_with('\n') && line.lines().count() == 1);
+        let expected = json!({
+            "id": 3, "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]},
+            "data_source": "d", "extra_info": null
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+    }
+
+    #[test]
+    fn without_a_verdict_the_score_decides() {
+        for (score, verdict) in [
+            ("1", Verdict::Correct),
+            ("1.5", Verdict::Correct),
+            ("0.99", Verdict::Wrong),
+            ("-3e2", Verdict::Wrong),
+            ("-1e6", Verdict::Wrong),
+            ("1000000", Verdict::Correct),
+        ] {
+            let judged = judgement(&format!(r#"{{"id":5,"score":{score}}}"#)).unwrap();
+            assert_eq!((judged.verdict, judged.score), (verdict, score.parse().unwrap()));
+        }
+        let judged = judgement(
+            r#"{"id":5,"score":0.2,"verdict":"correct","extracted":"7","reason":"a\n b","metrics":{"a/b":1}}"#,
+        )
+        .unwrap();
+        let expected = Judgement::new(Verdict::Correct, Some("7".into()), "a b");
+        assert_eq!(judged, Judgement { score: 0.2, metrics: [("a/b".to_owned(), 1.0)].into(), ..expected });
+        for verdict in ["fault", "timed-out"] {
+            let judged = judgement(&format!(r#"{{"id":5,"verdict":"{verdict}"}}"#)).unwrap();
+            assert!(!judged.verdict.is_scored());
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_says_why() {
+        let many: BTreeMap<String, f64> = (0..=MAX_METRICS).map(|i| (i.to_string(), 0.0)).collect();
+        let many = json!({"id": 5, "score": 1, "metrics": many}).to_string();
+        for (line, why) in [
+            ("", "EOF"),
+            ("5", "invalid type"),
+            ("loading", "file=sys.stderr"),
+            (r#"{"score":1}"#, "missing field `id`"),
+            (r#"{"id":5}"#, "it has no score"),
+            (r#"{"id":5,"verdict":"wrong"}"#, "it has no score"),
+            (r#"{"id":5,"score":"1"}"#, "invalid type: string"),
+            (r#"{"id":5,"score":true}"#, "invalid type: boolean"),
+            (r#"{"id":5,"score":1e308}"#, "its score is 1e308, and scores are from -1e6 to 1e6"),
+            (r#"{"id":5,"score":-1000001}"#, "its score is -1.000001e6, and scores are"),
+            (r#"{"id":5,"score":1e999}"#, "number out of range"),
+            (r#"{"id":5,"score":-Infinity}"#, "invalid number"),
+            (r#"{"id":5,"score":1,"metric":{}}"#, "unknown field `metric`, expected one of"),
+            (r#"{"id":5,"score":1,"metrics":{"a":null}}"#, "invalid type: null"),
+            (r#"{"id":5,"score":1,"metrics":{"mean":1}}"#, "\"mean\" is one that every run writes"),
+            (r#"{"id":5,"score":1,"metrics":{"a b":1}}"#, "must be named by"),
+            (r#"{"id":5,"score":1,"metrics":{"":1}}"#, "must be named by"),
+            (&many, "65 metrics"),
+            (r#"{"id":5,"score":1} {"id":6,"score":1}"#, "trailing characters"),
+        ] {
+            let error = judgement(line).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+        let out_of_turn = Misconduct::OutOfTurn { asked: 5, answered: 4 };
+        assert_eq!(judgement(r#"{"id":4,"score":1}"#), Err(out_of_turn));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_told_in_one_line(bytes: Vec<u8>, near in r#"\{"id":5,("score":[0-9eE.+-]{0,5}|"verdict":"wrong"|,){0,3}\}"#) {
+            for line in [&bytes, near.as_bytes()] {
+                match answer(line, 5) {
+                    Ok(judgement) => prop_assert!(judgement.score.abs() <= MAX_SCORE),
+                    Err(misconduct) => {
+                        let told = misconduct.to_string();
+                        prop_assert!(!told.contains('\n') && told.chars().count() < 1500, "{}", told);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! One worker process. Threads stand between it and who asks, so that nobody ever waits for a pipe.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::processes::Process;
+use super::protocol::{MAX_LINE, Misconduct, STRAY};
+
+/// How much of the end of a worker's standard error is kept, in bytes.
+const TAIL: usize = 8 << 10;
+
+/// How long the last words of a worker that has been killed may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A worker process.
+pub struct Worker {
+    process: Process,
+    /// To the thread that writes. One question may wait there, no more: a worker that answers is one that has read.
+    questions: SyncSender<Vec<u8>>,
+    /// From the thread that reads; closed when standard output is.
+    answers: Receiver<Result<Vec<u8>, Misconduct>>,
+    stderr: Tail,
+    /// Whether it has answered, so that it is past what it does once at its start.
+    pub has_answered: bool,
+}
+
+/// What is left of a worker.
+pub struct Remains {
+    /// How it ended.
+    pub status: Option<ExitStatus>,
+    /// The end of its standard error.
+    pub stderr: String,
+}
+
+impl Worker {
+    /// Starts the program of a command with its arguments.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`].
+    pub fn start(command: &[String]) -> io::Result<Self> {
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Else Python keeps an answer back until it has many.
+        command.env("PYTHONUNBUFFERED", "1");
+        let mut process = Process::start(&mut command)?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
+            return Err(io::Error::other("its streams are not there"));
+        };
+        let (questions, to_write) = mpsc::sync_channel(1);
+        thread::spawn(move || write(stdin, &to_write));
+        let (read, answers) = mpsc::sync_channel(1);
+        thread::spawn(move || read_lines(stdout, &read));
+        Ok(Self { process, questions, answers, stderr: Tail::of(stderr), has_answered: false })
+    }
+
+    /// Sends a line, and waits for the next line that comes back, for so long at most.
+    ///
+    /// # Errors
+    /// What it does instead. It must then be ended: what else it says would answer something else.
+    pub fn ask(&mut self, line: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Misconduct> {
+        match self.questions.try_send(line) {
+            // One that has closed its standard input may end without a word, or may have an answer left.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(_)) => return Err(Misconduct::NotReading),
+        }
+        match self.answers.recv_timeout(limit) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => Err(Misconduct::TimedOut(limit)),
+            Err(RecvTimeoutError::Disconnected) => Err(Misconduct::Ended),
+        }
+    }
+
+    /// What it does unasked before `deadline`, such as ending.
+    pub fn unasked(&self, deadline: Instant) -> Option<Misconduct> {
+        match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Ok(line)) => {
+                let line = String::from_utf8_lossy(&line).trim_end().chars().take(80).collect();
+                Some(Misconduct::Rubbish { line, problem: format!("it had not been asked; {STRAY}") })
+            }
+            Ok(Err(misconduct)) => Some(misconduct),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Misconduct::Ended),
+        }
+    }
+
+    /// Ends it now, with everything that it has started.
+    pub fn end(mut self) -> Remains {
+        let status = self.process.end();
+        Remains { status, stderr: self.stderr.text() }
+    }
+
+    /// Closes its standard input, which asks it to end, and ends it at `deadline` if it has not.
+    pub fn dismiss(self, deadline: Instant) {
+        let Self { mut process, questions, answers, .. } = self;
+        drop(questions);
+        // Its standard output is closed when it has ended; what it may still print is nothing to anyone.
+        while let left @ 1.. = deadline.saturating_duration_since(Instant::now()).as_millis()
+            && answers.recv_timeout(Duration::from_millis(left as u64)).is_ok()
+        {}
+        process.end();
+    }
+}
+
+fn write(mut stdin: ChildStdin, lines: &Receiver<Vec<u8>>) {
+    for line in lines {
+        if stdin.write_all(&line).and_then(|()| stdin.flush()).is_err() {
+            return; // it has ended, which its standard output says too
+        }
+    }
+}
+
+/// Passes lines on, one at a time: what nobody asked for stays in the pipe.
+fn read_lines(stdout: ChildStdout, lines: &SyncSender<Result<Vec<u8>, Misconduct>>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut stdout).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        let line = match read {
+            Err(_) | Ok(0) => return,
+            Ok(_) if line.ends_with(b"\n") => Ok(line),
+            Ok(length) if length > MAX_LINE => Err(Misconduct::TooLong),
+            Ok(_) => return, // it ended in the middle of a line
+        };
+        let is_last = line.is_err();
+        if lines.send(line).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// The end of a stream that is read to its end as it comes.
+struct Tail {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    /// Closed when the stream is.
+    reading: Receiver<()>,
+}
+
+impl Tail {
+    fn of(mut stream: ChildStderr) -> Self {
+        let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
+        let (open, reading) = mpsc::sync_channel(0);
+        let keep = kept.clone();
+        thread::spawn(move || {
+            let _open: SyncSender<()> = open;
+            let mut chunk = [0; TAIL];
+            while let Ok(length @ 1..) = stream.read(&mut chunk) {
+                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&chunk[..length]);
+                let excess = kept.len().saturating_sub(TAIL);
+                kept.drain(..excess);
+            }
+        });
+        Self { kept, reading }
+    }
+
+    /// What has come, once the stream is closed or has had its time.
+    fn text(&self) -> String {
+        let _ = self.reading.recv_timeout(LAST_WORDS); // nothing is ever sent
+        let bytes: Vec<u8> =
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        // A terminal would obey control characters.
+        String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control() && c != '\n', " ").trim().to_owned()
+    }
+}

@@ -1,0 +1,187 @@
+//! Lists, sets, sequences, matrices and ratios.
+
+use num_traits::Zero;
+
+use super::super::answer::{Answer, Quantity, Relation};
+use super::super::expression::Expression;
+use super::super::fuel::OutOfFuel;
+use super::super::matrix::Matrix;
+use super::{Comparison, Rule};
+
+impl Comparison<'_> {
+    /// Answers of which each is the same as that in its place.
+    pub(super) fn ordered(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        if gold.len() != given.len() {
+            return Ok(false);
+        }
+        for (gold, given) in gold.iter().zip(given) {
+            if self.answers(gold, given)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same answers in any order; in the order of their names where the ground truth names different things that the
+    /// response does not name.
+    pub(super) fn lists(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        // An answer that is written twice says no more than once.
+        let distinct = if gold.len() < given.len() { distinct(given) } else { given.to_vec() };
+        let given = &distinct[..];
+        if gold.len() != given.len() {
+            return Ok(false);
+        }
+        let names: Vec<_> = gold.iter().filter_map(base_name).collect();
+        let named = names.len() == gold.len() && names.windows(2).any(|pair| pair[0] != pair[1]);
+        if named && given.iter().any(|answer| base_name(answer).is_none()) {
+            return self.ordered(gold, given);
+        }
+        self.matched(gold, given)
+    }
+
+    /// The same elements, however often each is written.
+    pub(super) fn sets(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        Ok((gold.len() == given.len() && self.matched(gold, given)?)
+            || (self.within(gold, given)? && self.within(given, gold)?))
+    }
+
+    /// Whether each answer has one of its own among the others, of which there are as many.
+    fn matched(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        let mut free: Vec<&Answer> = given.iter().collect();
+        for (place, answer) in gold.iter().enumerate() {
+            // Most often the order is the same.
+            let likely = place + free.len() - given.len();
+            let mut found = None;
+            for candidate in std::iter::once(likely).chain((0..free.len()).filter(|&other| other != likely)) {
+                if self.answers(answer, free[candidate])?.is_some() {
+                    found = Some(candidate);
+                    break;
+                }
+            }
+            match found {
+                Some(candidate) => free.remove(candidate),
+                None => return Ok(false),
+            };
+        }
+        Ok(true)
+    }
+
+    /// Whether each answer is among the others.
+    fn within(&mut self, answers: &[Answer], others: &[Answer]) -> Result<bool, OutOfFuel> {
+        for answer in answers {
+            let mut found = false;
+            for other in others {
+                if self.answers(answer, other)?.is_some() {
+                    found = true;
+                    break;
+                }
+            }
+            if !found {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Matrices of the same size with the same entries.
+    pub(super) fn matrices(&mut self, gold: &Matrix, given: &Matrix) -> Result<bool, OutOfFuel> {
+        if gold.rows().len() != given.rows().len() || gold.rows()[0].len() != given.rows()[0].len() {
+            return Ok(false);
+        }
+        for (a, b) in gold.rows().iter().flatten().zip(given.rows().iter().flatten()) {
+            if !self.expressions(a, b)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A row or column and a tuple.
+    pub(super) fn vector(&mut self, matrix: &Matrix, items: &[Answer]) -> Result<bool, OutOfFuel> {
+        let Some(entries) = matrix.vector().filter(|entries| entries.len() == items.len()) else {
+            return Ok(false);
+        };
+        for (entry, item) in entries.into_iter().zip(items) {
+            let Some(expression) = item.expression() else { return Ok(false) };
+            if !self.expressions(entry, expression)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ratios that are the same when multiplied out; with a part that is 0 or a time of day (1:05), part by part.
+    pub(super) fn ratios(&mut self, gold: &[Quantity], given: &[Quantity]) -> Result<bool, OutOfFuel> {
+        if gold.len() != given.len() {
+            return Ok(false);
+        }
+        let is_zero =
+            |part: &Quantity| matches!(&part.expression, Expression::Number(number) if number.is_zero());
+        let literal = gold.iter().chain(given).any(is_zero);
+        for index in 0..gold.len() {
+            let (a, b) = (&gold[index].expression, &given[index].expression);
+            let same = if literal {
+                self.expressions(a, b)?
+            } else {
+                let left = Expression::Product(vec![a.clone(), given[0].expression.clone()]);
+                let right = Expression::Product(vec![b.clone(), gold[0].expression.clone()]);
+                self.expressions(&left, &right)?
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// a:b and a/b.
+    pub(super) fn ratio_as_quotient(
+        &mut self,
+        ratio: &[Quantity],
+        quotient: &Quantity,
+    ) -> Result<Option<Rule>, OutOfFuel> {
+        let [a, b] = ratio else { return Ok(None) };
+        let value = a.expression.clone().over(b.expression.clone());
+        Ok(self.expressions(&value, &quotient.expression)?.then_some("the same ratio"))
+    }
+}
+
+/// The equations of `(x, y) = (1, 2)`, one for each name.
+pub(super) fn equations_of_tuple(answer: &Answer) -> Option<Vec<Answer>> {
+    let Answer::Chain(sides, relations) = answer else { return None };
+    let ([Answer::Sequence(_, names), Answer::Sequence(_, values)], [Relation::Equal]) =
+        (&sides[..], &relations[..])
+    else {
+        return None;
+    };
+    let are_names = names.iter().all(|name| name.expression().is_some_and(super::quantity::is_name));
+    (are_names && names.len() == values.len()).then(|| {
+        let equation = |(name, value): (&Answer, &Answer)| {
+            Answer::Chain(vec![name.clone(), value.clone()], vec![Relation::Equal])
+        };
+        names.iter().zip(values).map(equation).collect()
+    })
+}
+
+/// Answers without those that are written twice.
+fn distinct(answers: &[Answer]) -> Vec<Answer> {
+    let mut distinct: Vec<Answer> = Vec::with_capacity(answers.len());
+    for answer in answers {
+        if !distinct.contains(answer) {
+            distinct.push(answer.clone());
+        }
+    }
+    distinct
+}
+
+/// The name in `name = value`, without a subscript.
+fn base_name(answer: &Answer) -> Option<String> {
+    let Answer::Chain(sides, relations) = answer else { return None };
+    let name = sides.first()?.expression().filter(|name| super::quantity::is_name(name))?;
+    (relations.first() == Some(&Relation::Equal)).then(|| match name {
+        Expression::Symbol(name) | Expression::Unknown(name, _) => {
+            name.split('_').next().unwrap_or_default().to_owned()
+        }
+        other => format!("{other:?}"),
+    })
+}

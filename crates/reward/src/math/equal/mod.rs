@@ -1,0 +1,132 @@
+//! Deciding whether an answer is the one that was asked for.
+//!
+//! Comparison is not symmetric: the ground truth says what form is asked for, and an answer that says more (`x = 3` for
+//! 3) or writes it in another form is right.
+
+mod collection;
+mod quantity;
+mod relation;
+mod spans;
+
+use self::quantity::has_one_case;
+use super::answer::{Answer, Brackets};
+use super::fuel::{Fuel, OutOfFuel};
+use super::reading::Reading;
+use super::value::Tolerance;
+
+/// What made two answers the same.
+pub type Rule = &'static str;
+
+/// One comparison: what is allowed, and the work that it may still do.
+#[derive(Debug)]
+pub struct Comparison<'f> {
+    /// How exact decimals must be.
+    pub tolerance: Tolerance,
+    /// Whether an inequality may answer for the interval that the ground truth is.
+    pub allow_set_relation: bool,
+    /// What is left to spend.
+    pub fuel: &'f mut Fuel,
+    /// Whether letters may be in the other case: not where an answer has a letter in both.
+    ignore_case: bool,
+}
+
+impl<'f> Comparison<'f> {
+    /// A comparison that may do so much work.
+    pub fn new(tolerance: Tolerance, allow_set_relation: bool, fuel: &'f mut Fuel) -> Self {
+        Self { tolerance, allow_set_relation, fuel, ignore_case: true }
+    }
+
+    /// The rule by which a response's answer is the ground truth's, if it is.
+    ///
+    /// # Errors
+    /// [`OutOfFuel`].
+    pub fn same(&mut self, gold: &Reading, given: &Reading) -> Result<Option<Rule>, OutOfFuel> {
+        if gold.source == given.source {
+            return Ok(Some("the same text"));
+        }
+        if let Some(letter) = gold.lone_choice()
+            && given.choice == Some(letter)
+        {
+            return Ok(Some("the same choice"));
+        }
+        if gold.is_text() {
+            let same =
+                gold.text == given.text || gold.answers.iter().any(|answer| given.answers.contains(answer));
+            return Ok(same.then_some("the same words"));
+        }
+        let mut out_of_fuel = None;
+        for answer in &gold.answers {
+            for other in &given.answers {
+                self.ignore_case = has_one_case(answer) && has_one_case(other);
+                match self.answers(answer, other) {
+                    Ok(None) => {}
+                    Ok(Some(rule)) => return Ok(Some(rule)),
+                    Err(error) => out_of_fuel = Some(error),
+                }
+            }
+        }
+        out_of_fuel.map_or(Ok(None), Err)
+    }
+
+    /// The rule by which two answers are the same, if they are.
+    pub(super) fn answers(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        self.fuel.spend(1)?;
+        let found = match (gold, given) {
+            (Answer::Quantity(gold), Answer::Quantity(given)) => return self.quantities(gold, given),
+            (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
+            (Answer::Chain(..), _) | (_, Answer::Chain(..)) => return self.relations(gold, given),
+            (Answer::List(a), Answer::List(b)) => {
+                self.lists(a, b)?.then_some("the same answers in any order")
+            }
+            (Answer::List(a), Answer::Sequence(_, b)) | (Answer::Sequence(_, a), Answer::List(b)) => {
+                self.ordered(a, b)?.then_some("the same answers in the same order")
+            }
+            (Answer::Set(a), Answer::Set(b) | Answer::List(b)) | (Answer::List(a), Answer::Set(b)) => {
+                self.sets(a, b)?.then_some("the same set")
+            }
+            (Answer::Sequence(a, gold), Answer::Sequence(b, given)) if gold.len() != 2 || a == b => {
+                self.ordered(gold, given)?.then_some("the same sequence")
+            }
+            (Answer::Matrix(a), Answer::Matrix(b)) => self.matrices(a, b)?.then_some("the same matrix"),
+            (Answer::Matrix(matrix), Answer::Sequence(Brackets::ROUND, items) | Answer::List(items))
+            | (Answer::Sequence(Brackets::ROUND, items), Answer::Matrix(matrix)) => {
+                self.vector(matrix, items)?.then_some("the same vector")
+            }
+            (Answer::Ratio(a), Answer::Ratio(b)) => self.ratios(a, b)?.then_some("the same ratio"),
+            (Answer::Ratio(ratio), Answer::Quantity(given)) => return self.ratio_as_quotient(ratio, given),
+            (Answer::Quantity(gold), Answer::Ratio(ratio)) => return self.ratio_as_quotient(ratio, gold),
+            (Answer::Set(items), answer @ (Answer::Quantity(_) | Answer::Sequence(..)))
+            | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items)) => match &items[..]
+            {
+                [item] => return self.answers(item, answer),
+                _ => None,
+            },
+            (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => Some("unions of the same sets"),
+            _ => None,
+        };
+        let about_numbers = (is_set(gold) || are_conditions(gold))
+            && (is_set(given) || (self.allow_set_relation || are_conditions(gold)) && are_conditions(given));
+        match found {
+            None if about_numbers => Ok(self.same_spans(gold, given)?.then_some("the same numbers")),
+            found => Ok(found),
+        }
+    }
+}
+
+/// Whether an answer is several equations or inequalities.
+fn are_conditions(answer: &Answer) -> bool {
+    matches!(answer, Answer::List(items) if items.iter().all(|item| matches!(item, Answer::Chain(..))))
+}
+
+/// Whether an answer is, or may be, a set of real numbers.
+fn is_set(answer: &Answer) -> bool {
+    match answer {
+        Answer::Union(_)
+        | Answer::Intersection(_)
+        | Answer::Difference(_)
+        | Answer::Reals
+        | Answer::Set(_) => true,
+        Answer::Sequence(_, items) => items.len() == 2,
+        _ => false,
+    }
+}

@@ -1,0 +1,266 @@
+//! Equations, inequalities and chains of them.
+
+use std::collections::BTreeSet;
+
+use super::super::answer::{Answer, Relation};
+use super::super::expression::Expression;
+use super::super::fuel::OutOfFuel;
+use super::super::value::{FactorSign, constant_ratio};
+use super::collection::equations_of_tuple;
+use super::quantity::{is_name, is_number};
+use super::{Comparison, Rule, are_conditions, is_set};
+
+impl Comparison<'_> {
+    /// Two answers of which one at least has relations.
+    pub(super) fn relations(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        let equations = |answer: &Answer| match answer {
+            Answer::List(parts) if are_conditions(answer) => Some(parts.clone()),
+            answer => equations_of_tuple(answer),
+        };
+        if let (Some(gold), Some(given)) = (equations(gold), equations(given)) {
+            return Ok(self.lists(&gold, &given)?.then_some("the same values of the same names"));
+        }
+        match (gold, given) {
+            (Answer::Chain(sides, relations), Answer::Chain(other_sides, other_relations)) => {
+                self.chains((sides, relations), (other_sides, other_relations), gold, given)
+            }
+            (Answer::Chain(sides, relations), given) => {
+                if let Some(value) = named_value(sides, relations) {
+                    return Ok(self
+                        .answers(value, given)?
+                        .and(Some("the value of the ground truth's equation")));
+                }
+                self.member_or_spans(gold, given, true)
+            }
+            (gold, Answer::Chain(sides, relations)) => {
+                if let Some(value) = concluded_value(sides, relations) {
+                    return Ok(self.answers(gold, value)?.and(Some("the value of the response's equation")));
+                }
+                self.member_or_spans(gold, given, self.allow_set_relation)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn chains(
+        &mut self,
+        gold: (&[Answer], &[Relation]),
+        given: (&[Answer], &[Relation]),
+        gold_answer: &Answer,
+        given_answer: &Answer,
+    ) -> Result<Option<Rule>, OutOfFuel> {
+        if self.same_chain(gold, given)? {
+            return Ok(Some("the same relations"));
+        }
+        if let (Some(value), Some(other)) = (named_value(gold.0, gold.1), concluded_value(given.0, given.1))
+            && self.same_names(&gold.0[0], &given.0[0])?
+        {
+            let renamed = renamed(&gold.0[0], &given.0[0], other);
+            let other = renamed.as_ref().unwrap_or(other);
+            return Ok(self.answers(value, other)?.and(Some("the same value of the same name")));
+        }
+        if let (([a, b], [relation]), ([c, d], [other])) = (gold, given)
+            && let (Some(a), Some(b), Some(c), Some(d)) =
+                (a.expression(), b.expression(), c.expression(), d.expression())
+            && self.same_up_to_factor((a, *relation, b), (c, *other, d))?
+        {
+            return Ok(Some("the same relation up to a constant factor"));
+        }
+        // The same bounds on another variable are no answer, unless only membership is said.
+        let asks_for_set = gold.1.contains(&Relation::In);
+        let says_member = asks_for_set || given.1.contains(&Relation::In);
+        if !says_member && variables_of(gold.0) != variables_of(given.0) {
+            return Ok(None);
+        }
+        self.member_or_spans(gold_answer, given_answer, self.allow_set_relation || !asks_for_set)
+    }
+
+    /// The same sides with the same relations, perhaps from the other end.
+    fn same_chain(
+        &mut self,
+        gold: (&[Answer], &[Relation]),
+        given: (&[Answer], &[Relation]),
+    ) -> Result<bool, OutOfFuel> {
+        if gold.0.len() != given.0.len() {
+            return Ok(false);
+        }
+        if gold.1 == given.1 && self.ordered(gold.0, given.0)? {
+            return Ok(true);
+        }
+        let turned: Vec<_> = given.1.iter().rev().map(|relation| relation.turned()).collect();
+        if gold.1 != turned || gold.1.contains(&Relation::In) {
+            return Ok(false);
+        }
+        let reversed: Vec<_> = given.0.iter().rev().cloned().collect();
+        self.ordered(gold.0, &reversed)
+    }
+
+    /// Whether both sides name the same thing; the arguments of a function may have other names.
+    fn same_names(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
+        match (gold.expression(), given.expression()) {
+            (Some(Expression::Unknown(a, x)), Some(Expression::Unknown(b, y)))
+                if a == b && variables(x).is_some() && variables(y).is_some() =>
+            {
+                Ok(x.len() == y.len())
+            }
+            // y = 2x is f(x) = 2x.
+            (Some(Expression::Unknown(_, x)), Some(Expression::Symbol(y)))
+            | (Some(Expression::Symbol(y)), Some(Expression::Unknown(_, x))) => {
+                Ok(**y == *"y" && x.len() == 1 && variables(x).is_some())
+            }
+            _ => Ok(self.answers(gold, given)?.is_some()),
+        }
+    }
+
+    /// Whether a - b and c - d are in a constant ratio, positive where the direction of the relation counts.
+    fn same_up_to_factor(
+        &mut self,
+        (a, relation, b): (&Expression, Relation, &Expression),
+        (c, other, d): (&Expression, Relation, &Expression),
+    ) -> Result<bool, OutOfFuel> {
+        if is_number(a) && is_number(b) {
+            return Ok(false);
+        }
+        let difference =
+            |a: &Expression, b: &Expression| Expression::Sum(vec![a.clone(), b.clone().negated()]);
+        let factor = constant_ratio(&difference(a, b), &difference(c, d), self.fuel)?;
+        Ok(match factor {
+            None => false,
+            Some(_) if !relation.is_order() => relation == other && relation != Relation::Other,
+            Some(FactorSign::Positive) => relation == other,
+            Some(FactorSign::Negative) => relation == other.turned(),
+            Some(FactorSign::NotReal) => false,
+        })
+    }
+
+    /// Two answers as sets of numbers: x in S is S, a < x < b an interval.
+    fn member_or_spans(
+        &mut self,
+        gold: &Answer,
+        given: &Answer,
+        relations_allowed: bool,
+    ) -> Result<Option<Rule>, OutOfFuel> {
+        let (a, b) = (set_of_member(gold), set_of_member(given));
+        if let (Some(a), Some(b)) = (a, b) {
+            // x in [0, 1] is not x = 0 or x = 1.
+            let is_interval_and_list = matches!(
+                (a, b),
+                (Answer::Sequence(..), Answer::List(_)) | (Answer::List(_), Answer::Sequence(..))
+            );
+            let is_relation = |answer: &Answer| matches!(answer, Answer::Chain(..));
+            if !is_interval_and_list && !is_relation(a) && !is_relation(b) {
+                return self.answers(a, b);
+            }
+        }
+        let (a, b) = (a.unwrap_or(gold), b.unwrap_or(given));
+        let comparable =
+            |answer: &Answer| is_set(answer) || matches!(answer, Answer::Chain(..) | Answer::List(_));
+        if relations_allowed && comparable(a) && comparable(b) && self.same_spans(a, b)? {
+            return Ok(Some("the same numbers"));
+        }
+        Ok(None)
+    }
+}
+
+/// What is said to be a member's set: S of "x in S"; any other answer is its own.
+fn set_of_member(answer: &Answer) -> Option<&Answer> {
+    match answer {
+        Answer::Chain(sides, relations) => match (&sides[..], &relations[..]) {
+            ([member, set], [Relation::In]) if names(member) => Some(set),
+            _ => None,
+        },
+        answer => Some(answer),
+    }
+}
+
+/// The value that an equation or chain of equations arrives at: the last side before any rounding. Of `5 = x` it is 5.
+fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
+    let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
+    let only_rounded = relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
+    if !only_rounded {
+        return None;
+    }
+    let first = sides.first()?;
+    if is_multiple_of_name(first) {
+        return None;
+    }
+    let value = match equations {
+        // x ≈ 11 has nothing more exact; in pi ≈ 3.14 what comes first is.
+        0 if names(first) => sides.last()?,
+        equations => &sides[equations],
+    };
+    let names_last = names(value) && !names(first) && sides.len() == 2;
+    if names_last {
+        return Some(first);
+    }
+    // "x^2 - 3x = 0" does not say that something is 0.
+    let is_zero = value.expression() == Some(&Expression::integer(0));
+    let says_value = !is_zero || names(first) || first.expression().is_some_and(is_number) || sides.len() > 2;
+    says_value.then_some(value)
+}
+
+/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked for is 3.
+fn is_multiple_of_name(answer: &Answer) -> bool {
+    matches!(
+        answer.expression(),
+        Some(Expression::Product(factors))
+            if matches!(factors[..], [ref factor, Expression::Symbol(_)] if is_number(factor))
+    )
+}
+
+/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3, 2)`.
+fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
+    let value = concluded_value(sides, relations)?;
+    let others = sides.iter().filter(|side| !std::ptr::eq(*side, value));
+    let is_rounded = relations.first() == Some(&Relation::Approximate);
+    (is_rounded || others.into_iter().any(names)).then_some(value)
+}
+
+/// Whether an answer is a name, or a tuple, list or ratio of names.
+fn names(answer: &Answer) -> bool {
+    match answer {
+        Answer::Quantity(quantity) => is_name(&quantity.expression),
+        Answer::Sequence(_, items) | Answer::List(items) => items.iter().all(names),
+        Answer::Ratio(parts) => parts.iter().all(|part| is_name(&part.expression)),
+        _ => false,
+    }
+}
+
+/// The names of the variables and functions in the sides of a chain.
+fn variables_of(sides: &[Answer]) -> BTreeSet<&str> {
+    let mut variables = BTreeSet::new();
+    for expression in sides.iter().filter_map(Answer::expression) {
+        super::quantity::collect_names(expression, &mut variables);
+    }
+    variables
+}
+
+/// The names of variables that all arguments are; `None` if one is anything else, or two are the same.
+fn variables(arguments: &[Expression]) -> Option<Vec<&str>> {
+    let mut names = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        match argument {
+            Expression::Symbol(name) if !names.contains(&&**name) => names.push(&**name),
+            _ => return None,
+        }
+    }
+    Some(names)
+}
+
+/// The value with the arguments named as the ground truth names them; `None` if they are named the same.
+fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
+    let (Expression::Unknown(_, gold), Expression::Unknown(_, given)) =
+        (gold.expression()?, given.expression()?)
+    else {
+        return None;
+    };
+    let (to, from) = (variables(gold)?, variables(given)?);
+    if to == from || to.len() != from.len() {
+        return None;
+    }
+    let Answer::Quantity(quantity) = value else { return None };
+    let mut quantity = quantity.clone();
+    let rename = |name: &str| from.iter().position(|from| *from == name).map(|index| to[index].into());
+    quantity.expression.rename(&rename);
+    Some(Answer::Quantity(quantity))
+}

@@ -1,0 +1,178 @@
+//! Finding the answer in a response.
+
+mod boxed;
+mod denial;
+mod number;
+mod segments;
+mod statement;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use boxed::last_boxed;
+
+use super::choice::names_other;
+use super::latex::is_prose_letter;
+use super::reading::Reading;
+use denial::denies_next;
+use segments::{is_prose, last_formula, segments};
+use statement::{answer_in, last_number_outside, stated, stated_as_final};
+
+/// Where in a response an answer is looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extraction {
+    /// In the last `\boxed{...}` or `\fbox{...}` only.
+    Boxed,
+    /// In the last box, else after "the answer is", "Answer:", "####" or `<answer>`. A final answer that is stated
+    /// after the last box counts instead of it.
+    Stated,
+    /// As `stated`; else the whole response if it is nothing but an answer, else its last formula, else its last number.
+    #[default]
+    Any,
+}
+
+/// Where an answer was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In a box.
+    Box,
+    /// After words that announce it.
+    Statement,
+    /// The text is nothing else.
+    Whole,
+    /// It is the last formula.
+    Formula,
+    /// It is the last number.
+    Number,
+}
+
+impl Origin {
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Box => "the last box",
+            Self::Statement => "the last stated answer",
+            Self::Whole => "the whole text",
+            Self::Formula => "the last formula",
+            Self::Number => "the last number",
+        }
+    }
+}
+
+/// Longest response that can be an answer as a whole, in bytes.
+const MAX_WHOLE: usize = 400;
+
+/// The text of a response's answer and where it was found; `None` if there is none.
+pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
+    // What is thought before counts if nothing is said after.
+    let said = response.rfind("</think>").map_or(response, |place| &response[place + "</think>".len()..]);
+    if let Some(found) = announced(said, extraction) {
+        return Some(found);
+    }
+    if said.len() < response.len()
+        && let Some(found) = announced(response, extraction)
+    {
+        return Some(found);
+    }
+    if extraction != Extraction::Any {
+        return None;
+    }
+    guessed(if said.trim().is_empty() { response } else { said })
+}
+
+/// The text of a ground truth's answer, which may be a worked solution.
+pub fn from_ground_truth(text: &str) -> (String, Origin) {
+    let text = text.trim();
+    if let Some(found) = announced(text, Extraction::Boxed) {
+        return found;
+    }
+    if let Some(content) = boxed::open_box(text) {
+        return (content.into(), Origin::Box);
+    }
+    if is_prose(text)
+        && let Some(answer) = stated(text)
+    {
+        return (answer, Origin::Statement);
+    }
+    (text.into(), Origin::Whole)
+}
+
+fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
+    let found = boxed::last_boxes(text).or_else(|| boxed::bare_box(text));
+    let (rest, stated): (_, fn(&str) -> Option<String>) = match &found {
+        Some((_, end)) => (&text[*end..], stated_as_final),
+        None => (text, stated),
+    };
+    if extraction != Extraction::Boxed
+        && let Some(answer) = stated(rest)
+        && (found.is_none() || Reading::of(&answer).is_ok_and(|answer| !answer.is_text()))
+    {
+        return Some((answer, Origin::Statement));
+    }
+    found.map(|(answer, _)| (answer, Origin::Box))
+}
+
+fn guessed(text: &str) -> Option<(String, Origin)> {
+    let text = text.trim();
+    let whole = if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None };
+    let one_line = !text.contains('\n') || text.starts_with(['$', '\\']);
+    if one_line && whole.as_ref().is_some_and(|whole| !whole.is_text() || whole.lone_choice().is_some()) {
+        return Some((text.into(), Origin::Whole));
+    }
+    if one_line && let Some(tail) = after_foreign_prose(text) {
+        return Some((tail.into(), Origin::Formula));
+    }
+    let formulas = segments(text);
+    if let Some(last) = last_formula(text, &formulas) {
+        // "Therefore it is 5." after the last formula is more of an answer.
+        let rest = &text[last.end..];
+        if let Some(answer) = conclusion(rest)
+            .and_then(answer_in)
+            .filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
+        {
+            return Some((answer, Origin::Number));
+        }
+        return Some((text[last.content.0..last.content.1].trim().into(), Origin::Formula));
+    }
+    if let Some((start, end)) = last_number_outside(text, 0) {
+        return Some((text[start..end].into(), Origin::Number));
+    }
+    if let Some(choice) = last_choice(text) {
+        return Some((choice.into(), Origin::Formula));
+    }
+    let few_words = text.split_whitespace().count() <= 3 && whole.is_some();
+    few_words.then(|| (text.into(), Origin::Whole))
+}
+
+/// What follows the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".
+fn after_foreign_prose(text: &str) -> Option<&str> {
+    let (place, letter) = text.char_indices().rfind(|(_, letter)| is_prose_letter(*letter))?;
+    let (prose, tail) = text.split_at(place + letter.len_utf8());
+    let tail = tail.trim_matches(|c: char| c.is_whitespace() || ":：。*".contains(c));
+    let reading = Reading::of(tail).ok()?;
+    (!reading.is_text() && !denies_next(prose)).then_some(tail)
+}
+
+/// The one letter of a multiple choice in brackets, of a text that is short enough to be about one.
+fn last_choice(text: &str) -> Option<&str> {
+    let place = text.rfind('(').filter(|_| text.len() <= MAX_WHOLE)?;
+    let choice = text.get(place..place + 3)?;
+    let reading = Reading::of(choice).ok()?;
+    let letter = reading.lone_choice()?;
+    (!names_other(text, letter) && !denies_next(&text[..place])).then_some(choice)
+}
+
+/// The last sentence that draws a conclusion.
+fn conclusion(text: &str) -> Option<&str> {
+    let place = ["Therefore", "therefore", "Thus", "thus", "Hence", "hence"]
+        .iter()
+        .filter_map(|word| text.rfind(word).map(|place| place + word.len()))
+        .max()?;
+    let rest = text[place..].trim_start_matches([',', ' ']);
+    let end = rest.find(". ").or_else(|| rest.find('\n')).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! Numbers in prose.
+
+use super::super::latex::{Commas, number_length};
+use super::denial::denies_next;
+
+/// Where the last number of a text starts and ends, with its sign, fraction, and percent sign: `-1,234.5`, `3/4`,
+/// `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those that are denied do not count.
+pub fn last_number(text: &str) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut place = 0;
+    while place < bytes.len() {
+        let point = bytes[place] == b'.' && bytes.get(place + 1).is_some_and(u8::is_ascii_digit);
+        if !bytes[place].is_ascii_digit() && !point {
+            place += 1;
+            continue;
+        }
+        let end = place + length(&text[place..]);
+        let is_name = matches!(bytes[..place], [.., before] if before.is_ascii_alphabetic() || matches!(before, b'^' | b'_' | b'.'));
+        if !is_name {
+            found.push((place - usize::from(is_negative(&bytes[..place])), end));
+        }
+        place = end;
+    }
+    found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]))
+}
+
+/// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us". Before an operator it
+/// is only a part of what is meant.
+pub fn first_number(text: &str) -> Option<usize> {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let end = text.len() - unsigned.len() + length(unsigned);
+    let rest = text[end..].trim_start_matches([',', ';']);
+    (rest.starts_with(' ') && rest.trim_start().starts_with(char::is_alphabetic)).then_some(end)
+}
+
+/// Whether a minus stands before a number and is its sign: after a digit, letter or bracket it is a subtraction.
+fn is_negative(before: &[u8]) -> bool {
+    match before {
+        [.., before, b'-'] => !before.is_ascii_alphanumeric() && !matches!(before, b')' | b'}'),
+        [.., b'-'] => true,
+        _ => false,
+    }
+}
+
+/// Length of the number that a text starts with.
+fn length(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = number_length(text, Commas::Group);
+    // Whatever else commas do between digits, it is one answer: 2,74 or 1,2,3.
+    while bytes.get(end) == Some(&b',') && digits(end + 1) > 0 {
+        end += 1 + digits(end + 1);
+    }
+    let fraction = |from: usize| match digits(from) {
+        0 => 0,
+        numerator if bytes.get(from + numerator) == Some(&b'/') => match digits(from + numerator + 1) {
+            0 => 0,
+            denominator => numerator + 1 + denominator,
+        },
+        _ => 0,
+    };
+    if bytes.get(end) == Some(&b' ') && fraction(end + 1) > 0 {
+        end += 1 + fraction(end + 1);
+    } else if bytes.get(end) == Some(&b'/') && digits(end + 1) > 0 {
+        end += 1 + digits(end + 1);
+    }
+    let percent = text[end..].len() - text[end..].trim_start_matches([' ', '\\', '$']).len();
+    if text[end + percent..].starts_with('%') { end + percent + 1 } else { end }
+}

@@ -1,0 +1,27 @@
+//! The bound on the work of one comparison.
+
+/// Work that is left for a comparison, in units of roughly a multiplication of small numbers. All work on untrusted
+/// answers is paid for, so that none takes long: the grader's time limit, without a clock and the same on every machine.
+#[derive(Debug)]
+pub struct Fuel(u64);
+
+/// The fuel is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the comparison takes too much work")]
+pub struct OutOfFuel;
+
+impl Fuel {
+    /// Fuel for so much work.
+    pub fn new(units: u64) -> Self {
+        Self(units)
+    }
+
+    /// Pays for work before it is done.
+    ///
+    /// # Errors
+    /// [`OutOfFuel`] when not as much is left.
+    pub fn spend(&mut self, units: u64) -> Result<(), OutOfFuel> {
+        self.0 = self.0.checked_sub(units).ok_or(OutOfFuel)?;
+        Ok(())
+    }
+}

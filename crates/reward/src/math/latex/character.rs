@@ -1,0 +1,150 @@
+//! Characters beyond ASCII, as the LaTeX that means the same.
+
+/// The LaTeX of a character; `None` where it has no other spelling.
+pub fn latex(character: char) -> Option<&'static str> {
+    Some(match character {
+        '−' | '–' | '—' | '‐' | '‑' | '－' | '﹣' => "-",
+        '＋' => "+",
+        '×' | '✕' | '⨯' => "\\times ",
+        '·' | '⋅' | '∙' | '•' | '∗' => "\\cdot ",
+        '÷' => "\\div ",
+        '／' | '∕' | '⁄' => "/",
+        '＝' => "=",
+        '≤' | '⩽' | '≦' => "\\leq ",
+        '≥' | '⩾' | '≧' => "\\geq ",
+        '≠' => "\\neq ",
+        '≈' | '≅' | '≃' => "\\approx ",
+        '≡' => "\\equiv ",
+        '＜' => "<",
+        '＞' => ">",
+        '±' => "\\pm ",
+        '∓' => "\\mp ",
+        '√' => "\\sqrt ",
+        '∛' => "\\sqrt[3] ",
+        '∜' => "\\sqrt[4] ",
+        '∞' => "\\infty ",
+        '∪' => "\\cup ",
+        '∩' => "\\cap ",
+        '∈' => "\\in ",
+        '∖' => "\\setminus ",
+        '∅' | 'Ø' | 'ø' => "\\emptyset ",
+        '∑' => "\\sum ",
+        '∏' => "\\prod ",
+        '∫' => "\\int ",
+        '∠' => "\\angle ",
+        '△' => "\\triangle ",
+        '⇒' | '⟹' => "\\implies ",
+        '→' => "\\to ",
+        '°' | 'º' | '˚' => "^\\circ ",
+        '′' | '’' | '‘' => "'",
+        '″' => "''",
+        '％' => "%",
+        '（' => "(",
+        '）' => ")",
+        '［' | '【' => "[",
+        '］' | '】' => "]",
+        '｛' => "{",
+        '｝' => "}",
+        '⟨' | '〈' => "\\langle ",
+        '⟩' | '〉' => "\\rangle ",
+        '⌊' => "\\lfloor ",
+        '⌋' => "\\rfloor ",
+        '⌈' => "\\lceil ",
+        '⌉' => "\\rceil ",
+        '｜' | '∣' => "|",
+        '，' | '、' => ",",
+        '；' => ";",
+        '：' | '∶' => ":",
+        '。' => ".",
+        '…' | '⋯' => "\\dots ",
+        '½' => "\\frac12",
+        '⅓' => "\\frac13",
+        '⅔' => "\\frac23",
+        '¼' => "\\frac14",
+        '¾' => "\\frac34",
+        '⅕' => "\\frac15",
+        '⅖' => "\\frac25",
+        '⅗' => "\\frac35",
+        '⅘' => "\\frac45",
+        '⅙' => "\\frac16",
+        '⅚' => "\\frac56",
+        '⅛' => "\\frac18",
+        '⅜' => "\\frac38",
+        '⅝' => "\\frac58",
+        '⅞' => "\\frac78",
+        'ℝ' => "\\mathbb{R}",
+        'ℤ' => "\\mathbb{Z}",
+        'ℕ' => "\\mathbb{N}",
+        'ℚ' => "\\mathbb{Q}",
+        'ℂ' => "\\mathbb{C}",
+        'α' => "\\alpha ",
+        'β' => "\\beta ",
+        'γ' => "\\gamma ",
+        'δ' => "\\delta ",
+        'Δ' | '∆' => "\\Delta ",
+        'ε' | 'ϵ' => "\\epsilon ",
+        'ζ' => "\\zeta ",
+        'η' => "\\eta ",
+        'θ' | 'ϑ' => "\\theta ",
+        'κ' => "\\kappa ",
+        'λ' => "\\lambda ",
+        'μ' | 'µ' => "\\mu ",
+        'ν' => "\\nu ",
+        'ξ' => "\\xi ",
+        'π' => "\\pi ",
+        'ρ' => "\\rho ",
+        'σ' => "\\sigma ",
+        'Σ' => "\\Sigma ",
+        'τ' => "\\tau ",
+        'φ' | 'ϕ' => "\\phi ",
+        'Φ' => "\\Phi ",
+        'χ' => "\\chi ",
+        'ψ' => "\\psi ",
+        'ω' => "\\omega ",
+        'Ω' | '\u{2126}' => "\\Omega ",
+        'ℓ' => "\\ell ",
+        '$' | '€' | '£' | '¥' | '￥' | '₹' | '₽' | '¢' => " ",
+        '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => "",
+        _ => return None,
+    })
+}
+
+/// The digit or sign that a superscript character raises.
+pub fn superscript(character: char) -> Option<char> {
+    Some(match character {
+        '⁰' => '0',
+        '¹' => '1',
+        '²' => '2',
+        '³' => '3',
+        '⁴' => '4',
+        '⁵' => '5',
+        '⁶' => '6',
+        '⁷' => '7',
+        '⁸' => '8',
+        '⁹' => '9',
+        '⁺' => '+',
+        '⁻' => '-',
+        'ⁿ' => 'n',
+        'ˣ' => 'x',
+        _ => return None,
+    })
+}
+
+/// The digit that a subscript character lowers.
+pub fn subscript(character: char) -> Option<char> {
+    let digit = u32::from(character).checked_sub(0x2080)?;
+    char::from_digit(digit, 10)
+}
+
+/// The ASCII character that a full-width digit or letter is.
+pub fn narrow(character: char) -> Option<char> {
+    let ascii = u32::from(character).checked_sub(0xfee0).and_then(char::from_u32)?;
+    ascii.is_ascii_alphanumeric().then_some(ascii)
+}
+
+/// Whether a character is a letter that no formula has: Cyrillic, Chinese and others that are neither Latin nor Greek.
+pub fn is_prose_letter(character: char) -> bool {
+    let in_scripts = matches!(character, '\u{400}'..='\u{1cff}' | '\u{2c00}'..='\u{2dff}' | '\u{3005}'..='\u{d7ff}')
+        || matches!(character, '\u{f900}'..='\u{fdff}' | '\u{20000}'..='\u{3ffff}');
+    in_scripts && character.is_alphabetic()
+}

@@ -1,0 +1,56 @@
+//! How far a written number goes.
+
+/// What a comma between digits is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commas {
+    /// It separates answers: `1,234` is 1 and 234.
+    Separate,
+    /// It groups digits where it can: `1,234` is 1234.
+    Group,
+    /// It is the decimal point: `1,234` is 1.234.
+    Point,
+}
+
+/// Length of the number that a text starts with, with what groups its digits; a digit or a point comes first.
+pub fn number_length(text: &str, commas: Commas) -> usize {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = digits(0);
+    if (1..=3).contains(&end) && bytes[0] != b'0' {
+        while let Some(separator) = group_separator(&text[end..], commas)
+            && digits(end + separator) == 3
+        {
+            end += separator + 3;
+        }
+    }
+    let point = if commas == Commas::Point { b',' } else { b'.' };
+    if matches!(bytes.get(end), Some(&byte) if byte == point || byte == b'.') && digits(end + 1) > 0 {
+        end += 1 + digits(end + 1);
+    }
+    // 4.4e7, but not 2e or 2ex.
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + sign);
+        let next = bytes.get(end + 1 + sign + exponent);
+        if exponent > 0 && !next.is_some_and(u8::is_ascii_alphabetic) {
+            end += 1 + sign + exponent;
+        }
+    }
+    end
+}
+
+/// Length of what may stand between two groups of digits; it does not say that three digits follow.
+fn group_separator(text: &str, commas: Commas) -> Option<usize> {
+    for spaced in [",\\!", "{,}\\!", " {,} ", " {, }"] {
+        if let Some(rest) = text.strip_prefix(spaced) {
+            return Some(text.len() - rest.trim_start_matches(' ').len());
+        }
+    }
+    for separator in ["{,}", "\\,", "\\ ", "\\:", "\\;", " ", "~"] {
+        if let Some(rest) = text.strip_prefix(separator) {
+            let thin = if separator == "{,}" && rest.starts_with("\\!") { 2 } else { 0 };
+            return Some(separator.len() + thin);
+        }
+    }
+    (commas == Commas::Group && text.starts_with(',')).then_some(1)
+}

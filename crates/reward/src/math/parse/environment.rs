@@ -1,0 +1,37 @@
+//! Matrices.
+
+use super::super::latex::{Kind, Token};
+use super::super::matrix::Matrix;
+use super::Unreadable;
+use super::expression::Parser;
+use super::slices::{closing, split};
+use super::value::Value;
+
+impl Parser<'_, '_, '_> {
+    /// The matrix of an environment that opens next.
+    pub(super) fn environment(&mut self, name: &str) -> Result<Value, Unreadable> {
+        let is_matrix = matches!(
+            name,
+            "matrix" | "pmatrix" | "bmatrix" | "vmatrix" | "Bmatrix" | "Vmatrix" | "smallmatrix" | "array"
+        );
+        let end = closing(self.tokens, self.place).filter(|_| is_matrix).ok_or(Unreadable::NotMath)?;
+        let mut content = &self.tokens[self.place + 1..end];
+        if name == "array" && matches!(content.first(), Some(Token { kind: Kind::Mark('{'), .. })) {
+            content = &content[closing(content, 0).ok_or(Unreadable::NotMath)? + 1..];
+        }
+        while let [rest @ .., Token { kind: Kind::Row, .. }] = content {
+            content = rest;
+        }
+        let rows = self.place_deeper(|parser| {
+            split(content, |kind| kind == Kind::Row)
+                .iter()
+                .map(|row| {
+                    let cells = split(row, |kind| kind == Kind::Mark('&'));
+                    cells.iter().map(|cell| parser.content(cell)?.scalar()).collect::<Result<Vec<_>, _>>()
+                })
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        self.place = end + 1;
+        Matrix::new(rows).map(Value::Matrix).ok_or(Unreadable::NotMath)
+    }
+}

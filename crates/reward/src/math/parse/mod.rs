@@ -1,0 +1,88 @@
+//! From tokens to the tree of an answer.
+
+mod answer;
+mod environment;
+mod expression;
+mod function;
+mod names;
+mod number;
+mod slices;
+mod symbol;
+mod value;
+mod words;
+
+use super::answer::Answer;
+use super::latex::{Commas, TooLong, plain, tokenise};
+
+/// Deepest nesting of an answer.
+const MAX_DEPTH: usize = 60;
+
+/// Why a text is no mathematics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Too many tokens.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// Too many brackets within each other.
+    #[error("is nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// It is words, or its parts do not fit together.
+    #[error("is not a formula")]
+    NotMath,
+}
+
+/// How to take what has more than one meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convention {
+    /// What a comma between digits is.
+    pub commas: Commas,
+    /// Whether a logarithm without a base is to the base ten rather than natural.
+    pub decimal_logarithm: bool,
+}
+
+/// What one pass over the tokens keeps in mind.
+#[derive(Debug)]
+struct Context {
+    convention: Convention,
+    /// For each ± of the item in turn, whether it is a minus.
+    signs: u32,
+    /// How many ± there were so far.
+    signs_seen: u32,
+    depth: usize,
+    /// Whether there was a logarithm without a base.
+    plain_logarithm: bool,
+}
+
+impl Context {
+    /// Runs what is one level deeper.
+    fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, Unreadable>) -> Result<T, Unreadable> {
+        if self.depth == MAX_DEPTH {
+            return Err(Unreadable::TooDeep);
+        }
+        self.depth += 1;
+        let result = run(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+/// What [`parse`] found.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The answer.
+    pub answer: Answer,
+    /// Whether [`Convention::decimal_logarithm`] makes a difference.
+    pub plain_logarithm: bool,
+}
+
+/// Reads a text as mathematics.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable> {
+    let source = plain(source);
+    let tokens = tokenise(&source, convention.commas)?;
+    let mut context = Context { convention, signs: 0, signs_seen: 0, depth: 0, plain_logarithm: false };
+    let answer = context.answer(&tokens)?;
+    Ok(Parsed { answer, plain_logarithm: context.plain_logarithm })
+}

@@ -1,0 +1,81 @@
+//! Finding brackets and separators in tokens.
+
+use super::super::latex::{Kind, Token};
+
+/// What a token does to the depth of brackets.
+fn step(kind: Kind<'_>) -> isize {
+    match kind {
+        Kind::Mark('(' | '[' | '{')
+        | Kind::Begin(_)
+        | Kind::Command("lbrace" | "langle" | "lfloor" | "lceil" | "lvert" | "lVert") => 1,
+        Kind::Mark(')' | ']' | '}')
+        | Kind::End(_)
+        | Kind::Command("rbrace" | "rangle" | "rfloor" | "rceil" | "rvert" | "rVert") => -1,
+        _ => 0,
+    }
+}
+
+/// The place of the bracket that closes the one at `open`. An interval's brackets need not be a pair.
+pub fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
+    let mut depth = 0;
+    for (place, token) in tokens.iter().enumerate().skip(open) {
+        depth += step(token.kind);
+        if depth == 0 {
+            return Some(place);
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether the first token is a bracket that the last one closes.
+pub fn is_enclosed(tokens: &[Token<'_>]) -> bool {
+    tokens.len() >= 2 && step(tokens[0].kind) == 1 && closing(tokens, 0) == Some(tokens.len() - 1)
+}
+
+/// The places outside all brackets of tokens that are wanted.
+pub fn places(tokens: &[Token<'_>], wanted: impl Fn(usize, Kind<'_>) -> bool) -> Vec<usize> {
+    let mut depth = 0;
+    let mut places = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
+        depth += step(token.kind);
+        if depth == 0 && wanted(place, token.kind) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// The slices between places.
+pub fn between<'t, 'a>(tokens: &'t [Token<'a>], places: &[usize]) -> Vec<&'t [Token<'a>]> {
+    let mut slices = Vec::with_capacity(places.len() + 1);
+    let mut start = 0;
+    for &place in places {
+        slices.push(&tokens[start..place]);
+        start = place + 1;
+    }
+    slices.push(&tokens[start..]);
+    slices
+}
+
+/// The slices between the tokens that are wanted and outside all brackets.
+pub fn split<'t, 'a>(tokens: &'t [Token<'a>], wanted: impl Fn(Kind<'_>) -> bool) -> Vec<&'t [Token<'a>]> {
+    between(tokens, &places(tokens, |_, kind| wanted(kind)))
+}
+
+/// The characters of tokens, for names.
+pub fn text(tokens: &[Token<'_>]) -> String {
+    let mut text = String::new();
+    for token in tokens {
+        match token.kind {
+            Kind::Number(part) | Kind::Word(part) | Kind::Upright(part) | Kind::Command(part) => {
+                text.push_str(part);
+            }
+            Kind::Letter(mark) | Kind::Mark(mark) => text.push(mark),
+            Kind::And | Kind::Row | Kind::Begin(_) | Kind::End(_) => text.push(' '),
+        }
+    }
+    text
+}

@@ -1,0 +1,110 @@
+//! Variables with their subscripts and primes, and functions of the problem's own.
+
+use super::super::expression::{Constant, Expression};
+use super::super::latex::{Kind, Token};
+use super::Unreadable;
+use super::expression::Parser;
+use super::function::is_simple;
+use super::slices::{closing, split, text};
+
+impl Parser<'_, '_, '_> {
+    /// A letter: e, i, a variable, or a function with its arguments.
+    pub(super) fn letter(&mut self, letter: char) -> Result<Expression, Unreadable> {
+        self.advance();
+        let bare = !matches!(self.peek(), Some(Kind::Mark('_' | '\'')));
+        match letter {
+            'e' if bare => Ok(Expression::Constant(Constant::E)),
+            'i' if bare => Ok(Expression::Constant(Constant::I)),
+            _ => self.decorated(letter.to_string()),
+        }
+    }
+
+    /// A name with whatever subscripts, primes and arguments follow.
+    pub(super) fn decorated(&mut self, mut name: String) -> Result<Expression, Unreadable> {
+        loop {
+            match self.peek() {
+                Some(Kind::Mark('\'')) => {
+                    self.advance();
+                    name.push('\'');
+                }
+                Some(Kind::Mark('_')) => {
+                    let start = self.place + 1;
+                    let end = match self.tokens.get(start).map(|token| token.kind) {
+                        Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)?,
+                        Some(
+                            Kind::Number(_)
+                            | Kind::Letter(_)
+                            | Kind::Command(_)
+                            | Kind::Word(_)
+                            | Kind::Upright(_),
+                        ) => start,
+                        _ => return Err(Unreadable::NotMath),
+                    };
+                    self.place = end + 1;
+                    name.push('_');
+                    name.push_str(text(&self.tokens[start..=end]).trim_matches(['{', '}']));
+                }
+                Some(Kind::Mark('^')) if self.primes() > 0 => {
+                    let primes = self.primes();
+                    name.extend(std::iter::repeat_n('\'', primes));
+                    self.place +=
+                        if self.tokens[self.place + 1].kind == Kind::Mark('{') { primes + 3 } else { 2 };
+                }
+                _ => break,
+            }
+        }
+        let inverse = self.inverse();
+        if self.is_function(&name, self.place + inverse) {
+            self.place += inverse;
+            if inverse > 0 {
+                name.push_str("^-1");
+            }
+            return Ok(Expression::Unknown(name.into(), self.arguments()?));
+        }
+        Ok(Expression::Symbol(name.into()))
+    }
+
+    /// How many primes an exponent consists of.
+    fn primes(&self) -> usize {
+        let rest = &self.rest()[1..];
+        match rest {
+            [Token { kind: Kind::Command("prime"), .. }, ..] => 1,
+            [Token { kind: Kind::Mark('{'), .. }, inner @ ..] => {
+                let primes = inner.iter().take_while(|token| token.kind == Kind::Command("prime")).count();
+                let closes = inner.get(primes).is_some_and(|token| token.kind == Kind::Mark('}'));
+                if closes { primes } else { 0 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// Length of an exponent -1, in braces.
+    fn inverse(&self) -> usize {
+        let is_inverse = matches!(
+            self.rest(),
+            [
+                Token { kind: Kind::Mark('^'), .. },
+                Token { kind: Kind::Mark('{'), .. },
+                Token { kind: Kind::Mark('-'), .. },
+                Token { kind: Kind::Number("1"), .. },
+                Token { kind: Kind::Mark('}'), .. },
+                ..
+            ]
+        );
+        if is_inverse { 5 } else { 0 }
+    }
+
+    /// Whether a name before an open bracket is that of a function rather than a factor. f, g and h are functions; other
+    /// letters are if the bracket holds no more than names and numbers: x(t), but n(n+1).
+    fn is_function(&self, name: &str, open: usize) -> bool {
+        let Some(Token { kind: Kind::Mark('('), spaced: false }) = self.tokens.get(open) else {
+            return false;
+        };
+        let Some(close) = closing(self.tokens, open) else { return false };
+        let letter = name.trim_end_matches('\'').split('_').next().unwrap_or(name);
+        let arguments = split(&self.tokens[open + 1..close], |kind| kind == Kind::Mark(','));
+        matches!(letter, "f" | "g" | "h" | "F" | "G" | "H")
+            || (name.chars().next().is_some_and(char::is_alphabetic)
+                && arguments.iter().all(|part| is_simple(part)))
+    }
+}

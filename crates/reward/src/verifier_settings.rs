@@ -1,0 +1,308 @@
+//! The recipe's key `reward.verifier`: which verifier judges, and the verifier made of it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
+use crate::command::{self, CommandVerifier};
+use crate::math::{self, Math};
+use crate::{BatchVerifier, Error, VerifierError, VerifierName};
+
+/// Which verifier judges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum VerifierSettings {
+    /// The same for all problems.
+    All(Combined),
+    /// Another verifier for each source of problems, by the exact text of the data's column `data_source`.
+    ByDataSource(ByDataSource),
+}
+
+/// One verifier or the weighted sum of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Combined {
+    /// One.
+    Single(Single),
+    /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The verdict and the answer are
+    /// the first part's, so the one that decides what is correct comes first. What one part cannot judge is not judged at
+    /// all.
+    Weighted(Weighted),
+}
+
+/// A verifier that is not made of others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Single {
+    /// A built-in one.
+    BuiltIn(VerifierName),
+    /// The built-in verifier `math` with other options than the usual ones.
+    Math(MathSettings),
+    /// A program of your own; docs/rewards.md says what it is asked and what it answers.
+    Command(command::Settings),
+}
+
+/// The verifier `math` with options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MathSettings {
+    /// How answers are found and compared.
+    pub math: math::Options,
+}
+
+/// A weighted sum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Weighted {
+    /// The parts, at least one.
+    pub weighted: Vec<Part>,
+}
+
+/// A part of a weighted sum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// A built-in verifier or a command.
+    pub verifier: Single,
+    /// What its score is multiplied with. A negative weight makes a penalty of it; with 0 it is only measured.
+    pub weight: f64,
+}
+
+/// A choice by data source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByDataSource {
+    /// The verifier of each source: a built-in one, a command or a weighted sum.
+    pub by_data_source: BTreeMap<String, Combined>,
+    /// The verifier of all other sources. Unset: there must be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<Combined>,
+}
+
+impl From<VerifierName> for VerifierSettings {
+    fn from(name: VerifierName) -> Self {
+        Self::All(Combined::Single(Single::BuiltIn(name)))
+    }
+}
+
+impl Default for VerifierSettings {
+    fn default() -> Self {
+        VerifierName::default().into()
+    }
+}
+
+impl VerifierSettings {
+    /// Checks every setting; `key` is the recipe's key below `reward`, for messages.
+    ///
+    /// # Errors
+    /// [`Error`] naming the first that is out of range.
+    pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
+        match self {
+            Self::All(combined) => combined.check(key),
+            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
+                for (source, combined) in by_data_source {
+                    combined.check(&format!("{key}.by_data_source.{source:?}"))?;
+                }
+                otherwise.iter().try_for_each(|combined| combined.check(&format!("{key}.otherwise")))
+            }
+        }
+    }
+
+    /// Makes the verifier, and with it the processes of commands.
+    ///
+    /// # Errors
+    /// When a command cannot be started.
+    pub fn build(&self) -> Result<Box<dyn BatchVerifier>, VerifierError> {
+        let key = "reward.verifier";
+        match self {
+            Self::All(combined) => combined.build(key),
+            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
+                let build = |(source, combined): (&String, &Combined)| {
+                    Ok((source.clone(), combined.build(&format!("{key}.by_data_source.{source:?}"))?))
+                };
+                Ok(Box::new(ByDataSourceVerifier {
+                    by_data_source: by_data_source.iter().map(build).collect::<Result<_, VerifierError>>()?,
+                    otherwise: match otherwise {
+                        Some(combined) => Some(combined.build(&format!("{key}.otherwise"))?),
+                        None => None,
+                    },
+                }))
+            }
+        }
+    }
+
+    /// Whether problems of a data source have a verifier.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do, as part of a sentence.
+    pub fn check_data_source(&self, data_source: &str) -> Result<(), String> {
+        match self.of(data_source) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "its data source {data_source:?} has no verifier: name it in reward.verifier.by_data_source, or set \
+                 reward.verifier.otherwise"
+            )),
+        }
+    }
+
+    /// Whether the verifier of a problem's data source can use the ground truth; null is none. Commands can use any and
+    /// none. Of a source without a verifier, any is fine: see [`check_data_source`](Self::check_data_source).
+    ///
+    /// # Errors
+    /// What is wrong with it, as part of a sentence.
+    pub fn check_ground_truth(&self, ground_truth: &Value, data_source: &str) -> Result<(), String> {
+        let singles: Vec<&Single> = match self.of(data_source) {
+            None => return Ok(()),
+            Some(Combined::Single(single)) => vec![single],
+            Some(Combined::Weighted(Weighted { weighted })) => {
+                weighted.iter().map(|part| &part.verifier).collect()
+            }
+        };
+        singles.into_iter().try_for_each(|single| match single {
+            Single::BuiltIn(name) => name.check(ground_truth),
+            Single::Math(_) => VerifierName::Math.check(ground_truth),
+            Single::Command(_) => Ok(()),
+        })
+    }
+
+    fn of(&self, data_source: &str) -> Option<&Combined> {
+        match self {
+            Self::All(combined) => Some(combined),
+            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
+                by_data_source.get(data_source).or(otherwise.as_ref())
+            }
+        }
+    }
+}
+
+impl Combined {
+    fn check(&self, key: &str) -> Result<(), Error> {
+        let weighted = match self {
+            Self::Single(single) => return single.check(key),
+            Self::Weighted(Weighted { weighted }) => weighted,
+        };
+        if weighted.is_empty() {
+            return Err(Error {
+                key: format!("{key}.weighted"),
+                value: "[]".into(),
+                expected: "it must have at least one part, such as { verifier = \"math\", weight = 1.0 }"
+                    .into(),
+            });
+        }
+        for (i, part) in weighted.iter().enumerate() {
+            let key = format!("{key}.weighted.{i}");
+            if !part.weight.is_finite() {
+                return Err(Error {
+                    key: format!("{key}.weight"),
+                    value: part.weight.to_string(),
+                    expected: "it must be a finite number".into(),
+                });
+            }
+            part.verifier.check(&format!("{key}.verifier"))?;
+        }
+        Ok(())
+    }
+
+    fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
+        let weighted = match self {
+            Self::Single(single) => return single.build(key),
+            Self::Weighted(Weighted { weighted }) => weighted,
+        };
+        let build = |(i, part): (usize, &Part)| {
+            Ok((part.weight, part.verifier.build(&format!("{key}.weighted.{i}.verifier"))?))
+        };
+        Ok(Box::new(WeightedVerifier(
+            weighted.iter().enumerate().map(build).collect::<Result<_, VerifierError>>()?,
+        )))
+    }
+}
+
+impl Single {
+    fn check(&self, key: &str) -> Result<(), Error> {
+        match self {
+            Self::BuiltIn(_) | Self::Math(_) => Ok(()),
+            Self::Command(command) => command.check(key),
+        }
+    }
+
+    fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
+        Ok(match self {
+            Self::BuiltIn(name) => Box::new(*name),
+            Self::Math(MathSettings { math }) => Box::new(Math { options: *math }),
+            Self::Command(command) => Box::new(CommandVerifier::start(command.clone(), key)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(value: Value) -> VerifierSettings {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn settings_are_what_recipes_write() {
+        for value in [
+            json!("auto"),
+            json!({"math": {"extraction": "boxed", "decimals": 4, "significant_digits": 5, "allow_set_relation": false}}),
+            json!({"command": ["a"], "workers": 3, "timeout_s": 1.5, "startup_s": 0.0}),
+            json!({"weighted": [{"verifier": "math", "weight": 0.5}]}),
+            json!({"by_data_source": {"a": "math", "b": {"weighted": []}}, "otherwise": "auto"}),
+            json!({"by_data_source": {}}),
+        ] {
+            assert_eq!(serde_json::to_value(read(value.clone())).unwrap(), value);
+        }
+        let strict = read(json!({"math": {"extraction": "boxed"}})).build().unwrap();
+        let item =
+            crate::Item { ground_truth: &json!("3"), prompt: "", data_source: "", extra_info: &Value::Null };
+        let judged = strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
+        let verdicts: Vec<crate::Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+        assert_eq!(verdicts, [crate::Verdict::Unparseable, crate::Verdict::Correct]);
+        let VerifierSettings::All(Combined::Single(Single::Command(command))) =
+            read(json!({"command": ["a", "b"]}))
+        else {
+            panic!("a command was read as something else")
+        };
+        assert_eq!((command.workers, command.timeout_s), (2, 10.0));
+        for value in
+            [json!("maths"), json!({"command": "a"}), json!({"command": ["a"], "weighted": []}), json!({})]
+        {
+            assert!(serde_json::from_value::<VerifierSettings>(value.clone()).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let key = |value: Value| read(value).check("verifier").unwrap_err().key;
+        for (name, value) in [
+            ("command", json!({"command": []})),
+            ("command", json!({"command": ["", "a"]})),
+            ("workers", json!({"command": ["a"], "workers": 0})),
+            ("workers", json!({"command": ["a"], "workers": 1025})),
+            ("timeout_s", json!({"command": ["a"], "timeout_s": 0})),
+            ("timeout_s", json!({"command": ["a"], "timeout_s": 1e300})),
+            ("startup_s", json!({"command": ["a"], "startup_s": -1})),
+        ] {
+            assert_eq!(key(value.clone()), format!("verifier.{name}"));
+            let part = json!({"verifier": value, "weight": 1});
+            let sum = json!({"weighted": [{"verifier": "math", "weight": 1}, part]});
+            assert_eq!(key(sum.clone()), format!("verifier.weighted.1.verifier.{name}"));
+            let sources = json!({"by_data_source": {"a": "math", "b": sum}});
+            assert_eq!(key(sources), format!("verifier.by_data_source.\"b\".weighted.1.verifier.{name}"));
+            assert_eq!(
+                key(json!({"by_data_source": {}, "otherwise": value})),
+                format!("verifier.otherwise.{name}")
+            );
+        }
+        assert_eq!(key(json!({"weighted": []})), "verifier.weighted");
+        let part = Part { verifier: Single::BuiltIn(VerifierName::Math), weight: f64::INFINITY };
+        let sum = VerifierSettings::All(Combined::Weighted(Weighted { weighted: vec![part] }));
+        assert_eq!(sum.check("verifier").unwrap_err().key, "verifier.weighted.0.weight");
+    }
+}

@@ -1,0 +1,376 @@
+//! Commands as verifiers: workers that answer, and workers that do anything else.
+#![cfg(unix)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A worker in the shell. What it does depends on the response; `$id` and `$line` are the question's.
+const WORKER: &str = r#"
+while read -r line; do
+    id=${line#*:}; id=${id%%,*}
+    case $line in
+        *'"response":"right"'*) echo "{\"id\":$id,\"score\":1}";;
+        *'"response":"half"'*) echo "{\"id\":$id,\"score\":0.5,\"metrics\":{\"steps\":3}}";;
+        *'"response":"slow"'*) sleep 0.3; echo "{\"id\":$id,\"score\":1}";;
+        *'"response":"dies"'*) echo "first" >&2; echo "it was too much" >&2; exit 3;;
+        *'"response":"killed"'*) kill -9 $$;;
+        *'"response":"hangs"'*) sleep 1000;;
+        *'"response":"turn"'*) echo "{\"id\":$((id + 7)),\"score\":1}";;
+        *'"response":"twice"'*) echo "{\"id\":$id,\"score\":1}"; echo "{\"id\":$id,\"score\":1}";;
+        *'"response":"text"'*) echo "correct!";;
+        *'"response":"bytes"'*) printf '\377\000\n';;
+        *'"response":"nan"'*) echo "{\"id\":$id,\"score\":NaN}";;
+        *'"response":"verdict"'*) echo "{\"id\":$id,\"score\":1,\"verdict\":\"excellent\"}";;
+        *'"response":"half-line"'*) printf '{"id":'; exit 0;;
+        *'"response":"flood"'*) yes '{"id":0,"score":1}';;
+        *'"response":"long"'*) head -c 3000000 /dev/zero | tr '\0' 'x'; sleep 1000;;
+        *'"response":"noisy"'*) head -c 3000000 /dev/zero >&2; echo "{\"id\":$id,\"score\":1}";;
+        *'"response":"child"'*) sleep 1000 & echo $! > child.pid; sleep 1000;;
+        *) echo "{\"id\":$id,\"score\":0}";;
+    esac
+done
+"#;
+
+fn script(directory: &TempDir, text: &str) -> PathBuf {
+    let path = directory.path().join("worker.sh");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn settings(command: &[&str], workers: usize) -> VerifierSettings {
+    serde_json::from_value(
+        json!({"command": command, "workers": workers, "timeout_s": 0.5, "startup_s": 0.5}),
+    )
+    .unwrap()
+}
+
+fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn BatchVerifier> {
+    settings(&["sh", script(directory, text).to_str().unwrap()], workers).build().unwrap()
+}
+
+fn judge(verifier: &dyn BatchVerifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
+    let item = Item {
+        ground_truth: &json!({"a": [1]}),
+        prompt: "why?\n",
+        data_source: "s",
+        extra_info: &Value::Null,
+    };
+    verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
+}
+
+/// The verdict and the reason of what a fresh verifier says of a response after one that is right, and that it goes on.
+fn misconduct(response: &str) -> (Verdict, String) {
+    let directory = TempDir::new().unwrap();
+    let verifier = start(&directory, WORKER, 1);
+    let started = Instant::now();
+    let judged = judge(&*verifier, &["right", response, "right", "wrong"]).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20), "{response}");
+    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+    assert_eq!(
+        [verdicts[0], verdicts[2], verdicts[3]],
+        [Verdict::Correct, Verdict::Correct, Verdict::Wrong],
+        "{response}"
+    );
+    (verdicts[1], judged[1].reason.clone())
+}
+
+#[test]
+fn answers_become_judgements() {
+    let directory = TempDir::new().unwrap();
+    let judged = judge(&*start(&directory, WORKER, 2), &["right", "half", "else"]).unwrap();
+    assert_eq!(judged[0], Judgement::new(Verdict::Correct, None, "the worker's score is 1"));
+    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, 0.5));
+    assert_eq!(judged[1].metrics.iter().next(), Some((&"steps".to_owned(), &3.0)));
+    assert_eq!((judged[2].verdict, judged[2].score), (Verdict::Wrong, 0.0));
+    assert!(judge(&*start(&directory, WORKER, 2), &[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_worker_that_does_not_answer_is_replaced_and_its_response_not_judged() {
+    for (response, verdict, reason) in [
+        ("dies", Verdict::Fault, "the worker ended (exit status: 3): it was too much"),
+        ("killed", Verdict::Fault, "the worker ended (signal: 9 (SIGKILL))"),
+        ("hangs", Verdict::TimedOut, "the worker gave no answer within 0.5 s"),
+        ("turn", Verdict::Fault, "the worker answered question 8 when asked question 1"),
+        ("text", Verdict::Fault, "the worker printed \"correct!\", which is no answer: expected value"),
+        ("bytes", Verdict::Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
+        ("nan", Verdict::Fault, "which is no answer: expected"),
+        ("verdict", Verdict::Fault, "unknown variant `excellent`, expected one of `correct`"),
+        ("half-line", Verdict::Fault, "the worker ended (exit status: 0)"),
+        ("flood", Verdict::Fault, "the worker answered question 0 when asked question 1"),
+        ("long", Verdict::Fault, "the worker printed a line of more than 1048576 bytes"),
+    ] {
+        let (found, said) = misconduct(response);
+        assert_eq!(found, verdict, "{response}: {said}");
+        assert!(said.contains(reason), "{response}: {said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+}
+
+#[test]
+fn a_second_answer_is_the_fault_of_the_next_response() {
+    let directory = TempDir::new().unwrap();
+    let judged = judge(&*start(&directory, WORKER, 1), &["twice", "right", "right"]).unwrap();
+    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault, Verdict::Correct]);
+}
+
+#[test]
+fn standard_error_is_drained() {
+    let directory = TempDir::new().unwrap();
+    let judged = judge(&*start(&directory, WORKER, 1), &["noisy", "noisy"]).unwrap();
+    assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::Correct), "{judged:?}");
+}
+
+/// A question larger than any pipe, to workers that do not read it.
+#[test]
+fn a_worker_that_does_not_read_blocks_nobody() {
+    let directory = TempDir::new().unwrap();
+    let long = "x".repeat(4 << 20);
+    let silent = start(&directory, "sleep 1000", 2);
+    let judged = judge(&*silent, &[&long, &long, &long]).unwrap();
+    assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::TimedOut), "{judged:?}");
+
+    // One that answers all the same.
+    let eager = r#"sleep 0.5; i=0; while [ $i -lt 9 ]; do echo "{\"id\":$i,\"score\":1}"; i=$((i + 1)); done; sleep 1000"#;
+    let judged = judge(&*start(&directory, eager, 1), &[&long, &long, &long, &long]).unwrap();
+    assert!(
+        judged.iter().any(|judgement| judgement.reason == "the worker does not read its standard input"),
+        "{judged:?}"
+    );
+}
+
+#[test]
+fn order_and_numbers_do_not_depend_on_who_is_fast() {
+    let directory = TempDir::new().unwrap();
+    let responses: Vec<&str> = (0..40)
+        .map(|i| match i % 5 {
+            0 => "slow",
+            1 | 2 => "right",
+            3 => "half",
+            _ => "wrong",
+        })
+        .collect();
+    let one: Vec<Judgement> = judge(&*start(&directory, WORKER, 1), &responses).unwrap();
+    for workers in [2, 7] {
+        let verifier = start(&directory, WORKER, workers);
+        let started = Instant::now();
+        assert_eq!(judge(&*verifier, &responses).unwrap(), one);
+        assert!(workers == 2 || started.elapsed() < Duration::from_millis(2000), "they take turns");
+        // Questions are numbered through all batches.
+        let late = judge(&*verifier, &["turn"]).unwrap().remove(0);
+        assert_eq!(late.reason, "the worker answered question 47 when asked question 40");
+    }
+}
+
+#[test]
+fn a_command_that_never_works_stops_with_its_last_words() {
+    let directory = TempDir::new().unwrap();
+    let error = settings(&["no-such-program-anywhere", "x"], 2).build().err().unwrap().to_string();
+    assert!(
+        error.starts_with(
+            "reward.verifier.command = [\"no-such-program-anywhere\", \"x\"]: the command cannot be started: "
+        ),
+        "{error}"
+    );
+    let error = settings(&["no-such-program-anywhere x"], 1).build().err().unwrap().to_string();
+    assert!(error.contains("each word must be an entry of its own"), "{error}");
+    // Seen before the first question.
+    let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
+    let error = settings(&["sh", script.to_str().unwrap()], 3).build().err().unwrap().to_string();
+    for part in
+        ["a worker ended (exit status: 1)", "before it was asked anything", "\n  ModuleNotFoundError: numpy"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = settings(&["echo", "ready"], 1).build().err().unwrap().to_string();
+    assert!(
+        error.contains(
+            "a worker printed \"ready\", which is no answer: it had not been asked; what is no answer must"
+        ),
+        "{error}"
+    );
+    // Seen when none answers.
+    let dying = "read -r line; echo 'no such\u{1b}[31m model' >&2; exit 1";
+    let error = judge(&*start(&directory, dying, 2), &["right"; 100]).unwrap_err().to_string();
+    for part in
+        ["8 fresh workers in a row failed at their first question; the last ended", "\n  no such [31m model"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    let error = judge(&*start(&directory, "read -r line; echo; sleep 1000", 1), &["right"; 100])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("it wrote nothing to standard error"), "{error}");
+}
+
+#[test]
+fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
+    let directory = TempDir::new().unwrap();
+    // Each worker answers so many questions and ends with the next.
+    let ends_after = |answers: usize| {
+        format!(
+            r#"n=0
+            while read -r line; do
+                if [ $n -eq {answers} ]; then echo "out of memory" >&2; exit 1; fi
+                n=$((n + 1)); id=${{line#*:}}; echo "{{\"id\":${{id%%,*}},\"score\":1}}"
+            done"#
+        )
+    };
+    for workers in [1, 3] {
+        let verifier = start(&directory, &ends_after(1), workers);
+        let error = judge(&*verifier, &["right"; 200]).unwrap_err().to_string();
+        for part in [
+            "worker.sh\"]: workers failed at 32 of the last 64 questions; the last ended (exit status: 1)",
+            "\n  out of memory",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        // Faults that the command tells of itself are no failures of it.
+        let tells =
+            r#"while read -r line; do id=${line#*:}; echo "{\"id\":${id%%,*},\"verdict\":\"fault\"}"; done"#;
+        let judged = judge(&*start(&directory, tells, workers), &["right"; 200]).unwrap();
+        assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::Fault));
+    }
+    let judged = judge(&*start(&directory, &ends_after(2), 1), &["right"; 200]).unwrap();
+    assert_eq!(judged.iter().filter(|judgement| judgement.verdict == Verdict::Fault).count(), 66);
+}
+
+/// Whether a process is there and is no zombie.
+fn runs(pid: &str) -> bool {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn children_of(file: &Path) -> Vec<String> {
+    fs::read_to_string(file).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Workers write their numbers and those of what they start into a file; none is left when they are done with.
+#[test]
+fn nothing_is_left_of_workers() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("pids");
+    let text = format!("sleep 1000 &\necho $$ $! >> '{}'\n{WORKER}\nwait", file.display());
+    for ending in ["right", "hangs", "dies"] {
+        let _ = fs::remove_file(&file);
+        let verifier = start(&directory, &text, 3);
+        let judged = judge(&*verifier, &["right", "right", ending, "right"]).unwrap();
+        assert_eq!(judged[3].verdict, Verdict::Correct);
+        let all = children_of(&file);
+        assert!(all.len() >= 6 && all.iter().any(|pid| runs(pid)), "{all:?}");
+        drop(verifier);
+        until("a process is left", || !all.iter().any(|pid| runs(pid)));
+    }
+}
+
+/// A worker that reads to the end of its standard input may finish what it does.
+#[test]
+fn workers_are_asked_to_end_before_they_are_made_to() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("goodbye");
+    let text = format!("{WORKER}\nsleep 0.2; echo goodbye > '{}'", file.display());
+    let verifier = start(&directory, &text, 1);
+    judge(&*verifier, &["right"]).unwrap();
+    drop(verifier);
+    assert_eq!(fs::read_to_string(file).unwrap(), "goodbye\n");
+}
+
+#[test]
+fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
+    let directory = TempDir::new().unwrap();
+    let script = script(&directory, WORKER);
+    let command = json!({"command": ["sh", script], "workers": 2, "timeout_s": 0.5});
+    let sum: VerifierSettings = serde_json::from_value(json!({"weighted": [
+        {"verifier": "math", "weight": 0.75}, {"verifier": command, "weight": -0.5}, {"verifier": "math", "weight": 0}
+    ]}))
+    .unwrap();
+    let verifier = sum.build().unwrap();
+    let item = |ground_truth| Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+    let (seven, null) = (json!("7"), Value::Null);
+    let judged = verifier
+        .verify_batch(&[
+            (item(&seven), "7"),
+            (item(&seven), "half"),
+            (item(&null), "half"),
+            (item(&seven), "dies"),
+        ])
+        .unwrap();
+    assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Correct, 0.75));
+    assert_eq!(judged[0].extracted.as_deref(), Some("7"));
+    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, -0.25));
+    let metrics: Vec<(&str, f64)> =
+        judged[1].metrics.iter().map(|(name, value)| (&name[..], *value)).collect();
+    assert_eq!(metrics, [("part_1", 0.0), ("part_2", 0.5), ("part_2/steps", 3.0), ("part_3", 0.0)]);
+    for (judgement, part) in
+        [(&judged[2], "part_1: the ground truth"), (&judged[3], "part_2: the worker ended")]
+    {
+        assert_eq!(judgement.verdict, Verdict::Fault);
+        assert!(judgement.reason.starts_with(part) && judgement.metrics.is_empty(), "{judgement:?}");
+    }
+}
+
+#[test]
+fn a_sum_that_is_not_finite_is_a_fault() {
+    let part = json!({"verifier": "math", "weight": f64::MAX});
+    let sum: VerifierSettings = serde_json::from_value(json!({"weighted": [part, part]})).unwrap();
+    let seven = json!("7");
+    let item = Item { ground_truth: &seven, prompt: "", data_source: "", extra_info: &Value::Null };
+    let judged = sum.build().unwrap().verify_batch(&[(item, "7"), (item, "8")]).unwrap();
+    assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Fault, 0.0));
+    assert!(judged[0].reason.starts_with("the weighted sum of the scores is inf"), "{}", judged[0].reason);
+    assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, 0.0));
+}
+
+#[test]
+fn each_data_source_has_its_verifier() {
+    let directory = TempDir::new().unwrap();
+    let script = script(&directory, WORKER);
+    let mut sources = json!({
+        "by_data_source": {"sums": "math", "mine": {"command": ["sh", script]}},
+        "otherwise": "countdown",
+    });
+    let verifier = serde_json::from_value::<VerifierSettings>(sources.clone()).unwrap().build().unwrap();
+    let (seven, game) = (json!("7"), json!({"numbers": [1, 2], "target": 3}));
+    let item =
+        |ground_truth, data_source| Item { ground_truth, prompt: "", data_source, extra_info: &Value::Null };
+    let batch = [
+        (item(&game, ""), "1+2=3!"),
+        (item(&seven, "mine"), "half"),
+        (item(&seven, "sums"), "7"),
+        (item(&seven, "mine"), "right"),
+        (item(&seven, "sums"), "8"),
+        (item(&seven, "Sums"), "7"),
+    ];
+    let judged = verifier.verify_batch(&batch).unwrap();
+    let found: Vec<(Verdict, f64)> =
+        judged.iter().map(|judgement| (judgement.verdict, judgement.score)).collect();
+    let (right, wrong) = ((Verdict::Correct, 1.0), (Verdict::Wrong, 0.0));
+    assert_eq!(found, [right, (Verdict::Wrong, 0.5), right, right, wrong, (Verdict::Fault, 0.0)]);
+
+    sources.as_object_mut().unwrap().remove("otherwise");
+    let strict: VerifierSettings = serde_json::from_value(sources).unwrap();
+    assert!(strict.check_data_source("sums").is_ok());
+    let error = strict.check_data_source("Sums").unwrap_err();
+    assert!(
+        error.contains("\"Sums\" has no verifier") && error.contains("reward.verifier.otherwise"),
+        "{error}"
+    );
+    assert_eq!(strict.build().unwrap().verify_batch(&batch).unwrap()[5].verdict, Verdict::Fault);
+}
