@@ -31,6 +31,16 @@ pub enum Error {
         /// What is wrong and what to do, as a sentence.
         problem: String,
     },
+    /// A file has no row that can be used.
+    #[error(
+        "data file {path}: {problem}, or the columns named by data.columns.prompt and data.columns.answer"
+    )]
+    NoUsableRow {
+        /// The file.
+        path: PathBuf,
+        /// Which columns it has and which are expected, as a sentence without its end.
+        problem: String,
+    },
 }
 
 /// A result of this crate.

@@ -1,9 +1,10 @@
 //! Data sets and built-in tasks: the problems that training draws and the examples that it imitates.
 //!
-//! [`Source`] and [`Examples`] give them by position; [`evaluation_set`] gives those to measure with. Reading a file
+//! [`benchmark`] defines the built-in benchmarks. [`Source`] and [`Examples`] give them by position; [`evaluation_set`] gives those to measure with. Reading a file
 //! goes from its rows ([`Settings::files`]) by their schema to problems or examples, and says in a [`Report`] what is
 //! wrong with which row.
 
+pub mod benchmark;
 pub mod countdown;
 mod error;
 mod files;
@@ -20,6 +21,6 @@ pub use files::{FileHash, sha256};
 pub use order::Order;
 pub use problem::{Content, Example, Problem, Prompt};
 pub use report::{Finding, Report};
-pub use schema::Record;
+pub use schema::{Record, final_answer, find};
 pub use settings::{Columns, Settings, Task, Template};
 pub use source::{Examples, Records, Source, evaluation_set};

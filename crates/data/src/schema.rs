@@ -1,11 +1,11 @@
 //! Rows as problems and examples, by the schemas that data sets have.
 //!
 //! Problems: verl's `{prompt, data_source, reward_model: {ground_truth}, extra_info}` and `{prompt | problem | question,
-//! ground_truth | answer | solution}`. Examples: `{messages}` and `{prompt | problem | question, response | completion |
-//! output | answer | solution}`.
+//! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages}` and `{prompt | problem |
+//! question, response | completion | output | answer | solution}`.
 
-use isentrope_reward::VerifierName;
-use isentrope_reward::answer::last_boxed;
+use isentrope_reward::VerifierSettings;
+use isentrope_reward::math::last_boxed;
 use serde_json::Value;
 
 use crate::countdown::Countdown;
@@ -13,9 +13,17 @@ use crate::files::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
 
-const PROMPT: &[&str] = &["prompt", "problem", "question", "extra_info.question"];
-const GROUND_TRUTH: &[&str] =
-    &["reward_model.ground_truth", "ground_truth", "answer", "solution", "extra_info.answer"];
+const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
+const GROUND_TRUTH: &[&str] = &[
+    "reward_model.ground_truth",
+    "ground_truth",
+    "answer",
+    "final_answer",
+    "expected_answer",
+    "Answer",
+    "solution",
+    "extra_info.answer",
+];
 const RESPONSE: &[&str] = &["response", "completion", "output", "answer", "solution", "extra_info.answer"];
 
 /// What training draws, one at a time: [`Problem`] or [`Example`].
@@ -25,9 +33,6 @@ pub trait Record: Clone + Sized {
 
     /// The columns that are read.
     fn columns() -> Vec<&'static str>;
-
-    /// Reads a row; an error is what is wrong with it.
-    fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String>;
 
     /// Record `position` of a built-in task.
     fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self;
@@ -53,24 +58,6 @@ impl Record for Problem {
         [&["data_source"], PROMPT, GROUND_TRUTH].concat()
     }
 
-    fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
-        let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
-        let prompt = read_prompt(prompt)?;
-        let (column, answer) = find(row, &columns.answer, GROUND_TRUTH)?;
-        let ground_truth = match answer {
-            Value::String(text) => final_answer(text, column == "solution")?.into(),
-            answer => answer.clone(),
-        };
-        VerifierName::Auto.check(&ground_truth).map_err(|problem| format!("in column {column} {problem}"))?;
-        let data_source = match row.get("data_source") {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(name)) => name.clone(),
-            Some(_) => return Err("column data_source is not text".into()),
-        };
-        let extra_info = row.get("extra_info").cloned().unwrap_or_default();
-        Ok(Self { prompt, ground_truth, data_source, extra_info, origin })
-    }
-
     fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self {
         countdown.train(seed, position)
     }
@@ -92,26 +79,55 @@ impl Record for Problem {
     }
 }
 
+impl Problem {
+    /// Reads a row whose ground truth the verifier can use; an error is what is wrong with it.
+    pub(crate) fn from_row(
+        row: &Row,
+        columns: &Columns,
+        origin: String,
+        verifier: &VerifierSettings,
+    ) -> Result<Self, String> {
+        let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
+        let prompt = read_prompt(prompt)?;
+        let data_source = match row.get("data_source") {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(name)) => name.clone(),
+            Some(_) => return Err("column data_source is not text".into()),
+        };
+        let check = |ground_truth: &Value| verifier.check_ground_truth(ground_truth, &data_source);
+        // A verifier that needs no ground truth takes whatever there is.
+        let takes_any = check(&Value::Null).is_ok();
+        let ground_truth = match find(row, &columns.answer, GROUND_TRUTH) {
+            Err(_) if takes_any && columns.answer.is_none() => Value::Null,
+            Err(problem) => return Err(problem),
+            Ok((column, answer)) => {
+                let ground_truth = match answer {
+                    Value::String(text) => match final_answer(text, column == "solution") {
+                        Err(_) if takes_any => answer.clone(),
+                        answer => answer?.into(),
+                    },
+                    answer => answer.clone(),
+                };
+                if is_tests(&ground_truth) && !takes_any {
+                    return Err(format!(
+                        "in column {column} are the tests of a program, which the verifier does not run"
+                    ));
+                }
+                check(&ground_truth).map_err(|problem| format!("in column {column} {problem}"))?;
+                ground_truth
+            }
+        };
+        let extra_info = row.get("extra_info").cloned().unwrap_or_default();
+        Ok(Self { prompt, ground_truth, data_source, extra_info, origin })
+    }
+}
+
 impl Record for Example {
     const EXPECTED: &'static str = "messages; or prompt, problem or question, with response, completion, output, \
          answer or solution";
 
     fn columns() -> Vec<&'static str> {
         [&["messages"], PROMPT, RESPONSE].concat()
-    }
-
-    fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
-        let content = match row.get("messages") {
-            Some(messages) if !messages.is_null() && *columns == Columns::default() => {
-                Content::Messages(read_conversation(messages)?)
-            }
-            _ => {
-                let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
-                let (column, response) = find(row, &columns.answer, RESPONSE)?;
-                Content::Response { prompt: read_prompt(prompt)?, response: read_response(column, response)? }
-            }
-        };
-        Ok(Self { content, origin })
     }
 
     fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self {
@@ -143,21 +159,53 @@ impl Record for Example {
     }
 }
 
-/// The value of the chosen column, else of the first usual one that is there, with its name.
-fn find<'a>(
+/// Whether a ground truth is the tests of a program, as a text of JSON: mixed sets such as Eurus-2-RL have them where other
+/// problems have their answer.
+fn is_tests(ground_truth: &Value) -> bool {
+    let text = ground_truth.as_str().filter(|text| text.trim_start().starts_with('{'));
+    let tests: Option<Row> = text.and_then(|text| serde_json::from_str(text).ok());
+    tests.is_some_and(|tests| tests.contains_key("inputs") && tests.contains_key("outputs"))
+}
+
+impl Example {
+    /// Reads a row; an error is what is wrong with it.
+    pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
+        let content = match row.get("messages") {
+            Some(messages) if !messages.is_null() && *columns == Columns::default() => {
+                Content::Messages(read_conversation(messages)?)
+            }
+            _ => {
+                let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
+                let (column, response) = find(row, &columns.answer, RESPONSE)?;
+                Content::Response { prompt: read_prompt(prompt)?, response: read_response(column, response)? }
+            }
+        };
+        Ok(Self { content, origin })
+    }
+}
+
+/// The value of the chosen column, else of the first usual one that is there and not null, with its name. A name with a
+/// dot is that of what is in a column.
+///
+/// # Errors
+/// Which columns are missing, as a sentence.
+pub fn find<'a>(
     row: &'a Row,
     chosen: &'a Option<String>,
     usual: &[&'static str],
 ) -> Result<(&'a str, &'a Value), String> {
     let there = |name: &str| lookup(row, name).filter(|value| !value.is_null());
+    let is_null = |name: &str| lookup(row, name).is_some_and(Value::is_null);
     match chosen {
-        Some(name) => {
-            there(name).map(|value| (&name[..], value)).ok_or_else(|| format!("column {name} is missing"))
-        }
-        None => usual
-            .iter()
-            .find_map(|&name| Some((name, there(name)?)))
-            .ok_or_else(|| format!("none of the columns {} is there", usual.join(", "))),
+        Some(name) => there(name)
+            .map(|value| (&name[..], value))
+            .ok_or_else(|| format!("column {name} is {}", if is_null(name) { "null" } else { "missing" })),
+        None => usual.iter().find_map(|&name| Some((name, there(name)?))).ok_or_else(|| {
+            match usual.iter().find(|name| is_null(name)) {
+                Some(name) => format!("column {name} is null"),
+                None => format!("none of the columns {} is there", usual.join(", ")),
+            }
+        }),
     }
 }
 
@@ -226,8 +274,12 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// What follows the last `####` (GSM8K); of a worked solution else what its last box holds.
-fn final_answer(text: &str, worked: bool) -> Result<&str, String> {
+/// The answer that a text gives: what follows the last `####` (GSM8K); of a worked solution else what its last box holds;
+/// else all of it.
+///
+/// # Errors
+/// When a worked solution marks no answer, as a sentence.
+pub fn final_answer(text: &str, worked: bool) -> Result<&str, String> {
     match text.rsplit_once("####") {
         Some((_, answer)) => Ok(answer.trim()),
         None if worked => last_boxed(text)

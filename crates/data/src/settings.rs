@@ -95,10 +95,10 @@ pub enum Template {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
-    /// Column of the prompt. Unset: the first there is of prompt, problem, question, extra_info.question.
+    /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem, Question, extra_info.question.
     pub prompt: Option<String>,
-    /// Column of the answer. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, solution,
-    /// extra_info.answer; for SFT, of response, completion, output, answer, solution, extra_info.answer.
+    /// Column of the answer. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, final_answer,
+    /// expected_answer, Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer, solution, extra_info.answer.
     pub answer: Option<String>,
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use isentrope_reward::VerifierSettings;
 use sha2::{Digest, Sha256};
 
 use crate::countdown::Countdown;
-use crate::files::{self, FileHash};
+use crate::files::{self, FileHash, Row};
 use crate::schema::Record;
 use crate::{Error, Example, Finding, Order, Problem, Report, Result, Settings, Task};
 
@@ -34,10 +35,7 @@ enum Supply<T> {
 
 impl<T: Record> Records<T> {
     /// Reads the files, all of them, or prepares the task. The report of a task is empty.
-    ///
-    /// # Errors
-    /// Settings that are out of range, files that cannot be read, and files without a usable row.
-    pub fn open(settings: &Settings, seed: u64) -> Result<(Self, Report)> {
+    fn read(settings: &Settings, seed: u64, from_row: &FromRow<'_, T>) -> Result<(Self, Report)> {
         settings.check()?;
         let (supply, report) = match settings.task {
             Some(Task::Countdown) => (
@@ -46,7 +44,7 @@ impl<T: Record> Records<T> {
             ),
             None => {
                 let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
-                let (rows, report) = read_rows(settings)?;
+                let (rows, report) = read_rows(settings, from_row)?;
                 let count = NonZeroUsize::new(rows.len())
                     .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
                 let order = Order::new(count, seed, settings.shuffle);
@@ -87,6 +85,15 @@ impl<T: Record> Records<T> {
 }
 
 impl Records<Problem> {
+    /// Reads the files, all of them, or prepares the task. Rows whose ground truth is of no use to the verifier are among
+    /// the bad ones of the report; the report of a task is empty.
+    ///
+    /// # Errors
+    /// Settings that are out of range, files that cannot be read, and files without a usable row.
+    pub fn open(settings: &Settings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
+        Self::read(settings, seed, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))
+    }
+
     /// Keeps the rows of files that `keep` wants, and returns how many others there were. A task has no rows. `keep` is
     /// shown each problem as it will be drawn, prefix and suffix included.
     ///
@@ -114,6 +121,14 @@ impl Records<Problem> {
 }
 
 impl Records<Example> {
+    /// Reads the files, all of them, or prepares the task. The report of a task is empty.
+    ///
+    /// # Errors
+    /// Settings that are out of range, files that cannot be read, and files without a usable row.
+    pub fn open(settings: &Settings, seed: u64) -> Result<(Self, Report)> {
+        Self::read(settings, seed, &|row, origin| Example::from_row(row, &settings.columns, origin))
+    }
+
     /// The example at a position.
     pub fn example(&mut self, position: u64) -> Example {
         self.record(position)
@@ -123,12 +138,18 @@ impl Records<Example> {
 /// Problems to measure with, at most `n`: of a task its test problems, of files the first usable rows.
 ///
 /// # Errors
-/// As [`Records::open`]; of a task also when it has fewer than `n` test problems.
-pub fn evaluation_set(settings: &Settings, n: usize) -> Result<(Vec<Problem>, Report)> {
+/// As [`Source::open`]; of a task also when it has fewer than `n` test problems.
+pub fn evaluation_set(
+    settings: &Settings,
+    n: usize,
+    verifier: &VerifierSettings,
+) -> Result<(Vec<Problem>, Report)> {
     settings.check()?;
     let (mut problems, report) = match settings.task {
         Some(Task::Countdown) => (Countdown::new(&settings.countdown)?.test_set(n)?, Report::default()),
-        None => read_rows(settings)?,
+        None => {
+            read_rows(settings, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
+        }
     };
     problems.truncate(n);
     for problem in &mut problems {
@@ -137,7 +158,10 @@ pub fn evaluation_set(settings: &Settings, n: usize) -> Result<(Vec<Problem>, Re
     Ok((problems, report))
 }
 
-fn read_rows<T: Record>(settings: &Settings) -> Result<(Vec<T>, Report)> {
+/// Reads a row, given where it is; an error is what is wrong with it.
+type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
+
+fn read_rows<T: Record>(settings: &Settings, from_row: &FromRow<'_, T>) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];
     let mut wanted = T::columns();
     wanted.push("extra_info");
@@ -154,7 +178,7 @@ fn read_rows<T: Record>(settings: &Settings) -> Result<(Vec<T>, Report)> {
         let bad_before = report.bad.len();
         let found = files::read(path, &wanted, &mut |origin, row| {
             report.rows += 1;
-            let record = match row.and_then(|row| T::from_row(&row, &settings.columns, origin.clone())) {
+            let record = match row.and_then(|row| from_row(&row, origin.clone())) {
                 Ok(record) => record,
                 Err(problem) => return report.bad.push(Finding { origin, problem }),
             };
@@ -182,13 +206,9 @@ fn read_rows<T: Record>(settings: &Settings) -> Result<(Vec<T>, Report)> {
 
 fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {
     let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
-    let mut problem = format!(
-        "no row can be used; its columns are: {columns}; expected are: {}, or the columns named by \
-         data.columns.prompt and data.columns.answer",
-        T::EXPECTED
-    );
-    if let Some(first) = first_bad {
-        problem.push_str(&format!("; the first, {}: {}", first.origin, first.problem));
-    }
-    Error::file(path, problem)
+    let first =
+        first_bad.map_or(String::new(), |bad| format!("; the first, {}: {}", bad.origin, bad.problem));
+    let expected = T::EXPECTED;
+    let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
+    Error::NoUsableRow { path: path.to_owned(), problem }
 }

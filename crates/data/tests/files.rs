@@ -8,7 +8,7 @@ use isentrope_data::{
     Columns, Content, Error, Examples, Problem, Prompt, Report, Settings, Source, evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
-use isentrope_reward::{Item, Verdict, Verifier, VerifierName};
+use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -17,6 +17,10 @@ use tempfile::TempDir;
 
 fn settings(path: &Path) -> Settings {
     Settings { files: vec![path.to_owned()], shuffle: false, ..Settings::default() }
+}
+
+fn auto() -> VerifierSettings {
+    VerifierSettings::default()
 }
 
 fn write(directory: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -69,18 +73,17 @@ fn flat_parquet(directory: &TempDir, rows: &[(&str, i64, f64)]) -> PathBuf {
 
 #[test]
 fn verl_parquet_is_read_and_linted() {
-    let (mut source, report) = Source::open(&settings(&verl()), 1).unwrap();
+    let (mut source, report) = Source::open(&settings(&verl()), 1, &auto()).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates), (28, 20, 2));
     assert_eq!(source.len(), Some(20));
     assert_eq!(
         bad(&report),
         [
-            "verl.parquet row 23: none of the columns reward_model.ground_truth, ground_truth, answer, solution, \
-             extra_info.answer is there",
+            "verl.parquet row 23: column reward_model.ground_truth is null",
             "verl.parquet row 24: the prompt is empty",
             "verl.parquet row 25: the prompt has no message of the user",
             "verl.parquet row 26: message 1 has no content that is text",
-            "verl.parquet row 27: none of the columns prompt, problem, question, extra_info.question is there",
+            "verl.parquet row 27: column prompt is null",
             "verl.parquet row 28: in column reward_model.ground_truth the ground truth is empty",
         ]
     );
@@ -119,19 +122,19 @@ fn verl_parquet_is_read_and_linted() {
 #[test]
 fn settings_decide_what_is_drawn() {
     let all = Settings { deduplicate: false, ..settings(&verl()) };
-    let (source, report) = Source::open(&all, 1).unwrap();
+    let (source, report) = Source::open(&all, 1, &auto()).unwrap();
     assert_eq!((source.len(), report.duplicates, report.conflicts.len()), (Some(22), 0, 0));
 
     let few = Settings { limit: Some(3), ..settings(&verl()) };
-    assert_eq!(Source::open(&few, 1).unwrap().0.len(), Some(3));
+    assert_eq!(Source::open(&few, 1, &auto()).unwrap().0.len(), Some(3));
 
     let dressed = Settings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&verl()) };
-    let plain = Source::open(&settings(&verl()), 1).unwrap().0.problem(4);
+    let plain = Source::open(&settings(&verl()), 1, &auto()).unwrap().0.problem(4);
     let expected = format!("Q: {}\nA:", plain.prompt.question().unwrap());
-    assert_eq!(Source::open(&dressed, 1).unwrap().0.problem(4).prompt.question().unwrap(), expected);
-    let (held_out, _) = evaluation_set(&dressed, 6).unwrap();
+    assert_eq!(Source::open(&dressed, 1, &auto()).unwrap().0.problem(4).prompt.question().unwrap(), expected);
+    let (held_out, _) = evaluation_set(&dressed, 6, &auto()).unwrap();
     assert_eq!((held_out.len(), held_out[4].prompt.question().unwrap()), (6, &expected[..]));
-    let mut source = Source::open(&dressed, 1).unwrap().0;
+    let mut source = Source::open(&dressed, 1, &auto()).unwrap().0;
     let is_dressed = |problem: &Problem| {
         let question = problem.prompt.question().unwrap();
         question.starts_with("Q: ") && question.ends_with("\nA:")
@@ -141,7 +144,7 @@ fn settings_decide_what_is_drawn() {
 
     let shuffled = Settings { shuffle: true, ..settings(&verl()) };
     let origins = |seed, from: u64| -> Vec<String> {
-        let mut source = Source::open(&shuffled, seed).unwrap().0;
+        let mut source = Source::open(&shuffled, seed, &auto()).unwrap().0;
         (from..40).map(|position| source.problem(position).origin).collect()
     };
     assert_eq!(origins(1, 0)[25..], origins(1, 25));
@@ -149,7 +152,7 @@ fn settings_decide_what_is_drawn() {
     assert_ne!(origins(1, 0)[..20], origins(1, 0)[20..]);
 
     let twice = Settings { files: vec![verl(), verl()], ..settings(&verl()) };
-    let (source, report) = Source::open(&twice, 1).unwrap();
+    let (source, report) = Source::open(&twice, 1, &auto()).unwrap();
     assert_eq!((source.len(), report.rows, report.duplicates), (Some(20), 56, 24));
 }
 
@@ -157,30 +160,30 @@ fn settings_decide_what_is_drawn() {
 fn the_task_gives_problems_and_examples() {
     let settings: Settings =
         serde_json::from_value(json!({"task": "countdown", "prompt_prefix": "Solve "})).unwrap();
-    let (mut source, report) = Source::open(&settings, 3).unwrap();
+    let (mut source, report) = Source::open(&settings, 3, &auto()).unwrap();
     assert_eq!((source.len(), report, source.files().len()), (None, Report::default(), 0));
     let problem = source.problem(1 << 40);
     assert!(problem.prompt.question().unwrap().starts_with("Solve "));
-    assert_eq!(problem, Source::open(&settings, 3).unwrap().0.problem(1 << 40));
+    assert_eq!(problem, Source::open(&settings, 3, &auto()).unwrap().0.problem(1 << 40));
     let example = Examples::open(&settings, 3).unwrap().0.example(7);
     let Content::Response { response, .. } = example.content else { panic!() };
     assert!(response.ends_with(['!', '?']), "{response}");
-    assert_eq!(evaluation_set(&settings, 50).unwrap().0.len(), 50);
+    assert_eq!(evaluation_set(&settings, 50, &auto()).unwrap().0.len(), 50);
 }
 
 #[test]
 fn flat_parquet_is_read() {
     let directory = TempDir::new().unwrap();
     let path = flat_parquet(&directory, &[("1+1?", 2, 0.5), ("2+2?", 4, f64::NAN), ("1+1?", 2, 1.0)]);
-    let (mut source, report) = Source::open(&settings(&path), 1).unwrap();
+    let (mut source, report) = Source::open(&settings(&path), 1, &auto()).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates), (3, 2, 1));
     let problem = source.problem(1);
     assert_eq!((problem.prompt, problem.ground_truth), (Prompt::Text("2+2?".into()), json!(4)));
 
     let columns = Columns { prompt: Some("raw".into()), answer: Some("level".into()) };
-    let (mut source, report) = Source::open(&Settings { columns, ..settings(&path) }, 1).unwrap();
+    let (mut source, report) = Source::open(&Settings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.problem(0).ground_truth, json!(0.5));
-    assert_eq!(bad(&report), ["flat.parquet row 2: column level is missing"]);
+    assert_eq!(bad(&report), ["flat.parquet row 2: column level is null"]);
 }
 
 #[test]
@@ -205,7 +208,7 @@ fn jsonl_problems_are_read_and_linted() {
             json!({"prompt": "p14", "answer": "14 #### "}),
         ],
     );
-    let (mut source, report) = Source::open(&settings(&path), 1).unwrap();
+    let (mut source, report) = Source::open(&settings(&path), 1, &auto()).unwrap();
     let found: Vec<_> = (0..6)
         .map(|position| source.problem(position))
         .map(|problem| (problem.prompt.question().unwrap().to_owned(), problem.ground_truth))
@@ -227,7 +230,7 @@ fn jsonl_problems_are_read_and_linted() {
     assert_eq!(lines, expected);
 
     let columns = Columns { prompt: Some("problem".into()), answer: None };
-    let (source, _) = Source::open(&Settings { columns, ..settings(&path) }, 1).unwrap();
+    let (source, _) = Source::open(&Settings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.len(), Some(2));
 }
 
@@ -267,7 +270,7 @@ fn examples_of_every_schema_are_read() {
 #[test]
 fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     let directory = TempDir::new().unwrap();
-    let message = |path: &Path| Source::open(&settings(path), 1).unwrap_err().to_string();
+    let message = |path: &Path| Source::open(&settings(path), 1, &auto()).unwrap_err().to_string();
     let error = message(&jsonl(&directory, &[json!({"text": "a", "label": 1})]));
     for part in ["rows.jsonl", "label, text", "prompt, problem or question", "data.columns.answer", "line 1"]
     {
@@ -288,8 +291,9 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
         "{error}"
     );
     let no_columns = Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()) };
-    let error =
-        Source::open(&Settings { columns: no_columns, ..settings(&flat) }, 1).unwrap_err().to_string();
+    let error = Source::open(&Settings { columns: no_columns, ..settings(&flat) }, 1, &auto())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("question, answer, level, raw"), "{error}");
 }
 
@@ -299,7 +303,7 @@ fn damaged_parquet_is_an_error_or_rows_but_never_a_panic() {
     let good = fs::read(verl()).unwrap();
     for length in (0..good.len()).step_by(good.len() / 60) {
         let path = write(&directory, "cut.parquet", &good[..length]);
-        assert!(matches!(Source::open(&settings(&path), 1), Err(Error::File { .. })), "{length}");
+        assert!(matches!(Source::open(&settings(&path), 1, &auto()), Err(Error::File { .. })), "{length}");
     }
     let mut draws = Draws::of(1, Purpose::Bootstrap, 0, 0);
     let mut errors = 0;
@@ -308,10 +312,58 @@ fn damaged_parquet_is_an_error_or_rows_but_never_a_panic() {
         let place = draws.below(2 * flip, bytes.len() as u64) as usize;
         bytes[place] ^= 1 << draws.below(2 * flip + 1, 8);
         let path = write(&directory, "flipped.parquet", bytes);
-        errors += u64::from(Source::open(&settings(&path), 1).is_err());
+        errors += u64::from(Source::open(&settings(&path), 1, &auto()).is_err());
     }
     assert!((1..FLIPS).contains(&errors), "{errors}");
 }
 
 /// Damaged files tried.
 const FLIPS: u64 = 300;
+
+/// What a verifier can use decides which rows can be used.
+#[test]
+fn a_command_takes_any_ground_truth_and_none() {
+    let directory = TempDir::new().unwrap();
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"problem": "a", "answer": "1"}),
+            json!({"problem": "b"}),
+            json!({"problem": "c", "answer": {"any": ["thing"]}}),
+            json!({"problem": "d", "solution": "worked, without a box"}),
+            json!({"problem": "e", "solution": "so \\boxed{5}"}),
+            json!({"problem": "f", "data_source": "sums"}),
+        ],
+    );
+    let verifier = |value: Value| serde_json::from_value::<VerifierSettings>(value).unwrap();
+    let command = json!({"command": ["judge"]});
+    let ground_truths = |verifier: &VerifierSettings| -> Vec<Value> {
+        let (source, report) = Source::open(&settings(&path), 1, verifier).unwrap();
+        let mut source = source;
+        (0..report.usable as u64).map(|i| source.problem(i).ground_truth).collect()
+    };
+    let null = Value::Null;
+    assert_eq!(ground_truths(&auto()), [json!("1"), json!("5")]);
+    let all = [
+        json!("1"),
+        null.clone(),
+        json!({"any": ["thing"]}),
+        json!("worked, without a box"),
+        json!("5"),
+        null.clone(),
+    ];
+    assert_eq!(ground_truths(&verifier(command.clone())), all);
+    let sum =
+        json!({"weighted": [{"verifier": command, "weight": 1.0}, {"verifier": "math", "weight": 0.0}]});
+    assert_eq!(ground_truths(&verifier(sum)), [json!("1"), json!("5")], "every part must be able to use it");
+    let sources = json!({"by_data_source": {"sums": command}, "otherwise": "math"});
+    assert_eq!(ground_truths(&verifier(sources)), [json!("1"), json!("5"), null]);
+
+    // A column that was asked for must be there.
+    let columns = Columns { answer: Some("answer".into()), ..Columns::default() };
+    let (_, report) =
+        Source::open(&Settings { columns, ..settings(&path) }, 1, &verifier(json!({"command": ["judge"]})))
+            .unwrap();
+    assert_eq!(report.usable, 2);
+    assert_eq!(bad(&report)[0], "rows.jsonl line 2: column answer is missing");
+}
