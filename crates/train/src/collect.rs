@@ -11,8 +11,8 @@ use crate::prompts::Prompter;
 use crate::sample::sample;
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
-use isentrope_model::Model;
-use isentrope_reward::{Item, Judgement, Verdict, Verifier, overlong_penalty};
+use isentrope_model::{Model, Recording};
+use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, overlong_penalty};
 use isentrope_rollout::{Completion, FinishReason, Key, Limits, Request, Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,14 +87,16 @@ pub struct Collector<'a> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
+    /// Groups of the first update: worth recording, since the policy is then still the one that sampled.
+    pub first_update: usize,
 }
 
 /// A verifier and the penalties that turn its scores into rewards.
 pub struct Judge {
     /// Judges responses.
-    pub verifier: Box<dyn Verifier>,
-    /// Penalties.
-    pub settings: isentrope_reward::Settings,
+    pub verifier: Box<dyn BatchVerifier>,
+    /// The penalty of long responses.
+    pub overlong: Overlong,
     /// Longest response, in tokens.
     pub max_tokens: usize,
 }
@@ -124,6 +126,7 @@ impl Collector<'_> {
     pub fn collect<B: Backend>(
         &self,
         model: &Model<B>,
+        mut recording: Option<&mut Recording<B>>,
         source: &mut Source,
         step: u64,
         position: u64,
@@ -157,12 +160,15 @@ impl Collector<'_> {
             let problems: Vec<Problem> =
                 (0..count as u64).map(|i| source.problem(position + collected.taken + i)).collect();
             let first = position + collected.taken;
-            let groups = self.sample(model, problems, step, first, collected.taken, observer)?;
+            let first_update = self.first_update.saturating_sub(collected.groups.len());
+            // Which groups will pass the filter is not known yet.
+            let recorded = if filter && first_update > 0 { count } else { first_update };
+            let recording = recording.as_deref_mut().map(|recording| (recording, recorded));
+            let groups = self.sample(model, recording, problems, step, first, collected.taken, observer)?;
             collected.taken += count as u64;
             batches += 1;
             let judging = Instant::now();
-            for group in groups {
-                let group = self.judge_group(group)?;
+            for group in self.judge(groups)? {
                 seen(&group)?;
                 collected.statistics.add(&group);
                 if !filter || group.informative() {
@@ -208,9 +214,12 @@ impl Collector<'_> {
         )))
     }
 
+    /// Samples responses to the problems; records those to as many as are said with the recording.
+    #[allow(clippy::too_many_arguments, reason = "a step's whole surroundings")]
     fn sample<B: Backend>(
         &self,
         model: &Model<B>,
+        recording: Option<(&mut Recording<B>, usize)>,
         problems: Vec<Problem>,
         step: u64,
         first_position: u64,
@@ -219,39 +228,50 @@ impl Collector<'_> {
     ) -> Result<Vec<Sampled>> {
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<Result<_>>()?;
-        let request = |i: usize, samples, sampling: &Arc<Sampling>| Request {
+        let (recording, recorded) = recording.unzip();
+        let recorded = recorded.unwrap_or(0);
+        let request = |i: usize, samples, sampling: &Arc<Sampling>, record| Request {
             key: Key { seed: self.seed, step, prompt: first_prompt + i as u64 },
             prompt: prompts[i].clone(),
             samples,
             sampling: sampling.clone(),
+            record,
         };
-        let mut requests: Vec<Request> =
-            (0..prompts.len()).map(|i| request(i, self.settings.responses, &self.sampling)).collect();
+        let mut requests: Vec<Request> = (0..prompts.len())
+            .map(|i| request(i, self.settings.responses, &self.sampling, i < recorded))
+            .collect();
         if self.greedy {
             let greedy = Arc::new(Sampling { temperature: 0.0, ..(*self.sampling).clone() });
-            requests.extend((0..prompts.len()).map(|i| request(i, 1, &greedy)));
+            requests.extend((0..prompts.len()).map(|i| request(i, 1, &greedy, false)));
         }
         let tokenizer = &self.prompter.tokenizer;
         let mut completions =
-            sample(model, tokenizer, requests, self.limits, Phase::Rollout, observer)?.into_iter();
-        let sampled: Vec<_> = completions.by_ref().take(prompts.len()).collect();
-        let greedy = completions.map(|mut one| one.pop()).chain(std::iter::repeat_with(|| None));
-        let parts = problems.into_iter().zip(prompts).zip(sampled).zip(greedy);
+            sample(model, recording, tokenizer, requests, self.limits, Phase::Rollout, observer)?.into_iter();
+        let mut sampled: Vec<Vec<Completion>> = completions.by_ref().take(prompts.len()).collect();
+        for (sampled, greedy) in sampled.iter_mut().zip(completions) {
+            sampled.extend(greedy); // the last of a group, where there is one
+        }
+        let parts = problems.into_iter().zip(prompts).zip(sampled);
         Ok((first_position..)
             .zip(parts)
-            .map(|(position, (((problem, prompt), completions), greedy))| {
+            .map(|(position, ((problem, prompt), completions))| {
                 let empty = Vec::new();
                 let group = Group { step, position, problem, prompt, responses: empty, greedy_reward: None };
-                Sampled { group, completions, greedy }
+                Sampled { group, completions }
             })
             .collect())
     }
 
-    fn judge_group(&self, sampled: Sampled) -> Result<Group> {
-        let Sampled { mut group, completions, greedy } = sampled;
-        group.responses = completions.into_iter().map(|c| self.judge.response(&group.problem, c)).collect();
-        group.greedy_reward = greedy.map(|c| self.judge.response(&group.problem, c).reward);
-        Ok(group)
+    fn judge(&self, sampled: Vec<Sampled>) -> Result<Vec<Group>> {
+        let (mut groups, completions): (Vec<Group>, Vec<Vec<Completion>>) =
+            sampled.into_iter().map(|sampled| (sampled.group, sampled.completions)).unzip();
+        let problems = groups.iter().map(|group| &group.problem);
+        let judged = self.judge.responses(problems.zip(completions).collect())?;
+        for (group, mut responses) in groups.iter_mut().zip(judged) {
+            group.greedy_reward = if self.greedy { responses.pop().map(|r| r.reward) } else { None };
+            group.responses = responses;
+        }
+        Ok(groups)
     }
 }
 
@@ -259,45 +279,64 @@ impl Collector<'_> {
 struct Sampled {
     group: Group,
     completions: Vec<Completion>,
-    greedy: Option<Completion>,
 }
 
 impl Judge {
-    /// A response with its verdict and reward.
-    pub fn response(&self, problem: &Problem, completion: Completion) -> Response {
-        let text = completion.text.unwrap_or_default();
-        let judgement = self.judgement(problem, &text);
-        let penalty = {
-            let isentrope_reward::Overlong { buffer, factor } = self.settings.overlong;
-            overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor)
+    /// The responses to each problem, all judged together, with their verdicts and rewards.
+    ///
+    /// # Errors
+    /// [`Error::Verifier`] when the verifier can judge nothing any more.
+    pub fn responses(&self, sampled: Vec<(&Problem, Vec<Completion>)>) -> Result<Vec<Vec<Response>>> {
+        let pairs = || {
+            sampled.iter().flat_map(|(problem, completions)| completions.iter().map(move |c| (*problem, c)))
         };
+        let batch: Vec<(Item<'_>, &str)> =
+            pairs().map(|(problem, c)| (item(problem), c.text.as_deref().unwrap_or_default())).collect();
+        let mut judgements = self.verifier.verify_batch(&batch)?.into_iter();
+        drop(batch);
+        Ok(sampled
+            .into_iter()
+            .map(|(_, completions)| {
+                completions.into_iter().zip(&mut judgements).map(|(c, j)| self.response(c, j)).collect()
+            })
+            .collect())
+    }
+
+    fn response(&self, completion: Completion, judgement: Judgement) -> Response {
+        let judgement = with_finite_score(judgement);
+        let Overlong { buffer, factor } = self.overlong;
+        let penalty = overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor);
         Response {
+            vote: None,
             reward: judgement.score + penalty,
-            text,
+            text: completion.text.unwrap_or_default(),
             tokens: completion.tokens,
             logprobs: completion.logprobs,
             entropies: completion.entropies,
             truncated: completion.finish_reason == FinishReason::Length,
             judgement,
+            slots: completion.slots,
         }
     }
+}
 
-    /// The verdict on a text. A score that is no number is the verifier's fault.
-    pub fn judgement(&self, problem: &Problem, text: &str) -> Judgement {
-        let prompt = problem.prompt.question();
-        let item = Item {
-            ground_truth: &problem.ground_truth,
-            prompt: prompt.unwrap_or_default(),
-            data_source: &problem.data_source,
-            extra_info: &problem.extra_info,
-        };
-        let judgement = self.verifier.verify(&item, text);
-        if judgement.score.is_finite() {
-            return judgement;
-        }
-        let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
-        Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
+/// What the verifier is told of a problem.
+pub(crate) fn item(problem: &Problem) -> Item<'_> {
+    Item {
+        ground_truth: &problem.ground_truth,
+        prompt: problem.prompt.question().unwrap_or_default(),
+        data_source: &problem.data_source,
+        extra_info: &problem.extra_info,
     }
+}
+
+/// A score that is no number is the verifier's fault.
+fn with_finite_score(judgement: Judgement) -> Judgement {
+    if judgement.score.is_finite() {
+        return judgement;
+    }
+    let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
+    Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
 }
 
 #[cfg(test)]
@@ -305,6 +344,7 @@ mod tests {
     use super::*;
     use crate::rollout_statistics::RolloutStatistics;
     use isentrope_data::Prompt;
+    use isentrope_reward::Verifier;
     use serde_json::Value;
 
     /// Gives every response the same score.
@@ -318,8 +358,8 @@ mod tests {
 
     /// A group of two responses judged with the score.
     fn group(score: f64) -> Group {
-        let settings = isentrope_reward::Settings::default();
-        let judge = Judge { verifier: Box::new(Constant(score)), settings, max_tokens: 8 };
+        let overlong = Overlong::default();
+        let judge = Judge { verifier: Box::new(Constant(score)), overlong, max_tokens: 8 };
         let problem = Problem {
             prompt: Prompt::Text("?".into()),
             ground_truth: Value::Null,
@@ -334,9 +374,10 @@ mod tests {
             entropies: vec![1.0; 2],
             text: Some("!".into()),
             finish_reason: FinishReason::Stop,
+            slots: None,
         };
-        let responses =
-            vec![judge.response(&problem, completion.clone()), judge.response(&problem, completion)];
+        let sampled = vec![(&problem, vec![completion.clone(), completion])];
+        let responses = judge.responses(sampled).unwrap().remove(0);
         Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy_reward: None }
     }
 

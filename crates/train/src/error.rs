@@ -39,6 +39,9 @@ pub enum Error {
     /// The rewards' settings are wrong.
     #[error(transparent)]
     Reward(#[from] isentrope_reward::Error),
+    /// The verifier can judge nothing.
+    #[error(transparent)]
+    Verifier(#[from] isentrope_reward::VerifierError),
     /// The objective's settings are wrong.
     #[error(transparent)]
     Objective(#[from] isentrope_objective::Error),

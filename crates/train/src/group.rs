@@ -40,6 +40,13 @@ pub struct Response {
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
+    /// Where the recording of its step's rollout has each token of prompt and response but the last, if it has them all.
+    #[serde(skip)]
+    pub slots: Option<Vec<u32>>,
+    /// The spelling under which its answer has votes, where an earlier response to the problem gave the same answer in
+    /// another; only evaluations vote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vote: Option<String>,
 }
 
 impl Response {

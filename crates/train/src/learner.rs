@@ -6,7 +6,9 @@ use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{Gradient, Keep, Model, Packed, Scores, Sequence};
+use isentrope_model::{
+    Gradient, Keep, Layout, Model, Packed, Recording, Scores, Sequence, Unit, apart, units,
+};
 use std::ops::Range;
 
 /// d(loss)/d(log-prob) and d(loss)/d(entropy) of each target, `[targets]`.
@@ -20,10 +22,30 @@ pub struct Coefficients {
 /// What bounds a pass. The gradient's bits do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassLimits {
-    /// Most tokens in one pass, more only where a single sequence is longer.
+    /// Most tokens in one pass, more only where a single unit of sequences is larger.
     pub micro_batch_tokens: usize,
     /// Bytes for what forward passes keep for the backward passes.
     pub tape_bytes: usize,
+    /// Tokens whose activations can be kept from sampling.
+    pub recorded_tokens: usize,
+}
+
+impl PassLimits {
+    /// What forward passes over so many tokens can keep at a time, if anything.
+    fn keep(&self, layout: &Layout, tokens: usize) -> Option<Keep> {
+        [Keep::Activations, Keep::BlockInputs]
+            .into_iter()
+            .find(|&keep| tokens.saturating_mul(layout.tape_bytes_per_token(keep)) <= self.tape_bytes)
+    }
+}
+
+/// What the sampler knows of a sequence, if its model was the one in training.
+#[derive(Clone)]
+pub struct Known<'a> {
+    /// Of its targets.
+    pub scores: Scores,
+    /// Where the learner's recording has its inputs, if it does.
+    pub slots: Option<&'a [u32]>,
 }
 
 /// A model in training.
@@ -32,6 +54,8 @@ pub struct Learner<B: Backend> {
     pub model: Model<B>,
     /// Its optimizer.
     pub optimizer: Optimizer<B>,
+    /// For the sampler's activations, if there is memory for any.
+    pub recording: Option<Recording<B>>,
     gradient: Gradient<B>,
     limits: PassLimits,
 }
@@ -40,12 +64,14 @@ impl<B: Backend> Learner<B> {
     /// Ready for the first update.
     pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Self {
         let gradient = Gradient::zeros(&model);
-        Self { model, optimizer, gradient, limits }
+        let recording = (limits.recorded_tokens > 0).then(|| Recording::new(&model, limits.recorded_tokens));
+        Self { model, optimizer, recording, gradient, limits }
     }
 
     /// How many sequences go into each pass, in order.
     pub fn micro_batches(&self, sequences: &[Sequence<'_>]) -> Vec<usize> {
-        micro_batches(sequences.iter().map(|s| s.tokens.len()), self.limits.micro_batch_tokens)
+        let batches = micro_batches(&units(sequences), self.limits.micro_batch_tokens);
+        batches.into_iter().map(|batch| batch.sequences).collect()
     }
 
     /// Log-probs and entropies of all targets under the model as it is.
@@ -65,8 +91,9 @@ impl<B: Backend> Learner<B> {
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs and entropies together, and returns
     /// what the loss says besides.
     ///
-    /// `known` is what [`score`](Self::score) would return, where the sampler has returned it already: each pass can then
-    /// go back right after it went forward, while what it keeps is still in the processor's cache. `idle` marks sequences
+    /// `known` is what the sampler has returned already, `[sequences]`: a pass that is known as a whole can go back right after
+    /// it went forward, while what it keeps is still in the processor's cache, and one that is recorded as a whole need not go
+    /// forward at all. `idle` marks sequences
     /// about which the loss is expected to say nothing, `[sequences]`: they need no way back, since chains do not change by
     /// products with 0. A wrong expectation costs time and nothing else.
     pub fn accumulate<R>(
@@ -74,27 +101,33 @@ impl<B: Backend> Learner<B> {
         sequences: &[Sequence<'_>],
         idle: &[bool],
         temperature: f32,
-        known: Option<Scores>,
+        known: &[Option<Known<'_>>],
         loss: impl FnOnce(&Scores) -> (Coefficients, R),
     ) -> R {
+        assert_eq!(sequences.len(), known.len());
         let passes = self.passes(sequences, idle);
-        let kept: usize = passes.iter().filter(|pass| !pass.idle).map(|pass| pass.tokens).sum();
-        let keep = self.keep(kept).filter(|_| known.is_none());
-        let is_known = known.is_some();
-        let mut scores = known.unwrap_or_default();
+        let Self { model, recording, gradient, limits, .. } = self;
+        let known_of = |pass: &Pass| -> Option<Vec<&Known<'_>>> {
+            known[pass.sequences.clone()].iter().map(Option::as_ref).collect()
+        };
+        let kept = passes.iter().filter(|pass| !pass.idle && known_of(pass).is_none());
+        let keep = limits.keep(&model.layout, kept.map(|pass| pass.tokens).sum());
+        let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
         for pass in &passes {
             let packed = || Packed::new(&sequences[pass.sequences.clone()]);
-            tapes.push(match keep {
-                Some(keep) if !pass.idle => {
-                    let (more, tape) = self.model.forward(packed(), temperature, keep);
+            tapes.push(match (known_of(pass), keep) {
+                (Some(known), _) => {
+                    known.into_iter().for_each(|known| scores.extend(known.scores.clone()));
+                    None
+                }
+                (None, Some(keep)) if !pass.idle => {
+                    let (more, tape) = model.forward(packed(), temperature, keep);
                     scores.extend(more);
                     Some(tape)
                 }
                 _ => {
-                    if !is_known {
-                        scores.extend(self.model.score(&packed(), temperature));
-                    }
+                    scores.extend(model.score(&packed(), temperature));
                     None
                 }
             });
@@ -106,22 +139,30 @@ impl<B: Backend> Learner<B> {
                 continue;
             }
             let tape = tape.unwrap_or_else(|| {
-                let packed = Packed::new(&sequences[pass.sequences]);
-                let keep = self.keep(packed.token_count()).unwrap_or(Keep::BlockInputs);
-                let (again, tape) = self.model.forward(packed, temperature, keep);
+                let packed = Packed::new(&sequences[pass.sequences.clone()]);
+                let slots = known[pass.sequences].iter().map(|known| known.as_ref()?.slots).collect();
+                let (again, tape) = match (&*recording, slots) {
+                    (Some(recording), Some::<Vec<_>>(slots)) => {
+                        model.recall(packed, temperature, recording, &slots)
+                    }
+                    _ => {
+                        let keep = limits.keep(&model.layout, packed.token_count());
+                        model.forward(packed, temperature, keep.unwrap_or(Keep::BlockInputs))
+                    }
+                };
                 debug_assert!(
                     again.same_bits(&scores.part(pass.targets)),
                     "log-probs depend on their company"
                 );
                 tape
             });
-            self.model.backward(tape, lp, h, &mut self.gradient);
+            model.backward(tape, lp, h, gradient);
         }
         said
     }
 
     /// Accumulates the gradient of a loss whose derivatives are known beforehand, and returns the log-probs and
-    /// entropies.
+    /// entropies. No sequence shares its prompt with the next: examples to imitate hardly ever have the same one.
     pub fn accumulate_known(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -129,9 +170,11 @@ impl<B: Backend> Learner<B> {
         coefficients: &Coefficients,
     ) -> Scores {
         let mut all = Scores::default();
-        for batch in split(sequences, self.micro_batches(sequences)) {
-            let packed = Packed::new(batch);
-            let keep = self.keep(packed.token_count()).unwrap_or(Keep::BlockInputs);
+        let batches = micro_batches(&apart(sequences), self.limits.micro_batch_tokens);
+        for batch in split(sequences, batches.into_iter().map(|batch| batch.sequences)) {
+            let packed = Packed::apart(batch);
+            let keep = self.limits.keep(&self.model.layout, packed.token_count());
+            let keep = keep.unwrap_or(Keep::BlockInputs);
             let (scores, tape) = self.model.forward(packed, temperature, keep);
             let range = all.logprobs.len()..all.logprobs.len() + scores.logprobs.len();
             all.extend(scores);
@@ -159,28 +202,27 @@ impl<B: Backend> Learner<B> {
         update
     }
 
-    /// What forward passes over so many tokens can keep at a time, if anything.
-    fn keep(&self, tokens: usize) -> Option<Keep> {
-        [Keep::Activations, Keep::BlockInputs].into_iter().find(|&keep| {
-            tokens.saturating_mul(self.model.layout.tape_bytes_per_token(keep)) <= self.limits.tape_bytes
-        })
-    }
-
     /// Micro-batches that are idle as a whole or not at all, in order.
     fn passes(&self, sequences: &[Sequence<'_>], idle: &[bool]) -> Vec<Pass> {
         assert_eq!(sequences.len(), idle.len());
+        let mut rest = idle;
+        let units: Vec<(Unit, bool)> = units(sequences)
+            .into_iter()
+            .map(|unit| {
+                let (own, others) = rest.split_at(unit.sequences);
+                rest = others;
+                (unit, own.iter().all(|&idle| idle))
+            })
+            .collect();
         let mut passes = Vec::new();
         let (mut sequence, mut target) = (0, 0);
-        for run in idle.chunk_by(|a, b| a == b) {
-            for count in self.micro_batches(&sequences[sequence..sequence + run.len()]) {
-                let batch = &sequences[sequence..sequence + count];
-                let targets: usize = batch.iter().map(Sequence::target_count).sum();
-                passes.push(Pass {
-                    sequences: sequence..sequence + count,
-                    targets: target..target + targets,
-                    tokens: batch.iter().map(|s| s.tokens.len()).sum(),
-                    idle: run[0],
-                });
+        for alike in units.chunk_by(|a, b| a.1 == b.1) {
+            let idle = alike[0].1;
+            let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
+            for Unit { sequences: count, tokens } in micro_batches(&alike, self.limits.micro_batch_tokens) {
+                let batch = sequence..sequence + count;
+                let targets: usize = sequences[batch.clone()].iter().map(Sequence::target_count).sum();
+                passes.push(Pass { sequences: batch, targets: target..target + targets, tokens, idle });
                 sequence += count;
                 target += targets;
             }
@@ -197,26 +239,24 @@ struct Pass {
     idle: bool,
 }
 
-/// Consecutive sequences whose tokens together are at most `limit`, or a single longer one; returns how many each.
-fn micro_batches(lengths: impl Iterator<Item = usize>, limit: usize) -> Vec<usize> {
-    let mut counts = Vec::new();
-    let mut tokens = usize::MAX;
-    for length in lengths {
-        match counts.last_mut() {
-            Some(count) if length.saturating_add(tokens) <= limit => *count += 1,
-            _ => {
-                counts.push(1);
-                tokens = 0;
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
+fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
+    let mut batches: Vec<Unit> = Vec::new();
+    for unit in units {
+        match batches.last_mut() {
+            Some(batch) if batch.tokens.saturating_add(unit.tokens) <= limit => {
+                batch.sequences += unit.sequences;
+                batch.tokens += unit.tokens;
             }
+            _ => batches.push(*unit),
         }
-        tokens += length;
     }
-    counts
+    batches
 }
 
 fn split<'a, 's>(
     mut sequences: &'a [Sequence<'s>],
-    counts: Vec<usize>,
+    counts: impl IntoIterator<Item = usize>,
 ) -> impl Iterator<Item = &'a [Sequence<'s>]> {
     counts.into_iter().map(move |count| {
         let (batch, rest) = sequences.split_at(count);
@@ -227,15 +267,22 @@ fn split<'a, 's>(
 
 #[cfg(test)]
 mod tests {
-    use super::micro_batches;
+    use super::*;
 
     #[test]
     fn micro_batches_hold_what_fits() {
-        let split = |lengths: &[usize], limit| micro_batches(lengths.iter().copied(), limit);
-        assert_eq!(split(&[3, 3, 3, 3], 6), [2, 2]);
-        assert_eq!(split(&[3, 3, 3, 3], 7), [2, 2]);
-        assert_eq!(split(&[9, 1, 1, 9], 2), [1, 2, 1]);
-        assert_eq!(split(&[1, 2, 3], 100), [3]);
+        let split = |units: &[(usize, usize)], limit| {
+            let units: Vec<Unit> =
+                units.iter().map(|&(sequences, tokens)| Unit { sequences, tokens }).collect();
+            micro_batches(&units, limit)
+                .iter()
+                .map(|batch| (batch.sequences, batch.tokens))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 6), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 7), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(2, 9), (8, 1), (1, 1), (3, 9)], 2), [(2, 9), (9, 2), (3, 9)]);
+        assert_eq!(split(&[(1, 1), (1, 2), (1, 3)], 100), [(3, 6)]);
         assert!(split(&[], 5).is_empty());
     }
 }

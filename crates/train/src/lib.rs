@@ -21,7 +21,7 @@ pub mod rl;
 pub mod rollout_statistics;
 pub mod run;
 pub mod run_directory;
-mod sample;
+pub mod sample;
 pub mod settings;
 pub mod sft;
 pub mod sinks;

@@ -1,7 +1,7 @@
 //! The minibatch of one update: from judged responses to their advantages, the loss, and its gradient in the learner.
 
 use crate::group::{Group, Response};
-use crate::learner::{Coefficients, Learner};
+use crate::learner::{Coefficients, Known, Learner};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
@@ -39,6 +39,10 @@ pub struct TrainingBatch {
     lengths: Vec<usize>,
     /// From when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
+    /// The step that sampled each response, `[responses]`.
+    steps: Vec<u64>,
+    /// Where each response is recorded, if it is, `[responses]`.
+    slots: Vec<Option<Vec<u32>>>,
     /// `[tokens]`.
     advantages: Vec<f64>,
 }
@@ -49,8 +53,8 @@ pub struct LossInputs<'a> {
     pub settings: &'a Settings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
-    /// Whether the policy in training is still the very one that sampled.
-    pub on_policy: bool,
+    /// The step whose rollout was sampled by the very policy in training, before that step's first update.
+    pub on_policy: Option<u64>,
     /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss needs them.
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus.
@@ -78,6 +82,8 @@ impl TrainingBatch {
             prompt_lengths: Vec::new(),
             lengths: Vec::new(),
             sampled: Scores::default(),
+            steps: Vec::new(),
+            slots: Vec::new(),
             advantages: Vec::new(),
         };
         for (group, advantages) in groups.iter().zip(advantages) {
@@ -86,12 +92,14 @@ impl TrainingBatch {
                 if mask_truncated && response.truncated {
                     continue;
                 }
-                let Response { tokens, logprobs, entropies, .. } = response;
+                let Response { tokens, logprobs, entropies, slots, .. } = response;
                 batch.tokens.push([&group.prompt[..], tokens].concat());
                 batch.prompt_lengths.push(group.prompt.len());
                 batch.lengths.push(tokens.len());
                 batch.sampled.logprobs.extend(logprobs);
                 batch.sampled.entropies.extend(entropies);
+                batch.steps.push(group.step);
+                batch.slots.push(slots.clone());
                 batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
             }
         }
@@ -122,9 +130,9 @@ impl TrainingBatch {
     pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
         let sequences = self.sequences();
         let micro_batches = learner.micro_batches(&sequences);
-        let known = inputs.on_policy.then(|| self.sampled.clone());
+        let known = self.known(inputs);
         let idle = self.idle(inputs);
-        learner.accumulate(&sequences, &idle, inputs.temperature, known, |Scores { logprobs, entropies }| {
+        learner.accumulate(&sequences, &idle, inputs.temperature, &known, |Scores { logprobs, entropies }| {
             let started = Instant::now();
             let entropies = widen(entropies);
             let objective = objective(
@@ -148,6 +156,22 @@ impl TrainingBatch {
             let entropy = entropies.iter().sum::<f64>() / entropies.len() as f64;
             (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })
         })
+    }
+
+    /// What the sampler knows of each response, where it was the policy in training: its numbers are the model's own, to the
+    /// last bit.
+    fn known(&self, inputs: &LossInputs<'_>) -> Vec<Option<Known<'_>>> {
+        let mut at = 0;
+        let mut known = Vec::with_capacity(self.lengths.len());
+        for ((&length, &step), slots) in self.lengths.iter().zip(&self.steps).zip(&self.slots) {
+            let tokens = at..at + length;
+            at = tokens.end;
+            known.push(
+                (inputs.on_policy == Some(step))
+                    .then(|| Known { scores: self.sampled.part(tokens), slots: slots.as_deref() }),
+            );
+        }
+        known
     }
 
     /// Whether the loss will hardly say anything.

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
 use isentrope_reward::Verdict;
+use std::collections::BTreeMap;
 
 /// Sums over sampled groups.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct RolloutStatistics {
     counted: usize,
     score: f64,
     reward: f64,
+    /// Sum and number of the values of each metric of the verifier's own.
+    of_verifier: BTreeMap<String, (f64, usize)>,
     tokens: usize,
     longest: usize,
     truncated: usize,
@@ -51,6 +54,11 @@ impl RolloutStatistics {
                 self.counted += 1;
                 self.score += response.judgement.score;
                 self.reward += response.reward;
+                for (name, value) in &response.judgement.metrics {
+                    let (sum, count) = self.of_verifier.entry(name.clone()).or_default();
+                    *sum += value;
+                    *count += 1;
+                }
             } else if self.fault.is_none() {
                 self.fault = Some(format!("{}: {}", group.problem.origin, response.judgement.reason));
             }
@@ -97,6 +105,9 @@ impl RolloutStatistics {
         metrics.set("reward/score", of(self.score, self.counted));
         metrics.set("reward/solved_all", of(self.solved_all as f64, self.groups));
         metrics.set("reward/solved_none", of(self.solved_none as f64, self.groups));
+        for (name, (sum, count)) in &self.of_verifier {
+            metrics.set(format!("reward/{name}"), of(*sum, *count));
+        }
         for (count, (_, name)) in self.verdicts.iter().zip(VERDICTS) {
             metrics.set(name, of(*count as f64, self.responses));
         }

@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::settings::Checkpoints;
 use crate::sinks::{JsonlSink, TensorBoardSink};
 use isentrope_data::Problem;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -89,7 +89,7 @@ impl RunDirectory {
         let Place { dir, existing, recipe: (text, values) } = place;
         let is_run = place.check()?;
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-        let lock = lock(dir)?;
+        let lock = lock(dir, "training")?;
         if is_run {
             match existing {
                 Existing::Refuse => {}
@@ -123,9 +123,7 @@ impl RunDirectory {
                 note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
             }
         }
-        let mut text = serde_json::to_vec_pretty(manifest).map_err(|e| Error::io(&path, e.into()))?;
-        text.push(b'\n');
-        write_atomically(&path, &text)
+        write_json(&path, manifest)
     }
 
     /// Opens the metrics for a run that has made `step` steps, or that has no checkpoint to go on from; what is there of
@@ -220,7 +218,8 @@ fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
         .extend(hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone()));
 }
 
-fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
+/// Says which values are not what they were, by their keys.
+pub(crate) fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     match (before, now) {
         (Value::Object(b), Value::Object(n)) => {
             for (name, value) in n {
@@ -234,7 +233,7 @@ fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>
 }
 
 /// Names in a directory; none where it is not there.
-fn names(dir: &Path) -> Result<Vec<OsString>> {
+pub(crate) fn names(dir: &Path) -> Result<Vec<OsString>> {
     let entries = match fs::read_dir(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|e| Error::io(dir, e))?,
@@ -242,9 +241,9 @@ fn names(dir: &Path) -> Result<Vec<OsString>> {
     entries.map(|entry| entry.map(|e| e.file_name()).map_err(|e| Error::io(dir, e))).collect()
 }
 
-/// Keeps other processes out of a run's directory for as long as the file lives, on systems where directories can be
-/// locked. The lock of a process that was killed is gone.
-fn lock(dir: &Path) -> Result<Option<File>> {
+/// Keeps other processes out of a directory for as long as the file lives, on systems where directories can be locked. The
+/// lock of a process that was killed is gone. `doing` is what the process does in it.
+pub(crate) fn lock(dir: &Path, doing: &str) -> Result<Option<File>> {
     if !cfg!(unix) {
         return Ok(None);
     }
@@ -252,7 +251,7 @@ fn lock(dir: &Path) -> Result<Option<File>> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => {
-            let what = format!("another process is training in {}; wait for it or end it", dir.display());
+            let what = format!("another process is {doing} in {}; wait for it or end it", dir.display());
             Err(Error::Run(what))
         }
         // A file system without locks: as before there were any.
@@ -306,20 +305,7 @@ impl ResponseFile {
     /// [`Error::Io`].
     pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
         for (sample, response) in responses.iter().enumerate() {
-            let line = json!({
-                "origin": problem.origin,
-                "prompt": problem.prompt.question(),
-                "ground_truth": problem.ground_truth,
-                "sample": sample,
-                "response": response.text,
-                "tokens": response.tokens.len(),
-                "truncated": response.truncated,
-                "verdict": response.judgement.verdict,
-                "extracted": response.judgement.extracted,
-                "reason": response.judgement.reason,
-                "reward": response.reward,
-                "entropy": response.entropy(),
-            });
+            let line = Value::Object(response_line(problem, sample, response));
             writeln!(self.writer, "{line}").map_err(|e| Error::io(&self.path, e))?;
         }
         Ok(())
@@ -335,9 +321,43 @@ impl ResponseFile {
     }
 }
 
+/// What is kept of a response.
+pub(crate) fn response_line(problem: &Problem, sample: usize, response: &Response) -> Map<String, Value> {
+    let fields = [
+        ("origin", json!(problem.origin)),
+        ("prompt", json!(problem.prompt.question())),
+        ("ground_truth", problem.ground_truth.clone()),
+        ("sample", json!(sample)),
+        ("response", json!(response.text)),
+        ("tokens", json!(response.tokens.len())),
+        ("truncated", json!(response.truncated)),
+        ("verdict", json!(response.judgement.verdict)),
+        ("extracted", json!(response.judgement.extracted)),
+        ("reason", json!(response.judgement.reason)),
+        ("reward", json!(response.reward)),
+        ("entropy", json!(response.entropy())),
+    ];
+    let mut line: Map<String, Value> =
+        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    if !response.judgement.metrics.is_empty() {
+        line.insert("metrics".into(), json!(response.judgement.metrics));
+    }
+    if let Some(vote) = &response.vote {
+        line.insert("vote".into(), json!(vote));
+    }
+    line
+}
+
 /// The name of a file that is not complete.
 fn partial(path: &Path) -> PathBuf {
     path.with_extension("partial")
+}
+
+/// Writes a value, indented, as a whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::io(path, e.into()))?;
+    text.push(b'\n');
+    write_atomically(path, &text)
 }
 
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {

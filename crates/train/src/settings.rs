@@ -194,8 +194,8 @@ impl From<Dtype> for WeightDtype {
 pub struct MemorySettings {
     /// Memory in GiB that the run may take in all, above 0. Unset: nine tenths of what is free at the start.
     pub budget_gib: Option<f64>,
-    /// Most tokens in one pass through the model, more only where a single sequence is longer. Unset: chosen from the
-    /// budget.
+    /// Most tokens in one pass through the model, more only where a single sequence is longer, or the responses to one
+    /// prompt that share its computation are (up to 1024 tokens). Unset: chosen from the budget.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: Option<usize>,
 }

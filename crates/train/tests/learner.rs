@@ -2,11 +2,12 @@
 
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
-use isentrope_model::{Model, Scores, Sequence};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits};
+use isentrope_model::{KvCache, Model, Recording, Scores, Sequence, Step};
+use isentrope_train::learner::{Coefficients, Known, Learner, PassLimits};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::settings;
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,28 +41,116 @@ fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients
 
 const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 
+const ALL: [bool; 7] = [true; 7];
+const NONE: [bool; 7] = [false; 7];
+
+/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the learner's recording.
+fn record(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
+    let Learner { model, recording, .. } = learner;
+    let recording = recording.as_mut().unwrap();
+    let mut slots = Vec::new();
+    for sequence in sequences {
+        let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
+        let pages = KvCache::<Cpu>::pages_for(inputs.len());
+        let mut cache = KvCache::new(model, pages);
+        let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
+        let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| recording.take()).collect();
+        for (position, slot) in of_sequence.iter().enumerate() {
+            let mut step = Step::default();
+            step.push(&inputs[position..=position], position, &pages, false);
+            step.record(&[*slot]);
+            model.step(&step, &mut cache, Some(&mut *recording));
+        }
+        slots.push(of_sequence);
+    }
+    slots
+}
+
+/// The scores of each sequence that is known, and the slots of each that is also recorded.
+fn known<'a>(
+    learner: &Learner<Cpu>,
+    sequences: &[Sequence<'_>],
+    known: [bool; 7],
+    recorded: [bool; 7],
+    slots: &'a [Vec<u32>],
+) -> Vec<Option<Known<'a>>> {
+    let mut all = Vec::new();
+    for (i, sequence) in sequences.iter().enumerate() {
+        let scores = || learner.score(&[*sequence], TEMPERATURE);
+        let slots = recorded[i].then(|| &slots[i][..]);
+        all.push(known[i].then(|| Known { scores: scores(), slots }));
+    }
+    all
+}
+
+/// Three prompts of four tokens, and responses.
+fn tokens() -> Vec<Vec<u32>> {
+    let token = |s: u32, i: u32| (i * 7 + if i < 4 { s / 3 } else { s } * 13 + i * i) % 61;
+    (0..7u32).map(|s| (0..9 + 5 * s).map(|i| token(s, i)).collect()).collect()
+}
+
+fn sequences(tokens: &[Vec<u32>]) -> Vec<Sequence<'_>> {
+    tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect()
+}
+
 #[test]
 fn an_update_has_the_same_bits_however_its_passes_are_made() {
-    let tokens: Vec<Vec<u32>> =
-        (0..7u32).map(|s| (0..9 + 5 * s).map(|i| (i * 7 + s * 13 + i * i) % 61).collect()).collect();
-    let sequences: Vec<_> = tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let some = [true, false, true, true, false, true, true];
     let mut results = Vec::new();
     for micro_batch_tokens in [1, 40, 1000] {
         for tape_bytes in [0, 400_000, usize::MAX] {
-            for (knows, idle) in [(false, [false; 7]), (true, SILENT), (false, SILENT), (false, [true; 7])] {
-                let mut learner = learner(PassLimits { micro_batch_tokens, tape_bytes });
+            for (knows, recorded, idle) in [
+                (NONE, NONE, NONE),
+                (ALL, NONE, SILENT),
+                (NONE, NONE, SILENT),
+                (NONE, NONE, ALL),
+                (ALL, ALL, NONE),
+                (ALL, ALL, SILENT),
+                (ALL, some, NONE),
+                (some, some, NONE),
+                (some, ALL, SILENT),
+            ] {
+                let limits = PassLimits { micro_batch_tokens, tape_bytes, recorded_tokens: 200 };
+                let mut learner = learner(limits);
                 let before = weights(&learner);
-                let known = knows.then(|| learner.score(&sequences, TEMPERATURE));
+                let slots = record(&mut learner, &sequences);
+                let known = known(&learner, &sequences, knows, recorded, &slots);
                 let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
-                learner.accumulate(&sequences, &idle, TEMPERATURE, known, loss);
+                learner.accumulate(&sequences, &idle, TEMPERATURE, &known, loss);
                 assert!(learner.step(0.01).unwrap().applied);
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
                 let case = format!(
-                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, known: {knows}, idle: {idle:?}"
+                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, known: {knows:?}, recorded: \
+                     {recorded:?}, idle: {idle:?}"
                 );
                 assert!(results.last() == results.first(), "{case}");
             }
         }
     }
+}
+
+/// Otherwise the test above could not tell whether it was.
+#[test]
+fn what_is_recorded_is_what_is_used() {
+    let tokens = tokens();
+    let sequences = sequences(&tokens);
+    let update = |recorded| {
+        let mut learner =
+            learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, recorded_tokens: 200 });
+        let slots = record(&mut learner, &sequences);
+        let known = known(&learner, &sequences, ALL, recorded, &slots);
+        learner.recording = Some(Recording::new(&learner.model, 200)); // zeros
+        let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
+        // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
+        let accumulate =
+            AssertUnwindSafe(|| learner.accumulate(&sequences, &NONE, TEMPERATURE, &known, loss));
+        catch_unwind(accumulate).ok()?;
+        learner.step(0.01).unwrap();
+        Some(weights(&learner))
+    };
+    assert!(update(NONE).is_some());
+    assert_ne!(update(ALL), update(NONE));
 }

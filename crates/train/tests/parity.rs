@@ -88,7 +88,7 @@ fn accumulate(learner: &mut Learner<Cpu>, groups: &[Group], number: usize, setti
     let batch = TrainingBatch::new(&groups[minibatch.clone()], &advantages[minibatch], false);
     let inputs = LossInputs {
         settings,
-        on_policy: false, // the fixture's log-probs are another program's
+        on_policy: None, // the fixture's log-probs are another program's
         temperature: TEMPERATURE,
         reference_logprobs: None,
         entropy_coefficient: 0.0,
@@ -146,7 +146,11 @@ impl Fixture {
     fn learner(&self) -> Learner<Cpu> {
         let model = self.model();
         let optimizer = Optimizer::new(&model, adamw());
-        Learner::new(model, optimizer, PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26 })
+        Learner::new(
+            model,
+            optimizer,
+            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, recorded_tokens: 0 },
+        )
     }
 
     /// The rollout as the collector would hand it over.
@@ -174,6 +178,8 @@ impl Fixture {
                     truncated: false,
                     judgement: Judgement::new(Verdict::Correct, None, ""),
                     reward: response.reward,
+                    slots: None,
+                    vote: None,
                 })
                 .collect(),
             greedy_reward: None,

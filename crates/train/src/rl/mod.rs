@@ -50,7 +50,7 @@ fn train<B: Backend>(
     manifest: serde_json::Value,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let Prepared { recipe, model_dir, prompter, source, sets, plan, .. } = prepared;
+    let Prepared { recipe, model_dir, prompter, verifier, source, sets, plan, .. } = prepared;
     let start = TrainerState {
         entropy_coefficient: recipe.objective.entropy_bonus.coefficient,
         ..TrainerState::default()
@@ -70,11 +70,8 @@ fn train<B: Backend>(
     }
     let needs_reference = recipe.objective.needs_reference();
     let reference = needs_reference.then(|| Model::load(&model_dir, backend)).transpose()?;
-    let judge = Judge {
-        verifier: Box::new(recipe.reward.verifier),
-        settings: recipe.reward.clone(),
-        max_tokens: recipe.rollout.max_tokens,
-    };
+    let judge =
+        Judge { verifier, overlong: recipe.reward.overlong.clone(), max_tokens: recipe.rollout.max_tokens };
     let trainer = Trainer {
         recipe: &recipe,
         model_dir: &model_dir,
@@ -173,14 +170,19 @@ impl<B: Backend> Trainer<'_, B> {
             prompter: self.prompter,
             judge: self.judge,
             limits: self.plan.sampling(),
+            first_update: self.recipe.prompts_per_update(),
         };
         let mut file = self.run.directory.rollouts(self.run.step)?;
         let carried = std::mem::take(&mut self.state.surplus);
         let (step, position) = (self.run.step, self.state.position);
         let collected = record.clock.time("rollout", || {
             let seen = &mut |group: &Group| file.group(group);
-            let (model, source) = (&self.learner.model, &mut self.source);
-            collector.collect(model, source, step, position, carried, seen, self.observer)
+            let Learner { model, recording, .. } = &mut self.learner;
+            if let Some(recording) = recording {
+                recording.clear();
+            }
+            let (recording, source) = (recording.as_mut(), &mut self.source);
+            collector.collect(model, recording, source, step, position, carried, seen, self.observer)
         })?;
         file.finish()?;
         self.trim_if_tight();
@@ -219,8 +221,7 @@ impl<B: Backend> Trainer<'_, B> {
         let inputs = LossInputs {
             settings: &self.recipe.objective,
             temperature,
-            // No update has been made since, so the sampler's numbers are the model's own, to the last bit.
-            on_policy: number == 0 && groups.iter().all(|group| group.step == self.run.step),
+            on_policy: (number == 0).then_some(self.run.step),
             reference_logprobs: reference_logprobs.as_deref(),
             entropy_coefficient: self.state.entropy_coefficient,
             key: DrawKey { seed: self.recipe.run.seed, step: self.run.step, update: number as u64 },
@@ -243,14 +244,9 @@ impl<B: Backend> Trainer<'_, B> {
         if self.sets.is_empty() || !settings.due(self.run.step, self.recipe.run.steps) {
             return Ok(());
         }
-        let sampling = Sampling {
-            temperature: settings.temperature,
-            max_tokens: settings.max_tokens.unwrap_or(self.recipe.rollout.max_tokens),
-            ..self.recipe.sampling(self.prompter)
-        };
+        let stop = settings.stop.as_ref().unwrap_or(&self.recipe.rollout.stop);
         let evaluator = Evaluator {
-            settings,
-            sampling: Arc::new(sampling),
+            sampling: Sampling { stop_strings: stop.clone(), ..self.recipe.sampling(self.prompter) },
             seed: self.recipe.run.seed,
             prompter: self.prompter,
             judge: self.judge,

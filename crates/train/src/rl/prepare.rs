@@ -15,6 +15,7 @@ use isentrope_data::FileHash;
 use isentrope_data::Source;
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
+use isentrope_reward::BatchVerifier;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub struct Prepared {
     pub(super) recipe: Recipe,
     pub(super) model_dir: PathBuf,
     pub(super) prompter: Prompter,
+    pub(super) verifier: Box<dyn BatchVerifier>,
     pub(super) source: Source,
     pub(super) sets: Vec<EvaluationSet>,
     pub(super) plan: Plan,
@@ -48,7 +50,14 @@ impl Training for Prepared {
         let config = ModelConfig::read(model_dir)?;
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.objective.warnings(recipe.updates_per_rollout());
-        let data = Problems::open(&recipe.data, &recipe.eval, recipe.run.seed, &prompter, config.context())?;
+        let data = Problems::open(
+            &recipe.data,
+            (&recipe.eval, recipe.rollout.max_tokens),
+            recipe.run.seed,
+            &prompter,
+            config.context(),
+            &recipe.reward.verifier,
+        )?;
         notes.extend(data.notes);
         let longest_trained = data.longest_prompt + recipe.rollout.max_tokens;
         if longest_trained > config.context() {
@@ -60,22 +69,26 @@ impl Training for Prepared {
                 config.context()
             ));
         }
-        let evaluated = problems::largest(&data.sets).saturating_mul(recipe.eval.samples);
-        let longest_evaluated = match recipe.eval.max_tokens {
-            Some(max_tokens) if evaluated > 0 => data.longest_prompt + max_tokens,
-            _ => 0,
-        };
+        let (longest_evaluated, evaluated) = problems::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
+        let trained = recipe.prompts_per_update().saturating_mul(rollout.responses);
+        // No group is older than the policy that is updated.
+        let on_policy = recipe.updates_per_rollout() == 1 && !rollout.filter;
         let demand = Demand {
             longest_sampled: longest_trained.max(longest_evaluated).min(config.context()),
             sampled: rollout.prompts.saturating_mul(rollout.responses).max(evaluated),
             longest_trained: longest_trained.min(config.context()),
-            trained: recipe.prompts_per_update().saturating_mul(rollout.responses),
+            trained,
+            forward_first: if on_policy { 0 } else { trained },
+            recorded: recipe
+                .prompts_per_update()
+                .saturating_mul(data.longest_prompt + rollout.responses.saturating_mul(rollout.max_tokens)),
             reference: recipe.objective.needs_reference(),
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
-        Ok(Self { recipe, model_dir, prompter, source: data.train, sets: data.sets, plan, notes })
+        let verifier = recipe.reward.verifier.build()?;
+        Ok(Self { recipe, model_dir, prompter, verifier, source: data.train, sets: data.sets, plan, notes })
     }
 
     fn plan(&self) -> &Plan {

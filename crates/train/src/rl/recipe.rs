@@ -68,7 +68,6 @@ impl Recipe {
     /// Writes out what unset keys come to when they follow from other keys.
     pub fn resolve(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
-        self.eval.max_tokens.get_or_insert(self.rollout.max_tokens);
         let covariance = &mut self.objective.covariance;
         covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
     }

@@ -41,7 +41,7 @@ fn train<B: Backend>(
     manifest: serde_json::Value,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let Prepared { recipe, model_dir, prompter, examples, held_out, sets, plan, .. } = prepared;
+    let Prepared { recipe, model_dir, prompter, verifier, examples, held_out, sets, plan, .. } = prepared;
     let start = TrainerState::default();
     let (run, learner, state) =
         Run::open(place, &recipe.run, &recipe.checkpoint, manifest, start, observer, |found| match found {
@@ -56,11 +56,8 @@ fn train<B: Backend>(
                 Ok(Learner::new(model, optimizer, plan.passes()))
             }
         })?;
-    let judge = Judge {
-        verifier: Box::new(recipe.reward.verifier),
-        settings: recipe.reward.clone(),
-        max_tokens: recipe.longest_response(),
-    };
+    let judge =
+        Judge { verifier, overlong: recipe.reward.overlong.clone(), max_tokens: recipe.longest_response() };
     let trainer = Trainer {
         recipe: &recipe,
         model_dir: &model_dir,
@@ -181,15 +178,12 @@ impl<B: Backend> Trainer<'_, B> {
         if self.sets.is_empty() {
             return Ok(());
         }
-        let sampling = Sampling {
-            temperature: settings.temperature,
-            max_tokens: self.recipe.longest_response(),
-            eos_tokens: self.prompter.eos_tokens.clone(),
-            ..Sampling::default()
-        };
         let evaluator = Evaluator {
-            settings,
-            sampling: Arc::new(sampling),
+            sampling: Sampling {
+                eos_tokens: self.prompter.eos_tokens.clone(),
+                stop_strings: settings.stop.clone().unwrap_or_default(),
+                ..Sampling::default()
+            },
             seed: self.recipe.run.seed,
             prompter: self.prompter,
             judge: self.judge,

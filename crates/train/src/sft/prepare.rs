@@ -2,7 +2,7 @@
 
 use super::Recipe;
 use crate::error::Result;
-use crate::evaluation::EvaluationSet;
+use crate::evaluation::{EvaluationSet, PROBLEMS, sets};
 use crate::examples::{TokenizedExample, tokenize};
 use crate::observer::Observer;
 use crate::plan::{Demand, Plan};
@@ -16,6 +16,7 @@ use isentrope_data::Examples;
 use isentrope_data::FileHash;
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
+use isentrope_reward::BatchVerifier;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub struct Prepared {
     pub(super) recipe: Recipe,
     pub(super) model_dir: PathBuf,
     pub(super) prompter: Prompter,
+    pub(super) verifier: Box<dyn BatchVerifier>,
     pub(super) examples: Examples,
     pub(super) held_out: Vec<TokenizedExample>,
     pub(super) sets: Vec<EvaluationSet>,
@@ -36,9 +38,7 @@ impl Training for Prepared {
     type Recipe = Recipe;
 
     fn resolve(recipe: &mut Recipe) -> Result<()> {
-        recipe.check()?;
-        recipe.resolve();
-        Ok(())
+        recipe.check()
     }
 
     fn tables(recipe: &mut Recipe) -> (&mut settings::Run, &ModelSource) {
@@ -51,20 +51,26 @@ impl Training for Prepared {
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let (examples, report) = Examples::open(&recipe.data, recipe.run.seed)?;
-        let mut notes: Vec<String> = problems::note(&report).into_iter().collect();
+        let mut notes: Vec<String> = problems::note("training data", &report).into_iter().collect();
         let held_out = held_out(&recipe, &prompter, &mut notes)?;
+        let context = config.context();
+        let (max_tokens, verifier) = (recipe.sft.max_tokens, &recipe.reward.verifier);
         let sets =
-            problems::evaluation_sets(&recipe.data, &recipe.eval, &prompter, config.context(), &mut notes)?;
+            sets::of_run(&recipe.data, &recipe.eval, max_tokens, verifier, &prompter, context, &mut notes)?;
+        let (longest_sampled, sampled) = problems::demand(&sets, context);
         let demand = Demand {
-            longest_sampled: (problems::longest(&sets) + recipe.longest_response()).min(config.context()),
-            sampled: problems::largest(&sets).saturating_mul(recipe.eval.samples),
+            longest_sampled,
+            sampled,
             longest_trained: recipe.sft.max_tokens,
             trained: recipe.sft.batch,
+            forward_first: 0,
+            recorded: 0,
             reference: false,
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
-        Ok(Self { recipe, model_dir, prompter, examples, held_out, sets, plan, notes })
+        let verifier = recipe.reward.verifier.build()?;
+        Ok(Self { recipe, model_dir, prompter, verifier, examples, held_out, sets, plan, notes })
     }
 
     fn plan(&self) -> &Plan {
@@ -108,10 +114,10 @@ fn held_out(recipe: &Recipe, prompter: &Prompter, notes: &mut Vec<String>) -> Re
         settings.files.clone_from(&recipe.sft.eval_files);
     }
     let (mut examples, report) = Examples::open(&settings, recipe.run.seed)?;
-    notes.extend(problems::note(&report));
+    notes.extend(problems::note("held-out examples", &report));
     // Of the built-in task's endless examples, some that no run comes to.
     let first = if from_task { 1 << 40 } else { 0 };
-    let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems);
+    let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));
     (0..count as u64)
         .map(|i| tokenize(&examples.example(first + i), prompter))
         .filter(|e| e.as_ref().map_or(true, |e| e.tokens.len() <= recipe.sft.max_tokens))

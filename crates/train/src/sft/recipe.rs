@@ -54,11 +54,6 @@ impl Default for Settings {
 }
 
 impl Recipe {
-    /// Writes out what unset keys come to when they follow from other keys.
-    pub fn resolve(&mut self) {
-        self.eval.max_tokens.get_or_insert(self.sft.max_tokens);
-    }
-
     /// Checks every key and what keys say together.
     ///
     /// # Errors
