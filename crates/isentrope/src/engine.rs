@@ -8,7 +8,9 @@ use isentrope_kernels::{Cpu, Isa, thread_count};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{Layout, Model, ModelConfig, hub};
-use std::path::PathBuf;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What every command that runs a model takes.
@@ -40,26 +42,45 @@ pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
 impl ModelArguments {
     /// Finds, checks and loads the model.
     pub fn load(&self) -> Result<Loaded> {
-        let cpu = cpu(self.threads)?;
-        let dir = hub::resolve(&self.model, &Download::default())?;
-        let config = ModelConfig::read(&dir)?;
-        let needed = (Layout::new(&config).stored_len() * size_of::<f32>()) as u64;
-        let available = Memory::now().available;
-        if needed > available {
-            bail!(
-                "{}: the weights take {} in memory and {} are available",
-                dir.display(),
-                human(needed as usize),
-                human(available as usize)
-            );
-        }
-        let tokenizer = Tokenizer::read(&dir)?;
-        if let Some(tokenizer) = &tokenizer {
-            tokenizer.check_against(config.vocab_size, &dir)?;
-        }
-        let model = Model::load(&dir, Arc::new(cpu))?;
-        Ok(Loaded { dir, model, tokenizer })
+        load(&self.model, self.threads)
     }
+}
+
+/// The contents of a model's files, by name: SHA-256 in hexadecimal.
+pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
+    let mut hashes = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_file() && [".safetensors", ".json", ".jinja"].iter().any(|ending| name.ends_with(ending)) {
+            let hash = isentrope_data::sha256(&path).with_context(|| path.display().to_string())?;
+            hashes.insert(name, Value::from(hash));
+        }
+    }
+    Ok(hashes.into_iter().collect())
+}
+
+/// Finds, checks and loads a model.
+pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
+    let cpu = cpu(threads)?;
+    let dir = hub::resolve(model, &Download::default())?;
+    let config = ModelConfig::read(&dir)?;
+    let needed = (Layout::new(&config).stored_len() * size_of::<f32>()) as u64;
+    let available = Memory::now().available;
+    if needed > available {
+        bail!(
+            "{}: the weights take {} in memory and {} are available",
+            dir.display(),
+            human(needed as usize),
+            human(available as usize)
+        );
+    }
+    let tokenizer = Tokenizer::read(&dir)?;
+    if let Some(tokenizer) = &tokenizer {
+        tokenizer.check_against(config.vocab_size, &dir)?;
+    }
+    let model = Model::load(&dir, Arc::new(cpu))?;
+    Ok(Loaded { dir, model, tokenizer })
 }
 
 impl Loaded {

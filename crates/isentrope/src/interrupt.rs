@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Whether there is work that can wind up.
-static WORKING: AtomicBool = AtomicBool::new(false);
+/// What the work under way does at Ctrl-C, once there is work that can wind up.
+static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -30,19 +30,22 @@ impl std::error::Error for Interrupted {}
 pub fn listen() {
     // Refused only where a handler exists already; Ctrl-C then ends the process, as it would without this.
     let _ = ctrlc::set_handler(|| {
-        if !WORKING.load(Ordering::Relaxed) || REQUESTED.swap(true, Ordering::Relaxed) {
+        let told = WINDING_UP.get().filter(|_| !REQUESTED.swap(true, Ordering::Relaxed));
+        let Some(told) = told else {
             if let Some(path) = &*TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) {
                 let _ = std::fs::remove_file(path); // it may have got its final name by now
             }
+            isentrope_reward::command::kill_all();
             std::process::exit(130);
-        }
-        eprintln!("\nfinishing the current step; Ctrl-C again ends at once");
+        };
+        eprintln!("\n{told}; Ctrl-C again ends at once");
     });
 }
 
-/// From now on the first Ctrl-C makes [`requested`] true, which somebody looks at.
-pub fn wind_up_first() {
-    WORKING.store(true, Ordering::Relaxed);
+/// From now on the first Ctrl-C makes [`requested`] true, which somebody looks at; `told` says what is done then, as in
+/// "finishing the current step".
+pub fn wind_up_first(told: &'static str) {
+    let _ = WINDING_UP.set(told); // a process has one command
 }
 
 /// Whether Ctrl-C has been pressed.

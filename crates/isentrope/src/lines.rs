@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, stdin};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read: a context of a million tokens fits many times.
@@ -16,39 +16,99 @@ pub struct Line {
     object: Map<String, Value>,
 }
 
-/// The objects in a file of JSON lines; blank lines are passed over.
+/// The objects in a file of JSON lines, one at a time; blank lines are passed over.
+pub struct Lines {
+    reader: Box<dyn BufRead>,
+    file: PathBuf,
+    /// Of the line read last, from 1.
+    number: usize,
+}
+
+/// All objects in a file of JSON lines.
 ///
 /// # Errors
 /// When the file cannot be read, is empty, or a line is not a JSON object.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
-    if file.metadata().with_context(|| path.display().to_string())?.is_dir() {
-        bail!("{}: is a directory, not a file of JSON lines", path.display());
-    }
-    let mut reader = BufReader::new(file);
-    let mut lines = Vec::new();
-    for number in 1.. {
-        let mut bytes = Vec::new();
-        let at = || format!("{}:{number}", path.display());
-        if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).with_context(at)? == 0 {
-            break;
-        }
-        if bytes.len() as u64 == MAX_LINE {
-            bail!("{}: the line is longer than {} MiB", at(), MAX_LINE >> 20);
-        }
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(object)) => lines.push(Line { file: path.to_owned(), number, object }),
-            Ok(_) => bail!("{}: the line is not a JSON object", at()),
-            Err(e) => bail!("{}: the line is not valid JSON ({})", at(), without_line(&e)),
-        }
-    }
+    let lines = Lines::open(path)?.collect::<Result<Vec<Line>>>()?;
     if lines.is_empty() {
         bail!("{}: the file has no lines", path.display());
     }
     Ok(lines)
+}
+
+impl Lines {
+    /// Opens a file, or standard input for `-`.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            let file = PathBuf::from("standard input");
+            return Ok(Self { reader: Box::new(stdin().lock()), file, number: 0 });
+        }
+        let file = File::open(path).with_context(|| path.display().to_string())?;
+        if file.metadata().with_context(|| path.display().to_string())?.is_dir() {
+            bail!("{}: is a directory, not a file of JSON lines", path.display());
+        }
+        let mut reader = BufReader::new(file);
+        let beginning = reader.fill_buf().with_context(|| path.display().to_string())?;
+        if let Some(format) = other_format(path, beginning) {
+            bail!("{}: is {format}; this command reads JSON lines, one object per line", path.display());
+        }
+        Ok(Self { reader: Box::new(reader), file: path.to_owned(), number: 0 })
+    }
+
+    /// The bytes of the next line that is not blank.
+    fn next_bytes(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            self.number += 1;
+            let mut bytes = Vec::new();
+            let length = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
+            if length.with_context(|| self.at())? == 0 {
+                return Ok(None);
+            }
+            if bytes.len() as u64 == MAX_LINE {
+                bail!("{}: the line is longer than {} MiB", self.at(), MAX_LINE >> 20);
+            }
+            if !bytes.iter().all(u8::is_ascii_whitespace) {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+
+    fn at(&self) -> String {
+        format!("{}:{}", self.file.display(), self.number)
+    }
+}
+
+/// What a file is that people have instead of JSON lines, by its first bytes or, of text, by its name.
+fn other_format(path: &Path, beginning: &[u8]) -> Option<&'static str> {
+    let magic: [(&[u8], &str); 3] = [
+        (b"PAR1", "a Parquet file"),
+        (b"\x1f\x8b", "a gzip file"),
+        (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
+    ];
+    if let Some((_, format)) = magic.into_iter().find(|(bytes, _)| beginning.starts_with(bytes)) {
+        return Some(format);
+    }
+    let is_object = beginning.trim_ascii_start().starts_with(b"{");
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "csv" | "tsv" if !is_object => Some("a table of separated values"),
+        _ => None,
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<Line>;
+
+    fn next(&mut self) -> Option<Result<Line>> {
+        let bytes = match self.next_bytes() {
+            Ok(bytes) => bytes?,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(match serde_json::from_slice(&bytes) {
+            Ok(Value::Object(object)) => Ok(Line { file: self.file.clone(), number: self.number, object }),
+            Ok(_) => Err(anyhow!("{}: the line is not a JSON object", self.at())),
+            Err(e) => Err(anyhow!("{}: the line is not valid JSON ({})", self.at(), without_line(&e))),
+        })
+    }
 }
 
 /// serde_json counts lines within the text it was given, which is always line 1 here.
@@ -73,6 +133,20 @@ impl Line {
                 Err(self.error(format_args!("has both {first} and {second}; one is expected")))
             }
         }
+    }
+
+    /// Number of the line in its file, from 1.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// All that the line says.
+    pub fn object(&self) -> &Map<String, Value> {
+        &self.object
+    }
+
+    pub fn into_object(self) -> Map<String, Value> {
+        self.object
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {

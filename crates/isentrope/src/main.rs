@@ -10,6 +10,7 @@ mod memory;
 mod output;
 mod progress;
 mod recipe;
+mod results_table;
 mod terminal;
 
 use clap::{Parser, Subcommand};
@@ -27,8 +28,10 @@ struct Arguments {
 enum Command {
     Train(commands::train::Train),
     Sft(commands::sft::Sft),
+    Eval(commands::eval::Eval),
     Generate(commands::generate::Generate),
     Score(commands::score::Score),
+    Grade(commands::grade::Grade),
     Doctor(commands::doctor::Doctor),
 }
 
@@ -37,8 +40,10 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Train(command) => command.run(),
         Command::Sft(command) => command.run(),
+        Command::Eval(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Score(command) => command.run(),
+        Command::Grade(command) => command.run(),
         Command::Doctor(command) => command.run(),
     };
     match result {

@@ -86,3 +86,22 @@ pub fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
 }
+
+/// Text from elsewhere for the terminal, which would obey its control characters: they are shown escaped.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_lines_and_letters_kept() {
+        assert_eq!(visible("a\u{1b}[2J\u{9b}\r\té\nπ \\"), "a\\u{1b}[2J\\u{9b}\\r\\té\nπ \\");
+    }
+}

@@ -13,20 +13,31 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Work {
     bar: ProgressBar,
     what: &'static str,
-    total: u64,
+    total: Option<u64>,
     lines: Option<Instant>,
 }
 
 impl Work {
     /// `total` items of `what`, none done. A hidden one shows nothing.
     pub fn new(what: &'static str, total: u64, hidden: bool) -> Self {
+        Self::start(what, Some(total), hidden)
+    }
+
+    /// Items of `what`, none done; how many there are is not known.
+    pub fn uncounted(what: &'static str) -> Self {
+        Self::start(what, None, false)
+    }
+
+    fn start(what: &'static str, total: Option<u64>, hidden: bool) -> Self {
         let terminal = stderr().is_terminal();
         let target =
             if hidden || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg} {elapsed} (left: {eta})")
-        {
+        let bar = ProgressBar::with_draw_target(total, target);
+        let template = match total {
+            Some(_) => "{bar:20} {pos}/{len} {wide_msg} {elapsed} (left: {eta})",
+            None => "{pos} {wide_msg} {elapsed}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self { bar, what, total, lines: (!hidden && !terminal).then(Instant::now) }
@@ -40,8 +51,14 @@ impl Work {
             && last.elapsed() >= LINE_INTERVAL
         {
             *last = Instant::now();
-            eprintln!("{done}/{} {}  {detail}", self.total, self.what);
+            let of = self.total.map_or(String::new(), |total| format!("/{total}"));
+            eprintln!("{done}{of} {}  {detail}", self.what);
         }
+    }
+
+    /// A line beside the bar.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("{text}"));
     }
 
     /// Takes the bar away.

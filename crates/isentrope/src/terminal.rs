@@ -167,13 +167,19 @@ fn cells(step: &StepReport<'_>, left: Option<Duration>) -> Vec<(&'static str, St
 /// `eval/SET/NAME` metrics, a line per set.
 fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
+    let unjudged = |set: &str| step.metrics.get(&format!("eval/{set}/faults")) == Some(1.0);
     for (name, value) in step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v))) {
         let (set, what) = name.split_once('/').unwrap_or(("held-out", name));
         let untold = matches!(what, "truncated" | "faults") && value == 0.0;
         if untold || what == "pass@1" {
             continue; // pass@1 is the mean
         }
-        let cell = format!("{what} {value:.3}");
+        let of_verdicts = what.starts_with("mean@") || what.starts_with("maj@");
+        let cell = match what {
+            "faults" => format!("could not be judged {:.1} %", 100.0 * value),
+            _ if of_verdicts && unjudged(set) => format!("{what} n/a"),
+            _ => format!("{what} {value:.3}"),
+        };
         match lines.iter_mut().find(|(known, _)| known == set) {
             Some((_, line)) => {
                 line.push_str("  ");
@@ -244,17 +250,22 @@ pub fn print_summary(summary: &Summary, command: &str) -> Result<()> {
 
 fn rows(e: &Evaluation) -> Vec<(String, String)> {
     let percent = |v: f64| format!("{:.1} %", 100.0 * v);
-    let mut rows = vec![("accuracy, mean of samples".to_owned(), percent(e.mean))];
+    // Numbers of verdicts mean nothing where there are none.
+    let of_verdicts = |v: f64| if e.faults < 1.0 { percent(v) } else { "n/a".into() };
+    let mut rows = vec![("accuracy, mean of samples".to_owned(), of_verdicts(e.mean))];
     for (k, value) in e.pass.iter().filter(|(k, _)| *k > 1) {
         rows.push((format!("pass@{k}"), percent(*value)));
     }
     if e.samples > 2 {
-        rows.push((format!("maj@{}", e.samples), percent(e.majority)));
+        rows.push((format!("maj@{}", e.samples), of_verdicts(e.majority)));
     }
     rows.push(("entropy, nats per token".to_owned(), format!("{:.3}", e.entropy)));
     rows.push(("response length, tokens".to_owned(), format!("{:.1}", e.length)));
     if e.truncated > 0.0 {
         rows.push(("cut off at the limit".to_owned(), percent(e.truncated)));
+    }
+    if e.faults > 0.0 {
+        rows.push(("could not be judged".to_owned(), percent(e.faults)));
     }
     rows
 }
@@ -264,5 +275,38 @@ fn duration(time: Duration) -> String {
         s if s < 100 => format!("{s} s"),
         s if s < 6000 => format!("{} min {:02} s", s / 60, s % 60),
         s => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluation(faults: f64) -> Evaluation {
+        let (mean, majority, entropy, length) = (0.0, 0.0, 1.0, 3.0);
+        Evaluation {
+            name: "set".into(),
+            samples: 4,
+            mean,
+            pass: vec![],
+            majority,
+            entropy,
+            length,
+            truncated: 0.0,
+            faults,
+        }
+    }
+
+    #[test]
+    fn accuracy_is_told_only_where_something_was_judged() {
+        let shown = |faults, name: &str| {
+            rows(&evaluation(faults)).into_iter().find(|row| row.0 == name).map(|row| row.1)
+        };
+        for name in ["accuracy, mean of samples", "maj@4"] {
+            assert_eq!(shown(1.0, name).as_deref(), Some("n/a"));
+            assert_eq!(shown(0.25, name).as_deref(), Some("0.0 %"));
+        }
+        assert_eq!(shown(0.25, "could not be judged").as_deref(), Some("25.0 %"));
+        assert_eq!(shown(0.0, "could not be judged"), None);
     }
 }

@@ -136,13 +136,14 @@ impl Generate {
                 prompt: prompt.tokens.clone(),
                 samples: self.n as usize,
                 sampling: sampling.clone(),
+                record: false,
             };
             engine.submit(request).map_err(|e| match &lines {
                 Some(lines) => lines[i].error(e),
                 None => anyhow!("--prompt: {e}"),
             })?;
         }
-        interrupt::wind_up_first();
+        interrupt::wind_up_first("keeping the finished responses");
         let summary = self.drive(&mut engine, &prompts, &mut display)?;
         if let Display::Lines(output) = display {
             output.finish()?;

@@ -1,7 +1,9 @@
 //! One module per command.
 
 pub mod doctor;
+pub mod eval;
 pub mod generate;
+pub mod grade;
 pub mod score;
 pub mod sft;
 pub mod train;

@@ -119,7 +119,7 @@ impl Score {
         let loaded = self.model.load()?;
         let items = understand(&loaded, &lines)?;
 
-        interrupt::wind_up_first();
+        interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
         let tokens: usize = items.iter().map(|i| i.tokens.len()).sum();
         let mut work = Work::new("tokens", tokens as u64, false);

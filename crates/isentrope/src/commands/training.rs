@@ -1,6 +1,6 @@
 //! What `train` and `sft` share: a recipe in, a run directory out.
 
-use crate::engine::cpu;
+use crate::engine::{cpu, file_hashes};
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::output::print;
@@ -89,7 +89,7 @@ impl TrainingArguments {
         }
         terminal.heading(&prepared.plan().to_string());
         let manifest = manifest(&cpu, seed, &model_path, &dir, prepared.data_files())?;
-        interrupt::wind_up_first();
+        interrupt::wind_up_first("finishing the current step");
         let summary = prepared.train(&place, Arc::new(cpu), manifest, &mut terminal)?;
         terminal.finish();
         terminal::print_summary(&summary, command)?;
@@ -148,15 +148,6 @@ fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) -> Result<Value> {
     let data: Map<String, Value> =
         data.iter().map(|file| (file.path.display().to_string(), file.sha256.clone().into())).collect();
-    let mut files = Map::new();
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_file() && (name.ends_with(".safetensors") || name.ends_with(".json")) {
-            let hash = isentrope_data::sha256(&path).with_context(|| path.display().to_string())?;
-            files.insert(name, hash.into());
-        }
-    }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     Ok(json!({
         "isentrope": env!("CARGO_PKG_VERSION"),
@@ -164,7 +155,7 @@ fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) ->
         "seed": seed,
         "instruction_set": cpu.isa().to_string(),
         "threads": cpu.threads(),
-        "model": { "path": model, "sha256": files },
+        "model": { "path": model, "sha256": file_hashes(dir)? },
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))

@@ -47,7 +47,10 @@ impl Check<'_> {
             (Shape::Tagged { tag, variants }, Value::Table(entries)) => {
                 self.tagged(path, node, (tag, variants), entries);
             }
-            (Shape::AnyOf(shapes), _) if shapes.iter().any(|shape| check(node, shape).is_empty()) => {}
+            (Shape::AnyOf { plain, .. }, _) if plain.iter().any(|shape| check(node, shape).is_empty()) => {}
+            (Shape::AnyOf { tables, .. }, Value::Table(entries)) if !tables.is_empty() => {
+                self.told_apart(path, node, shape, tables, entries);
+            }
             _ => self.mismatch(path, node, shape),
         }
     }
@@ -111,6 +114,28 @@ impl Check<'_> {
         }
     }
 
+    /// One of several tables, of which each has a key that tells it apart.
+    fn told_apart(
+        &mut self,
+        path: &mut Vec<String>,
+        node: &Node,
+        shape: &Shape,
+        tables: &[Variant],
+        entries: &[(String, Node)],
+    ) {
+        if let Some(table) = tables.iter().find(|table| entries.iter().any(|(key, _)| *key == table.name)) {
+            return self.table(path, node, &table.fields, entries, None);
+        }
+        let fields: Vec<Field> = tables.iter().flat_map(|table| table.fields.clone()).collect();
+        let known = |key: &String| fields.iter().any(|field| field.name == *key);
+        if entries.iter().all(|(key, _)| known(key)) {
+            return self.mismatch(path, node, shape);
+        }
+        for (key, inner) in entries.iter().filter(|(key, _)| !known(key)) {
+            self.unknown(path, key, inner, &fields, None);
+        }
+    }
+
     fn unknown(
         &mut self,
         path: &[String],
@@ -144,6 +169,13 @@ impl Check<'_> {
         let (found, near) = match (shape, &node.value) {
             (Shape::Choice(choices), Value::Scalar(toml::Value::String(name))) => {
                 (format!("{name:?}"), nearest(name, choices.iter().map(|choice| &choice.name)))
+            }
+            (Shape::AnyOf { plain, .. }, Value::Scalar(toml::Value::String(name))) => {
+                let choices = plain.iter().flat_map(|shape| match shape {
+                    Shape::Choice(choices) => &choices[..],
+                    _ => &[],
+                });
+                (format!("{name:?}"), nearest(name, choices.map(|choice| &choice.name)))
             }
             (_, value) => (found(value), None),
         };

@@ -4,7 +4,7 @@
 //! [`load`], [`render()`] and [`reference()`] follow. A type of settings derives `Serialize`, `Deserialize` and
 //! `JsonSchema`, carries `#[serde(default, deny_unknown_fields)]`, and takes bounds from `#[schemars(range(..))]`.
 //! Enums are kebab-case; one whose variants have settings of their own is internally tagged
-//! (`#[serde(tag = "kind")]`).
+//! (`#[serde(tag = "kind")]`), or untagged where each of the tables has a required key that the others lack.
 
 mod check;
 mod overrides;
@@ -21,6 +21,7 @@ pub use render::render;
 use anyhow::{Result, anyhow, bail};
 use schema::Shape;
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
@@ -34,6 +35,26 @@ pub fn load<T: DeserializeOwned + JsonSchema>(path: &Path, sets: &[String]) -> R
     for set in sets {
         overrides::apply(&mut root, set)?;
     }
+    settings(root, &path.display().to_string())
+}
+
+/// One setting outside a recipe, written as it would be in one; a bare word is a string.
+///
+/// # Errors
+/// When it is not TOML, or with one line for each unknown key, missing key and value that the type does not allow; `name`
+/// is what the setting is called.
+pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Result<T> {
+    #[derive(Deserialize, JsonSchema)]
+    struct Table<T> {
+        value: T,
+    }
+    let mut root = tree::parse("", &|_| name.to_owned())?;
+    overrides::put_text(&mut root, "value", text, name)?;
+    settings(root, name).map(|Table { value }| value)
+}
+
+/// Settings from a whole recipe, in which overrides are applied; `from` is where it comes from.
+fn settings<T: DeserializeOwned + JsonSchema>(root: tree::Node, from: &str) -> Result<T> {
     let problems = check::check(&root, &Shape::of::<T>());
     if !problems.is_empty() {
         bail!(problems.join("\n"));
@@ -41,5 +62,5 @@ pub fn load<T: DeserializeOwned + JsonSchema>(path: &Path, sets: &[String]) -> R
     // What the schema does not say, a type's own Deserialize may still demand.
     toml::Value::from(root)
         .try_into()
-        .map_err(|e| anyhow!("{}: {}", path.display(), e.to_string().trim().replace('\n', " ")))
+        .map_err(|e| anyhow!("{from}: {}", e.to_string().trim().replace('\n', " ")))
 }

@@ -23,6 +23,14 @@ pub fn apply(root: &mut Node, set: &str) -> Result<()> {
     Ok(())
 }
 
+/// Puts a value, written as in [`apply`], under a key of the root; `at` says where it is from.
+///
+/// # Errors
+/// When it is not TOML.
+pub fn put_text(root: &mut Node, key: &str, text: &str, at: &str) -> Result<()> {
+    put(root, &[key.to_owned()], 0, value(text.trim(), at)?, at)
+}
+
 /// The keys of a dotted path, which may be quoted as in TOML.
 fn keys(path: &str) -> Option<Vec<String>> {
     if path.contains(['\n', '#', '=']) {

@@ -1,7 +1,7 @@
 //! The documentation of a recipe's keys, written by their types.
 
 use super::render::inline;
-use super::schema::{Choice, Fallback, Field, Shape};
+use super::schema::{Choice, Fallback, Field, Shape, Variant};
 use schemars::JsonSchema;
 use std::fmt::Write;
 use toml::Value;
@@ -12,12 +12,20 @@ use toml::Value;
 /// When a key has no documentation, or as [`Shape::of`].
 pub fn reference<T: JsonSchema>() -> String {
     let mut out = String::new();
-    section(&mut out, "", None, &Shape::of::<T>());
+    section(&mut out, "", None, &Shape::of::<T>(), Nesting::Outside);
     out
 }
 
+/// Where a table stands. The forms of a choice between tables are documented where it is not part of another form:
+/// there they have been.
+#[derive(Clone, Copy, PartialEq)]
+enum Nesting {
+    Outside,
+    InForm,
+}
+
 /// A table of the recipe, named as in its heading (nothing for the top), and the tables in it.
-fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape) {
+fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape, nesting: Nesting) {
     if !name.is_empty() {
         write!(out, "\n### `[{name}]`\n").expect("strings take everything");
     }
@@ -25,21 +33,30 @@ fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape) {
         write!(out, "\n{}\n", paragraphs(doc, "\n\n")).expect("strings take everything");
     }
     match shape {
-        Shape::Table(fields) => keys(out, name, fields),
+        Shape::Table(fields) => keys(out, name, fields, nesting),
         Shape::Tagged { tag, variants } => {
             for variant in variants {
-                let doc =
-                    variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
-                write!(out, "\n**`{tag} = {:?}`**{doc}\n", variant.name).expect("strings take everything");
-                keys(out, name, &variant.fields);
+                form(out, name, &format!("`{tag} = {:?}`", variant.name), variant, nesting);
+            }
+        }
+        Shape::AnyOf { tables, .. } => {
+            for table in tables {
+                form(out, name, &format!("with `{}`", table.name), table, Nesting::InForm);
             }
         }
         _ => unreachable!("only tables have a heading"),
     }
 }
 
+/// One form of a table that has several.
+fn form(out: &mut String, name: &str, title: &str, variant: &Variant, nesting: Nesting) {
+    let doc = variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
+    write!(out, "\n**{title}**{doc}\n").expect("strings take everything");
+    keys(out, name, &variant.fields, nesting);
+}
+
 /// The keys of a table that stand on a line, then the tables in it.
-fn keys(out: &mut String, name: &str, fields: &[Field]) {
+fn keys(out: &mut String, name: &str, fields: &[Field], nesting: Nesting) {
     let lines: Vec<_> = fields.iter().filter(|field| heading(name, field).is_none()).collect();
     if !lines.is_empty() {
         out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
@@ -58,7 +75,11 @@ fn keys(out: &mut String, name: &str, fields: &[Field]) {
                 (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
                 (Fallback::Value(_), _) => format!("{doc}\n\nDefault: {}.", default(field)),
             };
-            section(out, &name, Some(&doc), shape);
+            section(out, &name, Some(&doc), shape, nesting);
+        } else if matches!(&field.shape, Shape::AnyOf { tables, .. } if !tables.is_empty())
+            && nesting == Nesting::Outside
+        {
+            section(out, &dotted(name, &field.name), field.doc.as_ref(), &field.shape, nesting);
         }
     }
 }
@@ -94,7 +115,10 @@ fn value(shape: &Shape) -> String {
             format!("array of{count}: {}", value(items))
         }
         Shape::Map(values) => format!("table of names, each: {}", value(values)),
-        Shape::AnyOf(shapes) => shapes.iter().map(value).collect::<Vec<_>>().join(", or "),
+        Shape::AnyOf { plain, tables } => {
+            let tables = tables.iter().map(|table| format!("a table with `{}`", table.name));
+            plain.iter().map(value).chain(tables).collect::<Vec<_>>().join(", or ")
+        }
         shape => shape.to_string(),
     }
 }
@@ -141,7 +165,7 @@ fn choices(shape: &Shape) -> Vec<&Choice> {
         Shape::Choice(choices) => choices.iter().collect(),
         Shape::Array { items, .. } => choices(items),
         Shape::Map(values) => choices(values),
-        Shape::AnyOf(shapes) => shapes.iter().flat_map(choices).collect(),
+        Shape::AnyOf { plain, .. } => plain.iter().flat_map(choices).collect(),
         _ => Vec::new(),
     }
 }

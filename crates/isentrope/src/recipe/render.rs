@@ -73,6 +73,10 @@ fn keys<'a>(entries: &'a Table, shape: &'a Shape) -> Vec<(&'a str, Option<&'a Va
             let fields = variant.map_or(&[][..], |variant| &variant.fields);
             [(tag.as_str(), entries.get(tag), &Shape::Text)].into_iter().chain(known(fields)).collect()
         }
+        Shape::AnyOf { tables, .. } => {
+            let table = tables.iter().find(|table| entries.contains_key(&table.name));
+            known(table.map_or(&[][..], |table| &table.fields)).collect()
+        }
         Shape::Map(values) => {
             entries.iter().map(|(key, value)| (key.as_str(), Some(value), &**values)).collect()
         }

@@ -41,8 +41,13 @@ pub enum Shape {
         /// What it may be.
         variants: Vec<Variant>,
     },
-    /// Any of several shapes, none of them a table.
-    AnyOf(Vec<Shape>),
+    /// Any of several shapes.
+    AnyOf {
+        /// Those that are no tables.
+        plain: Vec<Shape>,
+        /// Tables of known keys, each named by a key that it must have and no other has.
+        tables: Vec<Variant>,
+    },
 }
 
 /// One string of a [`Shape::Choice`].
@@ -54,10 +59,10 @@ pub struct Choice {
     pub doc: Option<String>,
 }
 
-/// One form of a [`Shape::Tagged`] table.
+/// One form of a table that has several.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The tag's value.
+    /// What tells it apart: of a [`Shape::Tagged`] table the tag's value, of a [`Shape::AnyOf`] a key.
     pub name: String,
     /// What it means.
     pub doc: Option<String>,
@@ -143,8 +148,10 @@ impl fmt::Display for Shape {
             Self::Array { len: None, .. } => f.write_str("an array"),
             Self::Table(_) | Self::Map(_) => f.write_str("a table"),
             Self::Tagged { tag, .. } => write!(f, "a table with the key `{tag}`"),
-            Self::AnyOf(shapes) => {
-                f.write_str(&shapes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", or "))
+            Self::AnyOf { plain, tables } => {
+                let tables = tables.iter().map(|table| format!("a table with the key `{}`", table.name));
+                let all: Vec<_> = plain.iter().map(ToString::to_string).chain(tables).collect();
+                f.write_str(&all.join(", or "))
             }
         }
     }
@@ -160,7 +167,7 @@ impl Shape {
     ///
     /// # Panics
     /// When the type is one that recipes do not support: a recursive type, a tuple, an enum with settings in its
-    /// variants that is not internally tagged, or an optional key that is on by default (nothing could turn it off).
+    /// variants that are told apart neither by a tag nor by a required key each, or an optional key that is on by default (nothing could turn it off).
     pub fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
         Self::read(settings.into_generator().into_root_schema_for::<T>().as_value())
@@ -180,8 +187,8 @@ impl Shape {
             return Self::variants(variants);
         }
         if let Some(shapes) = schema.get("anyOf").and_then(Value::as_array) {
-            let mut shapes: Vec<_> = shapes.iter().filter(|s| !is_null(s)).map(Self::read).collect();
-            return if shapes.len() == 1 { shapes.remove(0) } else { Self::any_of(shapes) };
+            let shapes: Vec<_> = shapes.iter().filter(|schema| !is_null(schema)).collect();
+            return if let [only] = shapes[..] { Self::read(only) } else { Self::any_of(&shapes) };
         }
         match kind(schema) {
             Some("boolean") => Self::Boolean,
@@ -227,10 +234,39 @@ impl Shape {
         Self::Tagged { tag: tag.unwrap_or_default(), variants: tagged }
     }
 
-    fn any_of(shapes: Vec<Self>) -> Self {
-        let is_table = |shape: &Self| matches!(shape, Self::Table(_) | Self::Map(_) | Self::Tagged { .. });
-        assert!(!shapes.iter().any(is_table), "a choice between tables needs a tag (serde(tag = \"kind\"))");
-        Self::AnyOf(shapes)
+    fn any_of(schemas: &[&Value]) -> Self {
+        let (mut all_plain, mut all_tables) = (Vec::new(), Vec::new());
+        for schema in schemas {
+            match Self::read(schema) {
+                Self::AnyOf { plain, tables } => {
+                    all_plain.extend(plain);
+                    all_tables.extend(tables);
+                }
+                Self::Table(fields) => {
+                    all_tables.push(Variant { name: String::new(), doc: doc(schema), fields });
+                }
+                Self::Map(_) | Self::Tagged { .. } => unsupported(schema),
+                shape => all_plain.push(shape),
+            }
+        }
+        let count = |name: &String| {
+            all_tables.iter().filter(|table| table.fields.iter().any(|field| field.name == *name)).count()
+        };
+        let tells_apart =
+            |field: &&Field| matches!(field.fallback, Fallback::Required) && count(&field.name) == 1;
+        let names: Vec<String> = all_tables
+            .iter()
+            .map(|table| match table.fields.iter().find(tells_apart) {
+                Some(field) => field.name.clone(),
+                None => panic!(
+                    "a choice between tables needs a tag, or a required key in each that the others lack"
+                ),
+            })
+            .collect();
+        for (table, name) in all_tables.iter_mut().zip(names) {
+            table.name = name;
+        }
+        Self::AnyOf { plain: all_plain, tables: all_tables }
     }
 }
 

@@ -5,7 +5,9 @@ mod bad_model;
 mod bad_usage;
 mod chat;
 mod doctor;
+mod eval;
 mod generate;
+mod grade;
 mod independence;
 #[cfg(unix)]
 mod interrupt;
@@ -23,4 +25,6 @@ mod train_objectives;
 mod train_reproducible;
 #[cfg(unix)]
 mod train_resume;
+#[cfg(unix)]
+mod train_reward;
 mod training;

@@ -14,6 +14,7 @@ fn open(name: &str) -> String {
             Some((what, _)) => format!("eval/<set>/{what}@<k>"),
             None => format!("eval/<set>/{what}"),
         },
+        ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
 }
@@ -30,7 +31,8 @@ fn documented_names_are_those_that_are_written() {
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
     );
     let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
-                 objective.reference_kl.coefficient = 0.01\n";
+                 objective.reference_kl.coefficient = 0.01\n\
+                 reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
         let recipe = scratch.file(&format!("{command}.toml"), format!("{shared}{own}"));

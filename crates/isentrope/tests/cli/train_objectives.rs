@@ -15,8 +15,8 @@ fn assert_finite(out: &Path, what: &str) {
     }
 }
 
-/// What keeps a run of one or two steps from being empty.
-const ALWAYS: [&str; 3] = ["run.steps=2", "eval.every=0", "rollout.prompts=6"];
+/// What keeps a run of one or two steps from being empty, and its responses from being equally long.
+const ALWAYS: [&str; 4] = ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
 
 #[test]
 fn every_advantage_and_every_loss_trains() {
@@ -68,7 +68,8 @@ fn a_penalty_on_the_distance_from_the_start_holds_the_policy_there() {
     let bench = Bench::train();
     let drift = |name: &str, coefficient: &str| {
         let set = format!("objective.reference_kl={{coefficient={coefficient}, estimator=\"k2\"}}");
-        let sets = ["run.steps=6", "eval.every=0", "optimizer.learning_rate=3e-3", &set];
+        let sets =
+            ["run.steps=6", "eval.every=0", "rollout.filter=false", "optimizer.learning_rate=3e-3", &set];
         let out = bench.run(name, &sets, &[]);
         assert_finite(&out, name);
         metrics(&out).last().unwrap()["kl/reference"].as_f64().unwrap()
@@ -125,7 +126,7 @@ fn rollouts(out: &Path, step: u64) -> Vec<Value> {
 fn truncated_responses_are_masked_and_long_ones_cost() {
     let bench = Bench::train();
     let sets =
-        ["run.steps=2", "eval.every=0", "rollout.max_tokens=12", "rollout.filter=false", "update.epochs=1"];
+        ["run.steps=2", "eval.every=0", "rollout.max_tokens=13", "rollout.filter=false", "update.epochs=1"];
     let plain = bench.run("plain", &sets, &[]);
     let masked = bench.run("masked", &[&sets[..], &["reward.mask_truncated=true"]].concat(), &[]);
     for out in [&plain, &masked] {
@@ -141,12 +142,12 @@ fn truncated_responses_are_masked_and_long_ones_cost() {
         fs::read(masked.join("checkpoints/step-000002/model.safetensors")).unwrap()
     );
 
-    // The penalty grows from 0 at 8 tokens to 0.5 at 12.
+    // The penalty grows from 0 at 9 tokens to 0.5 at 13.
     let overlong = ["reward.overlong={buffer=4, factor=0.5}"];
     let out = bench.run("overlong", &[&sets[..], &overlong].concat(), &[]);
     let lines = rollouts(&out, 1);
     for line in &lines {
-        let beyond = (line["tokens"].as_f64().unwrap() - 8.0).max(0.0);
+        let beyond = (line["tokens"].as_f64().unwrap() - 9.0).max(0.0);
         let score = f64::from(u8::from(line["verdict"] == "correct"));
         assert_eq!(line["reward"].as_f64().unwrap(), score - beyond / 4.0 * 0.5, "{line}");
     }

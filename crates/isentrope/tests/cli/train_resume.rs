@@ -280,6 +280,7 @@ fn the_last_checkpoints_and_the_best_are_kept() {
         "checkpoint.every=1",
         "eval.every=1",
         "checkpoint.keep=2",
+        "rollout.filter=false",
         "optimizer.learning_rate=3e-3",
     ];
     let out = bench.run("run", &sets, &[]);

@@ -54,7 +54,7 @@ fn wrong_types_and_values_say_what_is_expected() {
         ("optimizer.betas = [0.9]", "x.toml:1: optimizer.betas must be an array of 2, found an array of 1"),
         (
             "micro_batch_tokens = \"all\"",
-            "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number, at least 0, found a string",
+            "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number, at least 0, found \"all\"",
         ),
         ("[weights]\n\"a b\" = true", "x.toml:2: weights.a b must be a number, found true"),
         ("[limits.math]\nrow = 1", "x.toml:2: unknown key `limits.math.row`; did you mean `rows`?"),
@@ -87,6 +87,34 @@ fn tagged_tables_say_what_goes_with_what() {
         covariance("kind = \"kl-cov\"\nfraction = 1e-4"),
         "x.toml:3: `objective.covariance.fraction` does not go with kind = \"kl-cov\", only with kind = \"clip-cov\""
     );
+}
+
+#[test]
+fn tables_told_apart_by_a_key_are_checked_by_it() {
+    let forms = "judge must be \"auto\", or a table with the key `program`, or a table with the key `panel`";
+    for (text, message) in [
+        ("judge = \"autos\"", format!("{forms}, found \"autos\"; did you mean \"auto\"?")),
+        ("judge = 3", format!("{forms}, found 3")),
+        ("judge = {}", format!("{forms}, found a table")),
+        ("judge = { copies = 2 }", format!("{forms}, found a table")),
+        ("judge = { progam = \"a\" }", "unknown key `judge.progam`; did you mean `program`?".into()),
+        ("judge = { program = 3 }", "judge.program must be a string, found 3".into()),
+        ("judge = { program = \"a\", copy = 2 }", "unknown key `judge.copy`; did you mean `copies`?".into()),
+        (
+            "judge = { panel = [{ judge = \"auto\" }] }",
+            "the key `judge.panel.0.weight` is missing; it must be a number".into(),
+        ),
+        (
+            "judge = { panel = [{ judge = { panel = [] }, weight = 1 }] }",
+            "unknown key `judge.panel.0.judge.panel`".into(),
+        ),
+    ] {
+        assert!(
+            error(text, &[]).starts_with(&format!("x.toml:1: {message}")),
+            "{text}: {}",
+            error(text, &[])
+        );
+    }
 }
 
 #[test]

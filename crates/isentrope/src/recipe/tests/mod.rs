@@ -139,6 +139,31 @@ fn reference_refuses_a_key_without_documentation() {
 }
 
 #[test]
+#[should_panic(expected = "a choice between tables needs a tag, or a required key in each")]
+fn tables_that_nothing_tells_apart_are_refused() {
+    #[derive(serde::Serialize, serde::Deserialize, JsonSchema)]
+    struct A {
+        /// A number.
+        x: u32,
+    }
+    #[derive(serde::Serialize, serde::Deserialize, JsonSchema)]
+    struct B {
+        /// A number.
+        x: u32,
+        /// Another.
+        #[serde(default)]
+        y: u32,
+    }
+    #[derive(serde::Serialize, serde::Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Either {
+        A(A),
+        B(B),
+    }
+    Shape::of::<Either>();
+}
+
+#[test]
 #[should_panic(expected = "must be off by default")]
 fn optional_key_that_nothing_could_turn_off_is_refused() {
     #[derive(serde::Serialize, serde::Deserialize, JsonSchema)]

@@ -1,6 +1,9 @@
 //! What is loaded, and what is printed.
 
-use super::settings::{Aggregation, Auto, Covariance, Evaluation, Kl, KlCov, Limit, Settings, Size};
+use super::settings::{
+    Aggregation, Auto, Covariance, Evaluation, Judge, Kl, KlCov, Limit, Member, OneJudge, Panel, Program,
+    Settings, Size,
+};
 use super::{assert_sound, load_text};
 use crate::recipe::render;
 use proptest::prelude::*;
@@ -30,6 +33,8 @@ fn overrides_create_tables_and_replace_values() {
         "limits.\"math.dapo\".rows=10",
         "optimizer.betas=[0.5, 1]",
         "kl.coefficient=1",
+        "judge={ program = \"a.py\" }",
+        "judge.copies=3",
         "seed=17",
     ];
     let settings = load_text::<Settings>(text, &sets).unwrap();
@@ -44,6 +49,7 @@ fn overrides_create_tables_and_replace_values() {
     expected.objective.aggregation = Aggregation::SeqMeanTokenMean;
     expected.objective.covariance = Covariance::ClipCov { fraction: 2e-4, low: 1.0, high: Some(5.0) };
     expected.evaluation = vec![Evaluation { data: "a".into(), samples: 4, stop: vec![], limit: None }];
+    expected.judge = Judge::One(OneJudge::Program(Program { program: "a.py".into(), copies: 3 }));
     expected.limits.insert("math.dapo".into(), Limit { rows: 10 });
     expected.optimizer.betas = [0.5, 1.0];
     assert_eq!(settings, expected);
@@ -66,6 +72,11 @@ fn rendered_recipe_has_every_key_in_order() {
     ];
     settings.weights = [("math".into(), 64.0), ("a b".into(), 1e9)].into();
     settings.limits = [("x".into(), Limit { rows: 1 })].into();
+    let panel = vec![
+        Member { judge: OneJudge::Chosen(Auto::Auto), weight: 0.5 },
+        Member { judge: OneJudge::Program(Program { program: "a.py".into(), copies: 2 }), weight: 1.0 },
+    ];
+    settings.judge = Judge::Panel(Panel { panel, chair: None });
     assert_eq!(
         render(&settings),
         r#"model = "models/tiny"
@@ -117,6 +128,20 @@ math = 64.0
 
 [limits.x]
 rows = 1
+
+[judge]
+# chair = (unset)
+
+[[judge.panel]]
+judge = "auto"
+weight = 0.5
+
+[[judge.panel]]
+weight = 1.0
+
+[judge.panel.judge]
+program = "a.py"
+copies = 2
 "#
     );
 }
@@ -137,6 +162,23 @@ fn covariance() -> impl Strategy<Value = Covariance> {
     ]
 }
 
+fn one_judge() -> impl Strategy<Value = OneJudge> {
+    prop_oneof![
+        Just(OneJudge::Chosen(Auto::Auto)),
+        (".*", any::<i64>())
+            .prop_map(|(program, copies)| OneJudge::Program(Program { program: program.into(), copies })),
+    ]
+}
+
+fn judge() -> impl Strategy<Value = Judge> {
+    let member = (one_judge(), any::<f64>()).prop_map(|(judge, weight)| Member { judge, weight });
+    prop_oneof![
+        one_judge().prop_map(Judge::One),
+        (prop::collection::vec(member, 0..3), prop::option::of(one_judge()))
+            .prop_map(|(panel, chair)| Judge::Panel(Panel { panel, chair })),
+    ]
+}
+
 prop_compose! {
     fn settings()(
         seed in 0..=i64::MAX as u64,
@@ -151,7 +193,7 @@ prop_compose! {
         evaluation in prop::collection::vec(evaluation(), 0..3),
         weights in prop::collection::btree_map(".*", any::<f64>(), 0..3),
         limits in prop::collection::btree_map(".*", any::<u32>().prop_map(|rows| Limit { rows }), 0..3),
-        coefficient: Option<f64>,
+        (coefficient, judge) in (any::<Option<f64>>(), judge()),
     ) -> Settings {
         let ways = [Aggregation::TokenMean, Aggregation::SeqMeanTokenMean, Aggregation::SeqMeanTokenSum];
         let mut settings = Settings {
@@ -164,6 +206,7 @@ prop_compose! {
             weights,
             limits,
             kl: coefficient.map(|coefficient| Kl { coefficient }),
+            judge,
             ..Settings::default()
         };
         settings.objective.aggregation = ways[aggregations[0]];

@@ -36,6 +36,8 @@ pub struct Settings {
     pub limits: BTreeMap<String, Limit>,
     /// A term that keeps close to a reference.
     pub kl: Option<Kl>,
+    /// Who judges.
+    pub judge: Judge,
 }
 
 /// A count, or a choice of it.
@@ -52,6 +54,53 @@ pub enum Size {
 pub enum Auto {
     /// As memory allows.
     Auto,
+}
+
+/// One who judges, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Judge {
+    One(OneJudge),
+    Panel(Panel),
+}
+
+/// One who judges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneJudge {
+    Chosen(Auto),
+    Program(Program),
+}
+
+/// A program that judges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Its file.
+    pub program: PathBuf,
+    /// How often it runs.
+    #[serde(default = "eight")]
+    pub copies: i64,
+}
+
+/// Several who judge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Panel {
+    /// Its members.
+    pub panel: Vec<Member>,
+    /// Who decides between equals.
+    pub chair: Option<OneJudge>,
+}
+
+/// A member of a panel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Who it is.
+    pub judge: OneJudge,
+    /// What the vote weighs.
+    pub weight: f64,
 }
 
 /// What is minimised.
@@ -193,6 +242,7 @@ impl Default for Settings {
             weights: BTreeMap::new(),
             limits: BTreeMap::new(),
             kl: None,
+            judge: Judge::One(OneJudge::Chosen(Auto::Auto)),
         }
     }
 }

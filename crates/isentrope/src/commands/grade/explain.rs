@@ -1,0 +1,39 @@
+//! How one response is judged, for people.
+
+use anyhow::{Result, bail};
+use isentrope_reward::math::{self, Options};
+use isentrope_reward::{Combined, Item, MathSettings, Single, Verifier, VerifierName, VerifierSettings};
+use serde_json::Value;
+
+/// The steps from a ground truth, as the command line gives it, and a response to the verdict.
+pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Result<String> {
+    // The countdown task's ground truths are objects; everything else is text.
+    let object = serde_json::from_str(gold).ok().filter(Value::is_object);
+    let VerifierSettings::All(Combined::Single(single)) = settings else {
+        bail!("--explain is for a single verifier, not for sums and choices");
+    };
+    let verifier = match single {
+        Single::Math(MathSettings { math }) => return Ok(explain_math(gold, response, math)),
+        Single::BuiltIn(VerifierName::Math) => return Ok(explain_math(gold, response, &Options::default())),
+        Single::BuiltIn(VerifierName::Auto) if object.is_none() => {
+            return Ok(explain_math(gold, response, &Options::default()));
+        }
+        Single::BuiltIn(verifier) => verifier,
+        Single::Command(_) => {
+            bail!("--explain is for the built-in verifiers: set --verifier to auto, math or countdown")
+        }
+    };
+    let ground_truth = object.unwrap_or_else(|| gold.into());
+    let item = Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+    let judgement = verifier.verify(&item, response);
+    Ok(format!(
+        "response: {}\n{:?}: {}\n",
+        judgement.extracted.unwrap_or_default(),
+        judgement.verdict,
+        judgement.reason
+    ))
+}
+
+fn explain_math(gold: &str, response: &str, options: &Options) -> String {
+    format!("{}\n", math::explain(gold, response, options))
+}

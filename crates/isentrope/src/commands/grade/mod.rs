@@ -1,0 +1,133 @@
+//! `isentrope grade`: verdicts on given responses.
+
+mod explain;
+mod row;
+mod totals;
+
+use crate::interrupt::{self, Interrupted};
+use crate::lines::{Line, Lines};
+use crate::output::{Output, print, visible};
+use crate::progress::Work;
+use crate::recipe;
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use isentrope_kernels::thread_count;
+use isentrope_reward::{BatchVerifier, Item, Judgement, VerifierError, VerifierSettings};
+use row::{Reader, Row};
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+use totals::Totals;
+
+/// Lines that are in memory together, for each thread.
+const LINES_PER_THREAD: usize = 512;
+
+/// Judge responses by their ground truth
+///
+/// Each input line is an object with the ground truth (gold, reward_model.ground_truth, ground_truth, answer or solution) and
+/// the response (response, pred, prediction, completion or output). Each output line is the input line with "verdict",
+/// "score", "extracted" (the answer found in the response, or null) and "reason". Totals follow at the end; where lines say
+/// what is "expected" (0, 1, false or true), so does the agreement with it.
+#[derive(Args)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
+pub struct Grade {
+    /// JSON lines to judge; - is standard input
+    #[arg(long = "in", value_name = "FILE", required_unless_present = "explain")]
+    input: Option<PathBuf>,
+    /// Where JSON lines go [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, or all else that a recipe's
+    /// reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
+    #[arg(long, value_name = "VERIFIER", default_value = "auto")]
+    verifier: String,
+    /// Key of the ground truth, if it has another name
+    #[arg(long, value_name = "KEY")]
+    gold: Option<String>,
+    /// Key of the response, if it has another name
+    #[arg(long, value_name = "KEY")]
+    response: Option<String>,
+    /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Shows how one response is judged, step by step
+    #[arg(long, num_args = 2, value_names = ["GOLD", "RESPONSE"], allow_hyphen_values = true,
+          conflicts_with_all = ["input", "out", "gold", "response", "threads"])]
+    explain: Option<Vec<String>>,
+}
+
+/// Responses that a verifier is given at a time.
+const BATCH: usize = 64;
+
+impl Grade {
+    pub fn run(self) -> Result<()> {
+        let settings: VerifierSettings = recipe::setting("--verifier", &self.verifier)?;
+        if let Some([gold, response]) = self.explain.as_deref() {
+            return print(&visible(&explain::explain(&settings, gold, response)?));
+        }
+        let flag = if self.threads.is_some() { "--threads: " } else { "" };
+        let threads = thread_count(self.threads).map_err(|e| anyhow!("{flag}{e}"))?;
+        let input = self.input.unwrap_or_default(); // there is one: clap has seen to it
+        let mut lines = Lines::open(&input)?;
+        let mut output = Output::create(self.out.as_deref())?;
+        let verifier = settings.build()?;
+        let reader = Reader { gold: self.gold, response: self.response, verifier: settings };
+
+        interrupt::wind_up_first("finishing the lines under way");
+        let started = Instant::now();
+        let mut work = Work::uncounted("lines");
+        let mut totals = Totals::default();
+        loop {
+            let round: Vec<Line> = lines.by_ref().take(LINES_PER_THREAD * threads).collect::<Result<_>>()?;
+            if round.is_empty() {
+                break;
+            }
+            if interrupt::requested() {
+                let kept = match output.keep_partial()? {
+                    Some(path) => format!("the lines judged so far are in {}", path.display()),
+                    None => "the lines judged so far have been printed".into(),
+                };
+                return Err(Interrupted { kept }.into());
+            }
+            let rows = round.into_iter().map(|line| reader.read(line)).collect::<Result<Vec<Row>>>()?;
+            let judgements = judge(&*verifier, &rows, threads)?;
+            for (row, judgement) in rows.into_iter().zip(judgements) {
+                totals.add(&row, &judgement);
+                output.line(&row.with(judgement)?)?;
+            }
+            let speed = totals.lines() as f64 / started.elapsed().as_secs_f64();
+            work.advance(totals.lines() as u64, &format!("{speed:.0} lines/s"));
+        }
+        work.finish();
+        if totals.lines() == 0 {
+            bail!("{}: the file has no lines", input.display());
+        }
+        output.finish()?;
+        eprint!("{}", totals.report(started.elapsed()));
+        Ok(())
+    }
+}
+
+/// The judgements of all rows, in their order.
+fn judge(
+    verifier: &dyn BatchVerifier,
+    rows: &[Row],
+    threads: usize,
+) -> Result<Vec<Judgement>, VerifierError> {
+    let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
+        let mut judgements = Vec::with_capacity(share.len());
+        for rows in share.chunks(BATCH) {
+            let batch: Vec<(Item<'_>, &str)> = rows.iter().map(|row| (row.item(), row.response())).collect();
+            judgements.extend(verifier.verify_batch(&batch)?);
+        }
+        Ok(judgements)
+    };
+    thread::scope(|scope| {
+        let shares = rows.chunks(rows.len().div_ceil(threads));
+        let shares: Vec<_> = shares.map(|share| scope.spawn(move || judge(share))).collect();
+        let judgements =
+            shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        judgements.collect::<Result<Vec<_>, _>>().map(|shares| shares.concat())
+    })
+}

@@ -1,0 +1,110 @@
+//! A line as a question to a verifier.
+
+use crate::lines::Line;
+use anyhow::Result;
+use isentrope_data::{final_answer, find};
+use isentrope_reward::{Item, Judgement, VerifierSettings};
+use serde_json::{Map, Value};
+
+const GOLD: &[&str] = &["gold", "reward_model.ground_truth", "ground_truth", "answer", "solution"];
+const RESPONSE: &[&str] = &["response", "pred", "prediction", "completion", "output"];
+const PROMPT: &[&str] = &["prompt", "problem", "question"];
+
+/// How lines are understood.
+pub struct Reader {
+    /// Key of the ground truth, if not a usual one.
+    pub gold: Option<String>,
+    /// Key of the response, if not a usual one.
+    pub response: Option<String>,
+    /// What lines are read for.
+    pub verifier: VerifierSettings,
+}
+
+/// A line, understood.
+pub struct Row {
+    /// Number of the line in its file, from 1.
+    pub number: usize,
+    question: Question,
+    object: Map<String, Value>,
+}
+
+/// What a line says.
+struct Question {
+    ground_truth: Value,
+    response: String,
+    expected: Option<bool>,
+    prompt: String,
+    data_source: String,
+    extra_info: Value,
+}
+
+impl Reader {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// Naming the line, what it lacks, and what it may have.
+    pub fn read(&self, line: Line) -> Result<Row> {
+        self.understand(line.object()).map_err(|e| line.error(e)).map(|question| Row {
+            number: line.number(),
+            question,
+            object: line.into_object(),
+        })
+    }
+
+    fn understand(&self, object: &Map<String, Value>) -> Result<Question, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let prompt = find(object, &None, PROMPT).map(|(_, prompt)| text(prompt)).unwrap_or_default();
+        let data_source = object.get("data_source").map(text).unwrap_or_default();
+        self.verifier.check_data_source(&data_source)?;
+        let ground_truth = match find(object, &self.gold, GOLD) {
+            Ok((key, Value::String(text))) => final_answer(text, key == "solution")?.into(),
+            Ok((_, value)) => value.clone(),
+            // Some verifiers need none.
+            Err(missing) => match self.verifier.check_ground_truth(&Value::Null, &data_source) {
+                Ok(()) => Value::Null,
+                Err(_) => return Err(missing),
+            },
+        };
+        let response = match find(object, &self.response, RESPONSE)? {
+            (_, Value::String(text)) => text.clone(),
+            // A bare answer may be a number.
+            (_, Value::Number(number)) => number.to_string(),
+            (key, _) => return Err(format!("\"{key}\" must be text")),
+        };
+        let expected = match object.get("expected") {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(expected)) => Some(*expected),
+            Some(Value::Number(number)) if number.as_f64() == Some(0.0) => Some(false),
+            Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some(true),
+            Some(_) => return Err("\"expected\" must be 0, 1, false or true".into()),
+        };
+        let extra_info = object.get("extra_info").cloned().unwrap_or_default();
+        Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info })
+    }
+}
+
+impl Row {
+    /// The problem that the response is judged by.
+    pub fn item(&self) -> Item<'_> {
+        let Question { ground_truth, prompt, data_source, extra_info, .. } = &self.question;
+        Item { ground_truth, prompt, data_source, extra_info }
+    }
+
+    pub fn response(&self) -> &str {
+        &self.question.response
+    }
+
+    /// Whether the response ought to be judged correct, if the line says so.
+    pub fn expected(&self) -> Option<bool> {
+        self.question.expected
+    }
+
+    /// The line with its judgement, which takes the place of an older one.
+    pub fn with(self, judgement: Judgement) -> Result<Map<String, Value>> {
+        let mut object = self.object;
+        if let Value::Object(judgement) = serde_json::to_value(judgement)? {
+            object.extend(judgement);
+        }
+        Ok(object)
+    }
+}

@@ -1,0 +1,121 @@
+//! What all lines come to.
+
+use super::row::Row;
+use crate::output::visible;
+use isentrope_reward::{Judgement, Verdict};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Most lines that are named one by one.
+const NAMED: usize = 20;
+
+/// Counts over lines.
+#[derive(Default)]
+pub struct Totals {
+    lines: usize,
+    counts: [usize; VERDICTS.len()],
+    score: f64,
+    scored: usize,
+    /// Lines that say what is expected and could be judged, and that say so and could not.
+    expected: usize,
+    expected_unjudged: usize,
+    /// Numbers of the lines whose verdict is not the expected one.
+    disagreements: Vec<usize>,
+    /// The first line that could not be judged: its number and why.
+    unjudged: Option<(usize, String)>,
+}
+
+const VERDICTS: [(Verdict, &str); 5] = [
+    (Verdict::Correct, "correct"),
+    (Verdict::Wrong, "wrong"),
+    (Verdict::Unparseable, "unparseable"),
+    (Verdict::TimedOut, "timed out"),
+    (Verdict::Fault, "fault"),
+];
+
+impl Totals {
+    pub fn lines(&self) -> usize {
+        self.lines
+    }
+
+    pub fn add(&mut self, row: &Row, judgement: &Judgement) {
+        self.lines += 1;
+        for (count, (verdict, _)) in self.counts.iter_mut().zip(VERDICTS) {
+            *count += usize::from(judgement.verdict == verdict);
+        }
+        if judgement.verdict.is_scored() {
+            self.scored += 1;
+            self.score += judgement.score;
+        } else if self.unjudged.is_none() {
+            self.unjudged = Some((row.number, judgement.reason.clone()));
+        }
+        match row.expected() {
+            Some(_) if !judgement.verdict.is_scored() => self.expected_unjudged += 1,
+            Some(expected) => {
+                self.expected += 1;
+                if (judgement.verdict == Verdict::Correct) != expected {
+                    self.disagreements.push(row.number);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The totals as lines of text.
+    pub fn report(&self, elapsed: Duration) -> String {
+        let seconds = elapsed.as_secs_f64();
+        let mut text = format!(
+            "judged {} lines in {seconds:.2} s ({:.0} lines/s)",
+            self.lines,
+            self.lines as f64 / seconds
+        );
+        let mut mark = ": ";
+        for (&count, (_, name)) in self.counts.iter().zip(VERDICTS).filter(|(count, _)| **count > 0) {
+            let _ = write!(text, "{mark}{count} {name} ({:.1} %)", percent(count, self.lines));
+            mark = ", ";
+        }
+        if self.scored > 0 {
+            let _ = write!(text, "; mean score {:.4}", self.score / self.scored as f64);
+        }
+        text.push('\n');
+        if let Some((number, reason)) = &self.unjudged {
+            let _ = writeln!(
+                text,
+                "{} could not be judged; the first, line {number}: {}",
+                self.lines - self.scored,
+                visible(reason)
+            );
+        }
+        if let Some(agreement) = self.agreement() {
+            let _ = writeln!(text, "as expected: {agreement}");
+        }
+        text
+    }
+
+    /// How many verdicts are as expected; none where no line says what is.
+    fn agreement(&self) -> Option<String> {
+        let unjudged = self.expected_unjudged;
+        if self.expected == 0 {
+            return (unjudged > 0).then(|| format!("none of {unjudged} could be judged"));
+        }
+        let agreements = self.expected - self.disagreements.len();
+        let share = percent(agreements, self.expected);
+        let mut text = format!("{agreements} of {} ({share:.2} %)", self.expected);
+        if unjudged > 0 {
+            let _ = write!(text, ", {unjudged} more could not be judged");
+        }
+        let named: Vec<String> = self.disagreements.iter().take(NAMED).map(usize::to_string).collect();
+        if !named.is_empty() {
+            let _ = write!(text, "; not so: line {}", named.join(", "));
+        }
+        let more = self.disagreements.len().saturating_sub(NAMED);
+        if more > 0 {
+            let _ = write!(text, " and {more} more");
+        }
+        Some(text)
+    }
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    100.0 * part as f64 / whole as f64
+}

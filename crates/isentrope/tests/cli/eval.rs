@@ -1,0 +1,323 @@
+//! `isentrope eval`: numbers, interruption, refusals and comparisons.
+
+use crate::program::{Scratch, failure_saying, isentrope, parse_lines, stderr, stdout_of, text, wrong_usage};
+use crate::training::{Bench, base, metrics, problems, tree};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Problems of the tiny base model, many times over.
+fn file(scratch: &Scratch, times: usize) -> String {
+    scratch.lines("problems.jsonl", &vec![problems(); times].concat())
+}
+
+fn eval(arguments: &[&str]) -> Command {
+    let mut command = isentrope(&[&["eval"][..], arguments].concat());
+    command.env("ISENTROPE_THREADS", "1");
+    command
+}
+
+fn json_file(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn numbers_follow_from_the_responses_that_are_kept() {
+    let scratch = Scratch::new();
+    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
+    let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--limit", "20", "--out", &out];
+    let arguments = [&[base(), "--bench", &bench][..], &sampled].concat();
+    let table = stdout_of(&mut eval(&arguments));
+    for part in ["mine: 20 problems, 4 responses each", "mean@4", "pass@2", "maj@4", "entropy", "95 %", &out]
+    {
+        assert!(table.contains(part), "{part:?} is not in: {table}");
+    }
+    let dir = Path::new(&out);
+    let lines = parse_lines(&fs::read_to_string(dir.join("responses/mine.jsonl")).unwrap());
+    assert_eq!(lines.len(), 80);
+    let mut solved = [0; 20];
+    for (i, line) in lines.iter().enumerate() {
+        assert_eq!((&line["problem"], &line["sample"]), (&json!(i / 4), &json!(i % 4)));
+        solved[i / 4] += usize::from(line["verdict"] == "correct");
+        assert!(line["response"].is_string() && line["reason"].is_string() && line["entropy"].is_number());
+    }
+    let all: usize = solved.iter().sum();
+    assert!(all > 0, "the base model gets some right");
+    let summary = &json_file(&dir.join("results.json"))["benchmarks"]["mine"];
+    let value = |name: &str| summary["estimates"][name]["value"].as_f64().unwrap();
+    assert!((value("mean@4") - all as f64 / 80.0).abs() < 1e-12);
+    let any = solved.iter().filter(|&&s| s > 0).count();
+    assert!((value("pass@4") - any as f64 / 20.0).abs() < 1e-12);
+    assert_eq!(summary["verdicts"]["correct"], json!(all));
+    let mean = &summary["estimates"]["mean@4"];
+    assert!(mean["low"].as_f64() < mean["value"].as_f64() && mean["value"].as_f64() < mean["high"].as_f64());
+
+    // Again there is nothing to do, and with another benchmark what is there stays.
+    let before = tree(dir);
+    stdout_of(&mut eval(&arguments));
+    assert_eq!(tree(dir), before);
+    let second = ["--bench", &bench.replacen("mine", "other", 1)];
+    let table = stdout_of(&mut eval(&[&[base()][..], &second, &sampled].concat()));
+    assert!(table.contains("mean of the 2 benchmarks' mean@k"), "{table}");
+    let results = json_file(&dir.join("results.json"));
+    assert_eq!(&results["benchmarks"]["mine"], summary);
+    // The same problems, in a set of another name, have the same responses.
+    let estimate = |set: &str| results["benchmarks"][set]["estimates"]["mean@4"]["value"].clone();
+    assert_eq!(estimate("mine"), estimate("other"));
+    assert_eq!(results["mean_of_benchmarks"]["value"], estimate("mine"));
+}
+
+/// Starts an evaluation, and stops it by a signal once some responses are there and others are not.
+#[cfg(unix)]
+fn stopped(arguments: &[String], out: &str, signal: &str) -> (Option<i32>, String) {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let child = eval(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let partial = Path::new(out).join("responses/mine.jsonl.partial");
+    let started = Instant::now();
+    while fs::metadata(&partial).map_or(0, |file| file.len()) == 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "nothing was sampled");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(partial.exists(), "it was over before the signal came");
+    (output.status.code(), stderr(&output))
+}
+
+#[cfg(unix)]
+#[test]
+fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
+    let scratch = Scratch::new();
+    let bench = format!("mine={}", file(&scratch, 8));
+    let arguments = |out: &str| -> Vec<String> {
+        let sampled =
+            ["-n", "16", "--temperature", "1", "--max-tokens", "16", "--kv-memory", "1", "--out", out];
+        [&[base(), "--bench", &bench][..], &sampled].concat().into_iter().map(str::to_owned).collect()
+    };
+    let go = |out: &str| {
+        let arguments = arguments(out);
+        stdout_of(&mut eval(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
+    };
+    let whole = scratch.path("whole");
+    let table = go(&whole);
+    for (name, signal) in [("killed", "-KILL"), ("interrupted", "-INT")] {
+        let out = scratch.path(name);
+        let (code, said) = stopped(&arguments(&out), &out, signal);
+        if signal == "-INT" {
+            assert_eq!(code, Some(130), "{said}");
+            assert!(said.contains("problems of mine are in") && said.contains("goes on"), "{said}");
+        }
+        assert!(!Path::new(&out).join("results.json").exists());
+        assert_eq!(go(&out).replace(&out, &whole), table);
+        let (ours, theirs) = (tree(Path::new(&out)), tree(Path::new(&whole)));
+        assert!(ours == theirs, "{:?} and {:?}", ours.keys(), theirs.keys());
+    }
+}
+
+/// For each problem whether the most frequent answer, the first given of equally frequent ones, is correct.
+fn majorities(lines: &[Value], samples: usize, answer: &dyn Fn(&Value) -> Option<String>) -> Vec<bool> {
+    let right = |lines: &[Value]| {
+        let answers: Vec<(String, bool)> =
+            lines.iter().filter_map(|line| Some((answer(line)?, line["verdict"] == "correct"))).collect();
+        let votes = |answer: &str| answers.iter().filter(|(other, _)| other == answer).count();
+        let most = answers.iter().map(|(answer, _)| votes(answer)).max();
+        answers.iter().find(|(answer, _)| Some(votes(answer)) == most).is_some_and(|(_, right)| *right)
+    };
+    lines.chunks(samples).map(right).collect()
+}
+
+/// Two characters, nearly at random, make 7 as often as 07.
+#[test]
+fn equal_answers_have_their_votes_together_also_after_an_interruption() {
+    let scratch = Scratch::new();
+    let rows: Vec<Value> =
+        (0..80).map(|i| json!({"problem": format!("{i}:"), "answer": (i % 10).to_string()})).collect();
+    let (bench, out) = (format!("mine={}", scratch.lines("digits.jsonl", &rows)), scratch.path("out"));
+    let sampled = ["-n", "32", "--temperature", "100", "--max-tokens", "2", "--verifier", "math"];
+    let go = || stdout_of(&mut eval(&[&[base(), "--bench", &bench, "--out", &out][..], &sampled].concat()));
+    go();
+    let dir = Path::new(&out);
+    let whole = tree(dir);
+    let complete = dir.join("responses/mine.jsonl");
+    let text = fs::read_to_string(&complete).unwrap();
+    let lines = parse_lines(&text);
+    let extracted = |line: &Value| line["extracted"].as_str().map(str::to_owned);
+    let vote = |line: &Value| line["vote"].as_str().map(str::to_owned).or_else(|| extracted(line));
+    let number = |text: String| text.parse::<f64>().ok();
+    for problem in lines.chunks(32) {
+        for a in problem {
+            for b in problem {
+                if let (Some(x), Some(y)) = (extracted(a).and_then(number), extracted(b).and_then(number)) {
+                    assert_eq!(x == y, vote(a) == vote(b), "{a} and {b}");
+                }
+            }
+        }
+    }
+    let expected = majorities(&lines, 32, &vote);
+    assert_ne!(expected, majorities(&lines, 32, &extracted), "it makes no difference how votes are counted");
+    let expected = expected.iter().filter(|right| **right).count() as f64 / 80.0;
+    let results = json_file(&dir.join("results.json"));
+    let found = results["benchmarks"]["mine"]["estimates"]["maj@32"]["value"].as_f64().unwrap();
+    assert!((found - expected).abs() < 1e-12, "{found} and {expected}");
+
+    let half: String = text.lines().take(40 * 32 + 5).map(|line| format!("{line}\n")).collect();
+    fs::write(dir.join("responses/mine.jsonl.partial"), half).unwrap();
+    fs::remove_file(&complete).unwrap();
+    fs::remove_file(dir.join("results.json")).unwrap();
+    go();
+    assert!(tree(dir) == whole);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_remedy() {
+    let scratch = Scratch::new();
+    let file = file(&scratch, 1);
+    let (bench, out) = (format!("mine={file}"), scratch.path("out"));
+    let with = |more: &[&str]| {
+        eval(&[&[base(), "--bench", &bench, "--max-tokens", "4", "--out", &out][..], more].concat())
+    };
+    stdout_of(&mut with(&["--limit", "2"]));
+    failure_saying(
+        &mut with(&["--limit", "3"]),
+        &[&out, "mine.limit 2 -> 3", "mine.problems 2 -> 3", "--out"],
+    );
+    failure_saying(&mut with(&["--limit", "2", "--seed", "1"]), &["seed 0 -> 1"]);
+    failure_saying(&mut with(&["--bench", &bench]), &["--bench: mine is asked for twice"]);
+    failure_saying(&mut with(&["--temperature", "-1"]), &["--temperature"]);
+    failure_saying(&mut with(&["--against", &scratch.path("nowhere")]), &["--against", "holds no results"]);
+    let ask = |bench: &str| eval(&[base(), "--bench", bench, "--out", &out]);
+    failure_saying(&mut ask("gsm8k"), &["benchmark gsm8k", "openai/gsm8k", "HF_HUB_OFFLINE", "gsm8k=FILE"]);
+    failure_saying(&mut ask("gsm8k=absent.jsonl"), &["benchmark gsm8k: absent.jsonl cannot be read"]);
+    let empty = scratch.lines("empty.jsonl", &[json!({"problem": "1+1?", "answer": null})]);
+    failure_saying(&mut ask(&format!("mine={empty}")), &["empty.jsonl line 1", "column answer is null"]);
+    wrong_usage(&mut ask("gsm9k"), "built in are aime24");
+    wrong_usage(&mut ask(&file), "give the file a name");
+    wrong_usage(&mut eval(&[base()]), "--bench");
+    wrong_usage(&mut eval(&["--against", &out]), "--out");
+    let alone = eval(&[]).output().unwrap();
+    let alone = stderr(&alone);
+    let (required, usage) = alone.split_once("Usage").unwrap();
+    assert!(required.contains("<MODEL>") && !required.contains("--out"), "{required}");
+    assert!(usage.contains("eval --against <DIR> --out <DIR>"), "{usage}");
+    let foreign = scratch.lines("foreign.jsonl", &[json!({"text": "1+1?", "label": 2})]);
+    let output = ask(&format!("mine={foreign}")).output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("label, text") && said.contains("problem or question"), "{said}");
+    assert!(!said.contains("data.columns"), "{said}");
+    wrong_usage(&mut with(&["--verifier", "oracle"]), "auto, math or countdown");
+    let strange = scratch.path("strange");
+    fs::create_dir(&strange).unwrap();
+    fs::write(Path::new(&strange).join("notes"), "").unwrap();
+    failure_saying(
+        &mut eval(&[base(), "--bench", &bench, "--out", &strange]),
+        &[&strange, "holds no results"],
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn the_reason_of_a_fault_is_told() {
+    let scratch = Scratch::new();
+    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
+    let reply = r#"while read -r line; do id=${line#*'"id":'}
+        echo "{\"id\":${id%%,*},\"verdict\":\"fault\",\"reason\":\"no dictionary\"}"; done"#;
+    let verifier = format!("{{command = [\"sh\", \"-c\", {}]}}", json!(reply));
+    let sampled = ["--max-tokens", "4", "--limit", "3", "--out", &out, "--verifier", &verifier];
+    let output = eval(&[&[base(), "--bench", &bench][..], &sampled].concat()).output().unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("mine: 3 of 3 responses could not be judged; the first ("), "{said}");
+    assert!(said.contains("problems.jsonl line 1): no dictionary"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("3 fault"), "{said}");
+}
+
+#[test]
+fn two_directories_are_compared_by_a_paired_test() {
+    let scratch = Scratch::new();
+    let bench = format!("mine={}", file(&scratch, 1));
+    let (old, new) = (scratch.path("old"), scratch.path("new"));
+    let run = |out: &str, seed: &str, more: &[&str]| {
+        let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", seed, "--out", out];
+        stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &sampled, more].concat()))
+    };
+    run(&old, "0", &[]);
+    let table = run(&new, "1", &["--against", &old]);
+    for part in
+        ["24 problems in both", "mean accuracy", "points", "better", "p-value", "sign-flip permutation"]
+    {
+        assert!(table.contains(part), "{part:?} is not in: {table}");
+    }
+    let comparison = json_file(&Path::new(&new).join("comparison.json"));
+    let mine = &comparison["benchmarks"]["mine"];
+    let mean = |out: &str| {
+        json_file(&Path::new(out).join("results.json"))["benchmarks"]["mine"]["estimates"]["mean@4"]["value"]
+            .as_f64()
+            .unwrap()
+    };
+    assert!((mine["difference"]["value"].as_f64().unwrap() - (mean(&new) - mean(&old))).abs() < 1e-12);
+    assert!((0.0..=1.0).contains(&mine["p"].as_f64().unwrap()));
+    // Nothing is sampled for directories that are complete.
+    let again = stdout_of(&mut eval(&["--against", &old, "--out", &new]));
+    assert!(table.ends_with(&again), "{again}");
+    let same = stdout_of(&mut eval(&["--against", &old, "--out", &old]));
+    assert!(same.contains("0 better, 0 worse, 24 the same") && same.contains("1.0000"), "{same}");
+}
+
+#[test]
+fn prompts_that_do_not_fit_count_as_not_answered() {
+    let scratch = Scratch::new();
+    let mut rows = problems();
+    rows.truncate(3);
+    rows[1]["problem"] = json!("1 2 3>6:".repeat(30));
+    let bench = format!("mine={}", scratch.lines("long.jsonl", &rows));
+    let out = scratch.path("out");
+    let output = eval(&[base(), "--bench", &bench, "--max-tokens", "16", "--out", &out]).output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("1 of 3 prompts do not fit"), "{said}");
+    let lines = parse_lines(&fs::read_to_string(Path::new(&out).join("responses/mine.jsonl")).unwrap());
+    assert_eq!(
+        (lines.len(), &lines[1]["verdict"], &lines[1]["tokens"]),
+        (3, &json!("unparseable"), &json!(0))
+    );
+    assert!(lines[1]["reason"].as_str().unwrap().contains("context of 128"), "{}", lines[1]);
+}
+
+/// What `train` measures before its first step is what the command measures.
+#[test]
+fn training_measures_benchmarks_as_the_command_does() {
+    let bench = Bench::train();
+    let file = file(&bench.scratch, 1);
+    let sums: Vec<Value> =
+        (1..=24).map(|i| json!({"problem": format!("{i} + 1"), "answer": i + 1})).collect();
+    let sums = bench.scratch.lines("sums.jsonl", &sums);
+    let out = bench.scratch.path("eval");
+    let sets = [
+        "run.steps=1".to_owned(),
+        "eval.files=[]".into(),
+        "eval.every=1".into(),
+        format!("eval.bench=[\"mine={file}\", \"math500={sums}\"]"),
+        "eval.samples=4".into(),
+        "eval.temperature=1".into(),
+        "eval.max_tokens=16".into(),
+        "eval.problems=24".into(),
+    ];
+    let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+    let run = bench.run("run", &sets, &[]);
+    let line = &metrics(&run)[0];
+    let (mine, math) = (format!("mine={file}"), format!("math500={sums}"));
+    let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", "3", "--out", &out];
+    stdout_of(&mut eval(&[&[base(), "--bench", &mine, "--bench", &math][..], &sampled].concat()));
+    let results = json_file(&Path::new(&out).join("results.json"));
+    for set in ["mine", "math500"] {
+        let estimates = results["benchmarks"][set]["estimates"].as_object().unwrap();
+        assert!(estimates.contains_key("pass@2") && estimates.contains_key("maj@4"));
+        for (name, estimate) in estimates {
+            assert_eq!(line[format!("eval/{set}/{name}")], estimate["value"], "{set} {name}");
+        }
+    }
+    assert_eq!(line["eval/mean_of_sets"], results["mean_of_benchmarks"]["value"]);
+    let kept = fs::read_to_string(run.join("evaluations/step-000000-math500.jsonl")).unwrap();
+    assert!(parse_lines(&kept)[0]["prompt"].as_str().unwrap().contains("step by step"), "{kept}");
+    assert_eq!(text(&run), bench.scratch.path("run"));
+}

@@ -1,0 +1,343 @@
+//! Rewards of the user's own: commands that judge, during whole runs.
+
+use crate::program::{Scratch, failure, isentrope, parse_lines, stderr, text};
+use crate::training::{Bench, assert_same_results, metrics, succeed};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rewards responses of an even number of characters. Before the first answer, a worker writes its number into `pids`.
+fn worker(scratch: &Scratch, before_each: &str) -> String {
+    let pids = scratch.path("pids");
+    let text = format!(
+        r#"
+while read -r line; do
+    [ -n "$known" ] || echo $$ >> '{pids}'; known=1
+    {before_each}
+    id=${{line#*:}}; id=${{id%%,*}}
+    response=${{line#*'"response":"'}}; response=${{response%%'"'*}}
+    echo "{{\"id\":$id,\"score\":$(( (${{#response}} + 1) % 2 )),\"metrics\":{{\"length\":${{#response}}}}}}"
+done
+"#
+    );
+    scratch.file("worker.sh", text)
+}
+
+fn command(script: &str, more: &str) -> String {
+    format!("reward.verifier={{ command = [\"sh\", {script:?}]{more} }}")
+}
+
+fn pids(scratch: &Scratch) -> Vec<String> {
+    fs::read_to_string(scratch.path("pids")).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Whether a process is there and is no zombie.
+fn runs(pid: &str) -> bool {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn assert_nothing_is_left(scratch: &Scratch) {
+    let all = pids(scratch);
+    assert!(!all.is_empty(), "no worker has been asked anything");
+    until("a worker is left", || !all.iter().any(|pid| runs(pid)));
+}
+
+fn rollouts(out: &Path, step: u64) -> Vec<Value> {
+    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
+}
+
+#[test]
+fn a_run_does_not_depend_on_how_many_workers_judge_it() {
+    let bench = Bench::train();
+    let script = worker(&bench.scratch, "case $line in *'=2'*) sleep 0.02;; esac");
+    let one = bench.run("one", &[&command(&script, ", workers = 1"), "rollout.filter=false"], &[]);
+    let three = bench.run("three", &[&command(&script, ", workers = 3"), "rollout.filter=false"], &[]);
+    assert_same_results(&one, &three);
+    assert_nothing_is_left(&bench.scratch);
+
+    let lines = metrics(&one);
+    for (step, line) in lines.iter().enumerate().skip(1) {
+        let responses = rollouts(&one, step as u64);
+        let mean =
+            |value: &dyn Fn(&Value) -> f64| responses.iter().map(value).sum::<f64>() / responses.len() as f64;
+        let length = |r: &Value| r["metrics"]["length"].as_f64().unwrap();
+        assert!((line["reward/length"].as_f64().unwrap() - mean(&length)).abs() < 1e-9);
+        let score = mean(&|r| f64::from(u8::from(length(r) % 2.0 == 0.0)));
+        assert!((line["reward/score"].as_f64().unwrap() - score).abs() < 1e-9);
+        assert_eq!(line["verdict/fault"], 0.0);
+    }
+}
+
+#[test]
+fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
+    let bench = Bench::train();
+    let script = worker(&bench.scratch, "sleep 0.01");
+    let done = AtomicBool::new(false);
+    let out = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut killed = 0;
+            while !done.load(Ordering::Relaxed) {
+                // Those that have been asked something: before that, a death is the command's own.
+                let all = pids(&bench.scratch);
+                if let Some(pid) = all.get(killed) {
+                    killed += 1;
+                    let _ = Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status();
+                }
+                thread::sleep(Duration::from_millis(40));
+            }
+        });
+        let out = bench.run("out", &[&command(&script, ", workers = 3")], &[]);
+        done.store(true, Ordering::Relaxed);
+        out
+    });
+    assert_nothing_is_left(&bench.scratch);
+    let lines = metrics(&out);
+    assert_eq!(lines.len(), 7, "the evaluation before the first step, and six steps");
+    let mut faults = 0;
+    for (step, line) in lines.iter().enumerate().skip(1) {
+        let responses = rollouts(&out, step as u64);
+        let faulted: Vec<&Value> = responses.iter().filter(|r| r["verdict"] == "fault").collect();
+        faults += faulted.len();
+        let share = faulted.len() as f64 / responses.len() as f64;
+        assert!((line["verdict/fault"].as_f64().unwrap() - share).abs() < 1e-9);
+        for response in faulted {
+            assert_eq!(response["reason"], "the worker ended (signal: 9 (SIGKILL))");
+        }
+        // What was judged is rewarded as ever.
+        for response in responses.iter().filter(|r| r["verdict"] != "fault") {
+            let even = response["metrics"]["length"].as_f64().unwrap() % 2.0 == 0.0;
+            assert_eq!(response["reward"], f64::from(u8::from(even)));
+        }
+    }
+    assert!(faults > 0, "nobody was killed in time");
+}
+
+#[test]
+fn a_command_that_cannot_work_ends_the_run_with_what_it_said() {
+    let bench = Bench::train();
+    let message = failure_of(&bench, &command("no/such/reward.sh", ""));
+    for part in [
+        "reward.verifier.command",
+        "no/such/reward.sh",
+        "before it was asked anything",
+        "standard error ends with",
+    ] {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+    assert!(!bench.out("out").exists(), "something was written");
+    let message = failure_of(&bench, "reward.verifier={ command = [\"no-such-program\"] }");
+    assert!(
+        message.contains("reward.verifier.command = [\"no-such-program\"]: the command cannot be started"),
+        "{message}"
+    );
+
+    let script = worker(&bench.scratch, "echo 'KeyError: numbers' >&2; exit 1");
+    let message = failure_of(&bench, &command(&script, ""));
+    assert!(
+        message.contains("fresh workers in a row failed") && message.contains("\n  KeyError: numbers\n"),
+        "{message}"
+    );
+    assert_nothing_is_left(&bench.scratch);
+}
+
+/// The last words of a run that must fail.
+fn failure_of(bench: &Bench, set: &str) -> String {
+    failure_of_sets(bench, &[set])
+}
+
+fn failure_of_sets(bench: &Bench, sets: &[&str]) -> String {
+    let output = bench.command("out", sets, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let start = message.find("error: ").unwrap_or_else(|| panic!("{message}"));
+    message[start..].to_owned()
+}
+
+/// The terminal's Ctrl-C goes to the program's whole process group, of which workers are no part.
+#[test]
+fn the_step_that_ctrl_c_finishes_is_still_judged() {
+    let bench = Bench::train();
+    let script = worker(&bench.scratch, "sleep 0.01");
+    let sets = [command(&script, ""), "run.steps=100000".to_owned(), "eval.every=0".to_owned()];
+    let mut command = bench.command("out", &[&sets[0], &sets[1], &sets[2]], &[]);
+    let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
+    until("no step was made", || bench.out("out").join("rollouts/step-000002.jsonl").exists());
+    interrupt_group(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_nothing_is_left(&bench.scratch);
+    let lines = metrics(&bench.out("out"));
+    assert!(lines.iter().skip(1).all(|line| line["verdict/fault"] == 0.0));
+    assert!(fs::read_dir(bench.out("out").join("checkpoints")).unwrap().next().is_some());
+}
+
+#[test]
+fn a_second_ctrl_c_leaves_no_worker_that_hangs() {
+    let bench = Bench::train();
+    let script = worker(&bench.scratch, "sleep 1000");
+    let set = command(&script, ", timeout_s = 1000");
+    let mut child =
+        bench.command("out", &[&set], &[]).process_group(0).stderr(Stdio::piped()).spawn().unwrap();
+    until("no worker was asked", || pids(&bench.scratch).len() == 2);
+    interrupt_group(child.id());
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(child.try_wait().unwrap(), None, "the first finishes the step");
+    interrupt_group(child.id());
+    let started = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert_nothing_is_left(&bench.scratch);
+}
+
+fn interrupt_group(id: u32) {
+    assert!(Command::new("kill").args(["-INT", "--", &format!("-{id}")]).status().unwrap().success());
+}
+
+#[test]
+fn verifiers_are_chosen_by_data_source_and_summed() {
+    let bench = Bench::train();
+    let problem = |a: u32, source: &str| json!({"problem": format!("{a} 2 3>{}:", a + 5), "answer": (a + 5).to_string(), "data_source": source});
+    let rows: Vec<Value> = (1..=5).flat_map(|a| [problem(a, "a"), problem(a + 10, "b")]).collect();
+    let file = bench.scratch.lines("sources.jsonl", &rows);
+    let files = format!("data.files=[{file:?}]");
+    let sum = "{ weighted = [{ verifier = \"math\", weight = 1.0 }, { verifier = \"math\", weight = 0.5 }] }";
+    let by_source =
+        |otherwise: &str| format!("reward.verifier={{ by_data_source = {{ a = {sum} }}{otherwise} }}");
+    let sets = [files.clone(), by_source(", otherwise = \"auto\""), "rollout.filter=false".into()];
+    let out = bench.run("out", &[&sets[0], &sets[1], &sets[2], "run.steps=2"], &[]);
+    let responses: Vec<Value> = (1..=2).flat_map(|step| rollouts(&out, step)).collect();
+    for response in &responses {
+        let correct = response["verdict"] == "correct";
+        let summed = response.get("metrics").is_some();
+        let worth = if summed { 1.5 } else { 1.0 };
+        assert_eq!(response["reward"], if correct { worth } else { 0.0 });
+        let first_number = response["prompt"].as_str().unwrap().split(' ').next().unwrap();
+        assert_eq!(summed, first_number.len() == 1, "{response}");
+    }
+    // The resolved recipe is one.
+    let recipe = text(&out.join("recipe.toml"));
+    let again = bench.scratch.path("again");
+    succeed(&mut isentrope(&["train", &recipe, "--set", &format!("run.out={again}")]));
+    assert_same_results(&out, Path::new(&again));
+
+    let output = bench.command("strict", &[&files, &by_source("")], &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("sources.jsonl line 2: its data source \"b\" has no verifier"), "{message}");
+    assert!(message.contains("reward.verifier.otherwise"), "{message}");
+}
+
+#[test]
+fn verifiers_that_are_none_are_refused() {
+    let bench = Bench::train();
+    for (value, parts) in [
+        (
+            "maths",
+            &[
+                "reward.verifier must be one of \"auto\"",
+                "a table with the key `command`",
+                "did you mean \"math\"?",
+            ][..],
+        ),
+        ("3", &["reward.verifier must be", "found 3"]),
+        ("[\"math\"]", &["reward.verifier must be", "found an array"]),
+        ("{}", &["reward.verifier must be", "found a table"]),
+        ("{ workers = 2 }", &["reward.verifier must be", "a table with the key `command`"]),
+        ("{ comand = [\"a\"] }", &["unknown key `reward.verifier.comand`; did you mean `command`?"]),
+        (
+            "{ command = [\"a\"], worker = 2 }",
+            &["unknown key `reward.verifier.worker`; did you mean `workers`?"],
+        ),
+        ("{ command = \"python3 a.py\" }", &["reward.verifier.command must be an array, found a string"]),
+        (
+            "{ command = [\"a\"], workers = 0 }",
+            &["reward.verifier.workers must be a whole number from 1 to 1024"],
+        ),
+        ("{ command = [\"a\"], timeout_s = 0 }", &["reward.verifier.timeout_s must be a number from 0.001"]),
+        ("{ command = [] }", &["reward.verifier.command is []", "a program and its arguments"]),
+        ("{ command = [\"a\"], weighted = [] }", &["unknown key `reward.verifier.weighted`"]),
+        ("{ weighted = [] }", &["reward.verifier.weighted is []", "at least one part"]),
+        (
+            "{ weighted = [{ verifier = \"math\" }] }",
+            &["the key `reward.verifier.weighted.0.weight` is missing"],
+        ),
+        (
+            "{ weighted = [{ verifier = \"math\", weight = inf }] }",
+            &["reward.verifier.weighted.0.weight is inf"],
+        ),
+        (
+            "{ weighted = [{ verifier = { weighted = [] }, weight = 1 }] }",
+            &["unknown key `reward.verifier.weighted.0.verifier.weighted`"],
+        ),
+        ("{ by_data_source = { a = \"chess\" } }", &["reward.verifier.by_data_source.a must be one of"]),
+        (
+            "{ by_data_source = { \"a/b\" = { command = [\"\"] } } }",
+            &["reward.verifier.by_data_source.\"a/b\".command is [\"\"]"],
+        ),
+        ("{ otherwise = \"math\" }", &["reward.verifier must be", "a table with the key `by_data_source`"]),
+    ] {
+        let message = failure(&mut bench.command("out", &[&format!("reward.verifier={value}")], &[]));
+        for part in parts {
+            assert!(message.contains(part), "{value}: {part:?} is not in: {message}");
+        }
+        assert!(!bench.out("out").exists(), "{value}: something was written");
+    }
+}
+
+#[test]
+fn a_verifier_of_another_task_is_refused_before_the_first_step() {
+    let bench = Bench::train();
+    let set = ["data.files=[]", "eval.files=[]", "data.task=countdown", "reward.verifier=math"];
+    let message = failure_of_sets(&bench, &set);
+    assert!(
+        message.contains("countdown train 0: the ground truth") && message.contains("reward.verifier"),
+        "{message}"
+    );
+}
+
+/// docs/rewards.md says that the example learns; that it runs is tested where there is Python.
+#[test]
+fn the_example_runs_where_there_is_python() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("there is no python3 here: the example is not run");
+        return;
+    }
+    let scratch = Scratch::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = scratch.path("out");
+    let set = format!("run.out={out}");
+    let arguments = [
+        "train",
+        "examples/own-reward/recipe.toml",
+        "--set",
+        &set,
+        "--set",
+        "run.steps=2",
+        "--set",
+        "eval.problems=2",
+    ];
+    succeed(isentrope(&arguments).current_dir(root).env("ISENTROPE_THREADS", "1"));
+    let lines = metrics(Path::new(&out));
+    for line in &lines[1..] {
+        assert_eq!((&line["verdict/fault"], &line["verdict/timed_out"]), (&json!(0.0), &json!(0.0)));
+        assert!(line["reward/attempts"].as_f64().unwrap() >= 1.0);
+        let score = line["reward/score"].as_f64().unwrap();
+        assert!(score > 0.05 && score < 1.0, "{score}");
+    }
+}
