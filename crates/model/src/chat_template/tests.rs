@@ -76,7 +76,9 @@ fn renders_as_transformers_does() {
         }
     }
     assert!(unexpected.is_empty(), "{unexpected}");
-    for known in KNOWN_DIFFERENCES {
+    // Keys that are equal and have different hashes are found equal by a randomly seeded table now and then.
+    let always = |known: &&&str| !known.contains("{1: 'a', true: 'b'}");
+    for known in KNOWN_DIFFERENCES.iter().filter(always) {
         assert!(differences.iter().any(|name| name == known), "no longer a difference: {known}");
     }
 }
