@@ -7,7 +7,7 @@ use clap::Args;
 use isentrope_kernels::{Cpu, Isa, thread_count};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
-use isentrope_model::{Layout, Model, ModelConfig, hub};
+use isentrope_model::{KvCache, Layout, Model, ModelConfig, hub};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,23 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
 }
 
 impl Loaded {
+    /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
+    pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
+        let budget = match kv_memory {
+            Some(mib) => mib.saturating_mul(1 << 20),
+            None => Memory::now().available / 2,
+        };
+        let page = KvCache::page_bytes(&self.model);
+        if (budget as usize) < page {
+            bail!(
+                "--kv-memory: one page of keys and values takes {}, and {} are allowed",
+                human(page),
+                human(budget as usize)
+            );
+        }
+        Ok(budget as usize)
+    }
+
     /// The tokenizer, or a sentence that says what needs it.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.tokenizer.as_ref().with_context(|| {

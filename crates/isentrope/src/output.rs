@@ -12,6 +12,8 @@ use tempfile::TempPath;
 pub enum Output {
     /// To standard output, as they come.
     Stdout,
+    /// To a device or a pipe, which a file must not take the place of.
+    Device { path: PathBuf, writer: BufWriter<File> },
     /// To a file that is renamed into place at the end.
     File { path: PathBuf, writer: BufWriter<File>, temporary: TempPath },
 }
@@ -21,13 +23,20 @@ impl Output {
     /// written to is found out at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout) };
+        if path.is_dir() {
+            bail!("{}: is a directory; name a file", path.display());
+        }
+        // A link stays a link: what it leads to is replaced.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if path.exists() && !path.is_file() {
+            let device = File::options().write(true).open(&path);
+            let writer = BufWriter::new(device.with_context(|| path.display().to_string())?);
+            return Ok(Self::Device { path, writer });
+        }
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        if path.is_dir() {
-            bail!("{}: is a directory; name a file", path.display());
-        }
         let file = tempfile::Builder::new()
             .prefix(".isentrope-")
             .suffix(".jsonl")
@@ -35,7 +44,7 @@ impl Output {
             .with_context(|| format!("{}: cannot write there", parent.display()))?;
         let (file, temporary) = file.into_parts();
         interrupt::clean_up(&temporary);
-        Ok(Self::File { path: path.to_owned(), writer: BufWriter::new(file), temporary })
+        Ok(Self::File { writer: BufWriter::new(file), temporary, path })
     }
 
     /// Writes one line.
@@ -44,7 +53,7 @@ impl Output {
         text.push('\n');
         match self {
             Self::Stdout => print(&text)?,
-            Self::File { path, writer, .. } => {
+            Self::Device { path, writer } | Self::File { path, writer, .. } => {
                 writer.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
             }
         }
@@ -66,7 +75,14 @@ impl Output {
     }
 
     fn keep_as(self, name: impl FnOnce(&Path) -> PathBuf) -> Result<Option<PathBuf>> {
-        let Self::File { path, writer, temporary } = self else { return Ok(None) };
+        let (path, writer, temporary) = match self {
+            Self::Stdout => return Ok(None),
+            Self::Device { path, mut writer } => {
+                writer.flush().with_context(|| path.display().to_string())?;
+                return Ok(None);
+            }
+            Self::File { path, writer, temporary } => (path, writer, temporary),
+        };
         let path = name(&path);
         let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
         let file = file.with_context(|| path.display().to_string())?;

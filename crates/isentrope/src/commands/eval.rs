@@ -2,7 +2,6 @@
 
 use crate::engine::{self, Loaded, file_hashes};
 use crate::interrupt::{self, Interrupted};
-use crate::memory::{Memory, human};
 use crate::output::print;
 use crate::progress::{Download, Work};
 use crate::results_table;
@@ -11,7 +10,6 @@ use clap::Args;
 use clap::error::ErrorKind;
 use isentrope_data::Settings as DataSettings;
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
-use isentrope_model::KvCache;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Limits, Sampling};
 use isentrope_train::collect::Judge;
@@ -158,7 +156,7 @@ impl Eval {
             seed: self.seed,
             prompter: &prompter,
             judge: &judge,
-            limits: self.limits(&loaded)?,
+            limits: Limits { cache_bytes: loaded.cache_bytes(self.kv_memory)?, ..Limits::default() },
         };
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, .. } in &measured {
@@ -262,22 +260,6 @@ impl Eval {
             return Err(Interrupted { kept }.into());
         }
         Ok(log.finish()?)
-    }
-
-    fn limits(&self, loaded: &Loaded) -> Result<Limits> {
-        let budget = match self.kv_memory {
-            Some(mib) => mib << 20,
-            None => Memory::now().available / 2,
-        };
-        let page = KvCache::page_bytes(&loaded.model);
-        if (budget as usize) < page {
-            bail!(
-                "--kv-memory: one page of keys and values takes {}, and {} are allowed",
-                human(page),
-                human(budget as usize)
-            );
-        }
-        Ok(Limits { cache_bytes: budget as usize, ..Limits::default() })
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::engine::{Loaded, ModelArguments};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
-use crate::memory::{Memory, human};
 use crate::output::{Output, print};
 use crate::progress::Work;
 use anyhow::{Context, Result, anyhow, bail};
@@ -305,24 +304,14 @@ impl Generate {
     }
 
     fn limits(&self, loaded: &Loaded, prompts: &[Prompt], sampling: &Sampling) -> Result<Limits> {
-        let budget = match self.kv_memory {
-            Some(mib) => mib << 20,
-            None => Memory::now().available / 2,
-        };
+        let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
-        if (budget as usize) < page {
-            bail!(
-                "--kv-memory: one page of keys and values takes {}, and {} are allowed",
-                human(page),
-                human(budget as usize)
-            );
-        }
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
             .map(|p| KvCache::<isentrope_kernels::Cpu>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
-        Ok(Limits { cache_bytes: (budget as usize).min(most.saturating_mul(page)), ..Limits::default() })
+        Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }
 }
 

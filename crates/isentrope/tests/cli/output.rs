@@ -4,7 +4,7 @@ use crate::program::{Scratch, failure, failure_saying, isentrope, names, token_m
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -57,6 +57,32 @@ fn a_file_is_replaced_as_a_whole_with_ordinary_permissions() {
     let here = Path::new(&input).parent().unwrap();
     assert!(command.current_dir(here).status().unwrap().success());
     assert_eq!(scratch.names(), ["input.jsonl", "out.jsonl", "scores.jsonl"]);
+}
+
+#[test]
+fn a_pipe_or_device_is_written_to_and_never_replaced() {
+    let scratch = Scratch::new();
+    let (input, model) = (with_input(&scratch), token_model("qwen3"));
+    let pipe = scratch.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut child = isentrope(&["score", &model, "--in", &input, "--out", &pipe]).spawn().unwrap();
+    let read = BufReader::new(fs::File::open(&pipe).unwrap()).lines().count();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(read, 2);
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    assert_eq!(scratch.names(), ["input.jsonl", "pipe"]);
+}
+
+#[test]
+fn a_link_stays_and_the_file_it_leads_to_is_replaced() {
+    let scratch = Scratch::new();
+    let (input, model) = (with_input(&scratch), token_model("qwen3"));
+    fs::create_dir(scratch.path("elsewhere")).unwrap();
+    let (file, link) = (scratch.file("elsewhere/out.jsonl", "older"), scratch.path("link.jsonl"));
+    symlink(&file, &link).unwrap();
+    assert!(isentrope(&["score", &model, "--in", &input, "--out", &link]).status().unwrap().success());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
 }
 
 #[test]
