@@ -64,7 +64,7 @@ const BUILT_IN: [(&[&str], &str, &str, Decoding); 8] = [
     (&["amc", "amc23", "amc2023"], "AI-MO/aimo-validation-amc", "data/train", SAMPLED),
     (&["math500"], "HuggingFaceH4/MATH-500", "test", GREEDY),
     (&["omni-math"], "KbsdJames/Omni-MATH", "test", GREEDY),
-    (&["olympiadbench", "olympiad"], "Hothan/OlympiadBench", "OE_TO_maths_en_COMP/", GREEDY),
+    (&["olympiadbench", "olympiad"], "Hothan/OlympiadBench", "OlympiadBench/OE_TO_maths_en_COMP/", GREEDY),
     (&["minerva", "minervamath"], "math-ai/minervamath", "test", GREEDY),
     (&["gsm8k"], "openai/gsm8k", "main/test", GREEDY),
 ];
@@ -316,6 +316,13 @@ mod tests {
         ]);
         assert_eq!(choose_files(Some("main/test"), &gsm8k).unwrap(), ["main/test-00000-of-00001.parquet"]);
         assert_eq!(choose_files(None, &gsm8k).unwrap().len(), 2);
+        let olympiad = names(&[
+            "OlympiadBench/OE_MM_maths_en_COMP/OE_MM_maths_en_COMP.parquet",
+            "OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet",
+            "OlympiadBench/TP_TO_maths_en_COMP/TP_TO_maths_en_COMP.parquet",
+        ]);
+        let published = Benchmark::built_in("olympiadbench").unwrap().published.unwrap();
+        assert_eq!(choose_files(Some(published.files), &olympiad).unwrap(), [&olympiad[1][..]]);
         assert_eq!(choose_files(None, &names(&["a.md", "all.jsonl"])).unwrap(), ["all.jsonl"]);
         assert!(choose_files(Some("x"), &gsm8k).unwrap_err().contains("there are main/test-"));
         assert!(choose_files(None, &names(&["a.jsonl", "b.jsonl"])).unwrap_err().contains("hf://datasets/"));
