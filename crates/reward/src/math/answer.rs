@@ -14,7 +14,7 @@ pub enum Answer {
     List(Vec<Answer>),
     /// Two or more answers in brackets: a tuple, a point, an interval.
     Sequence(Brackets, Vec<Answer>),
-    /// Answers in braces; none is the empty set.
+    /// Answers in braces, none being the empty set; values of different names of which one or another holds.
     Set(Vec<Answer>),
     /// The union of sets.
     Union(Vec<Answer>),

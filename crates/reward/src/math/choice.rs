@@ -5,6 +5,10 @@ use super::latex::words::is_negation;
 /// The letter of the one choice that bare text starts with, and what follows it, if anything does. A text that names a
 /// second letter chooses none, nor does one that says of the first that it is wrong.
 pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
+    let bare = ["Option ", "option ", "Choice ", "choice "]
+        .iter()
+        .find_map(|word| bare.strip_prefix(word))
+        .map_or(bare, str::trim_start);
     let open = bare.starts_with('(');
     let rest = bare.strip_prefix('(').unwrap_or(bare);
     let letter = rest.chars().next().filter(is_label)?;
@@ -14,10 +18,20 @@ pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
         None if rest.is_empty() && !open => "",
         None => return None,
     };
-    if names_other(after, letter) || denies(after) {
+    // After a dot or a bracket "No" may be what the choice says.
+    let is_no = rest.starts_with(':') && matches!(after.trim_end_matches(['.', '!']), "no" | "No" | "NO");
+    if is_no || names_other(after, letter) || denies(after) || continues(after) {
         return None;
     }
     Some((letter, (!after.is_empty()).then_some(after)))
+}
+
+/// Whether what follows a label makes it a part of something else: C + 1; E, 17.
+fn continues(after: &str) -> bool {
+    let listed = after
+        .strip_prefix(',')
+        .is_some_and(|next| next.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    listed || after.starts_with(['+', '*', '/', '^', '='])
 }
 
 fn is_label(letter: &char) -> bool {

@@ -42,8 +42,8 @@ pub struct Options {
     /// significant digits. Numbers without a decimal point are compared exactly.
     #[schemars(range(max = 1000))]
     pub decimals: u32,
-    /// Significant digits that a decimal must be written with to be a rounding of a number that has no exact one: 0.333 is
-    /// one of 1/3.
+    /// Significant digits that a ground truth with a decimal point must be written with to stand for what it rounds: 0.333
+    /// for 1/3. A response that rounds a ground truth without one needs as many as `decimals`, if that is more.
     #[schemars(range(max = 1000))]
     pub significant_digits: u32,
     /// Whether an inequality may answer for an interval: -2 < x < 7 for (-2, 7).
@@ -56,10 +56,13 @@ impl Default for Options {
     }
 }
 
+/// Where a problem may have options of its own, in its `extra_info`.
+pub const OF_PROBLEM: &str = "math_options";
+
 /// The verifier of mathematical answers.
 ///
 /// A ground truth is a text, a number, or a list of them of which each is accepted; a text may be between dollar signs,
-/// boxed, or a solution that ends in a box.
+/// boxed, or a solution that ends in a box. A problem may have options of its own ([`OF_PROBLEM`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Math {
     /// How answers are found and compared.
@@ -68,14 +71,32 @@ pub struct Math {
 
 impl Verifier for Math {
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
+        let options = match self.options.of_problem(item) {
+            Ok(options) => options,
+            Err(reason) => return Judgement::new(Verdict::Fault, None, reason),
+        };
         match GroundTruth::from_value(item.ground_truth) {
-            Ok(ground_truth) => grade(&ground_truth, response, &self.options),
+            Ok(ground_truth) => grade(&ground_truth, response, &options),
             Err(reason) => Judgement::new(Verdict::Fault, None, reason),
         }
     }
 
-    fn same_answer(&self, _: &Item<'_>, a: &str, b: &str) -> bool {
-        same_answer(a, b, &self.options)
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        self.options.of_problem(item).is_ok_and(|options| same_answer(a, b, &options))
+    }
+}
+
+impl Options {
+    /// These, with those that the problem sets in their place.
+    fn of_problem(self, item: &Item<'_>) -> Result<Self, String> {
+        let Some(own) = item.extra_info.get(OF_PROBLEM) else { return Ok(self) };
+        let wrong = |what: String| format!("extra_info.{OF_PROBLEM}: {what}");
+        let own = own.as_object().ok_or_else(|| wrong("must be an object of options".into()))?;
+        let mut all = serde_json::to_value(self).map_err(|e| wrong(e.to_string()))?;
+        for (name, value) in own {
+            all[name] = value.clone();
+        }
+        serde_json::from_value(all).map_err(|e| wrong(e.to_string()))
     }
 }
 

@@ -42,7 +42,7 @@ impl Reading {
     /// # Errors
     /// [`NoAnswer`].
     pub fn of(source: &str) -> Result<Self, NoAnswer> {
-        let source = source.trim();
+        let source = unquoted(source.trim());
         if source.len() > MAX_BYTES {
             return Err(NoAnswer::TooLong);
         }
@@ -68,6 +68,10 @@ impl Reading {
             answers = vec![Answer::plain(Expression::Constant(Constant::Infinity))];
         } else if words::says_reals(&text) {
             answers = vec![Answer::Reals];
+        } else if let Some(number) =
+            words::number(&text).filter(|_| bare.split_whitespace().any(|word| normalised(word) == text))
+        {
+            answers = vec![Answer::plain(Expression::integer(number))];
         } else if words::says_undefined(&text) {
             answers = vec![Answer::Text("undefined".into())];
         } else if answers.is_empty() {
@@ -84,6 +88,30 @@ impl Reading {
         matches!(self.answers[..], [Answer::Text(_)])
     }
 
+    /// What a sentence of words says of its subject, as [`Self::text`] is: "odd" of "The function is odd."
+    pub fn predicate(&self) -> Option<String> {
+        let bare = without_markup(&self.source);
+        let (subject, predicate) = bare.split_once(" is ").or_else(|| bare.split_once(" are "))?;
+        let denies = bare.to_lowercase().split(|c: char| !c.is_alphanumeric() && c != '\'').any(|word| {
+            words::is_negation(word)
+                || matches!(
+                    word,
+                    "no" | "none"
+                        | "neither"
+                        | "nor"
+                        | "nothing"
+                        | "nobody"
+                        | "nowhere"
+                        | "hardly"
+                        | "scarcely"
+                        | "few"
+                        | "unless"
+                        | "if"
+                )
+        });
+        (!denies && !subject.is_empty()).then(|| normalised(predicate.trim()))
+    }
+
     /// The letter of a choice that is the whole answer.
     pub fn lone_choice(&self) -> Option<char> {
         self.choice.filter(|letter| {
@@ -91,6 +119,15 @@ impl Reading {
             rest.next() == Some(letter.to_ascii_lowercase()) && rest.next().is_none()
         })
     }
+}
+
+/// A text without the quotation marks around it: at its end as many as at its start, as others may be primes.
+fn unquoted(source: &str) -> &str {
+    let mut inner = source.trim_start_matches(['"', '\'', '`']);
+    for _ in inner.len()..source.len() {
+        inner = inner.strip_suffix(['"', '\'']).unwrap_or(inner);
+    }
+    inner.trim()
 }
 
 fn small_integer(source: &str) -> Option<Answer> {
@@ -148,6 +185,10 @@ fn conventions(source: &str) -> &'static [Commas] {
         {
             &[Commas::Point, Commas::Separate]
         }
+        // 080 is no answer by itself, but the rest of a number.
+        _ if groups && places.iter().any(|&place| bytes[place + 1] == b'0' && digits_after(place) == 3) => {
+            &[Commas::Group]
+        }
         _ if groups => &[Commas::Group, Commas::Separate],
         [place] if lone && (digits_after(place) == 2 || digits_before(place) > 3) => {
             &[Commas::Separate, Commas::Point]
@@ -198,17 +239,20 @@ fn without_markup(source: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Bare text without case, spaces and punctuation.
+/// Bare text without case, spaces, punctuation, and an article at its start.
 fn normalised(bare: &str) -> String {
+    let lower = bare.to_lowercase();
+    let bare = ["a ", "an ", "the "].iter().find_map(|article| lower.strip_prefix(article)).unwrap_or(&lower);
     let mut text: String = bare
         .chars()
         .filter(|character| {
             !character.is_whitespace() && !matches!(character, '.' | ',' | ';' | ':' | '\'' | '!' | '?' | '~')
         })
-        .flat_map(char::to_lowercase)
         .collect();
     // semi-circle, (C)
-    if text.chars().all(|character| character.is_alphabetic() || matches!(character, '-' | '(' | ')')) {
+    if !text.starts_with('-')
+        && text.chars().all(|character| character.is_alphabetic() || matches!(character, '-' | '(' | ')'))
+    {
         text.retain(char::is_alphabetic);
     }
     text

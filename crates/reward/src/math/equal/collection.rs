@@ -1,12 +1,13 @@
 //! Lists, sets, sequences, matrices and ratios.
 
-use num_traits::Zero;
+use num_integer::Integer;
+use num_traits::{One, Zero};
 
 use super::super::answer::{Answer, Quantity, Relation};
 use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
 use super::super::matrix::Matrix;
-use super::{Comparison, Rule};
+use super::Comparison;
 
 impl Comparison<'_> {
     /// Answers of which each is the same as that in its place.
@@ -117,7 +118,7 @@ impl Comparison<'_> {
         }
         let is_zero =
             |part: &Quantity| matches!(&part.expression, Expression::Number(number) if number.is_zero());
-        let literal = gold.iter().chain(given).any(is_zero);
+        let literal = self.are_times || gold.iter().chain(given).any(is_zero);
         for index in 0..gold.len() {
             let (a, b) = (&gold[index].expression, &given[index].expression);
             let same = if literal {
@@ -133,17 +134,23 @@ impl Comparison<'_> {
         }
         Ok(true)
     }
+}
 
-    /// a:b and a/b.
-    pub(super) fn ratio_as_quotient(
-        &mut self,
-        ratio: &[Quantity],
-        quotient: &Quantity,
-    ) -> Result<Option<Rule>, OutOfFuel> {
-        let [a, b] = ratio else { return Ok(None) };
-        let value = a.expression.clone().over(b.expression.clone());
-        Ok(self.expressions(&value, &quotient.expression)?.then_some("the same ratio"))
+/// Whether a ratio is in lowest terms, as far as that can be said. One that is not may be a range: "10 to 20".
+pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
+    match ratio {
+        [
+            Quantity { expression: Expression::Number(a), .. },
+            Quantity { expression: Expression::Number(b), .. },
+        ] => a.numer().gcd(b.numer()).is_one(),
+        _ => true,
     }
+}
+
+/// a/b of a ratio a:b.
+pub(super) fn quotient(ratio: &[Quantity]) -> Option<Expression> {
+    let [a, b] = ratio else { return None };
+    Some(a.expression.clone().over(b.expression.clone()))
 }
 
 /// The equations of `(x, y) = (1, 2)`, one for each name.
@@ -163,8 +170,57 @@ pub(super) fn equations_of_tuple(answer: &Answer) -> Option<Vec<Answer>> {
     })
 }
 
+/// The name and the value of an equation that gives a value to a variable.
+fn named(answer: &Answer) -> Option<(&str, &Answer)> {
+    match answer {
+        Answer::Chain(sides, relations) if relations.first() == Some(&Relation::Equal) => {
+            match sides[0].expression() {
+                Some(Expression::Symbol(name)) => Some((name, &sides[1])),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether an equation is among answers.
+pub(super) fn has_equation(answers: &[Answer]) -> bool {
+    let is_equation = |answer: &Answer| matches!(answer, Answer::Chain(_, relations) if relations.first() == Some(&Relation::Equal));
+    answers.iter().any(is_equation)
+}
+
+/// The values of equations for coordinates: of x, y and z in that order, whatever order they are written in; of other
+/// variables as they are written, if that is their usual order. `None` if an answer is anything else.
+pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
+    let mut named = equations.iter().map(named).collect::<Option<Vec<_>>>()?;
+    let coordinates = ["x", "y", "z"].get(..named.len());
+    if coordinates.is_some_and(|names| names.iter().all(|name| named.iter().any(|(other, _)| other == name)))
+    {
+        named.sort_by_key(|(name, _)| *name);
+    }
+    let are_in_order = named.windows(2).all(|pair| usual_place(pair[0].0) < usual_place(pair[1].0));
+    are_in_order.then(|| named.into_iter().map(|(_, value)| value.clone()).collect())
+}
+
+/// Where a variable usually comes among others: Latin letters in their order, then others, each with ascending subscripts.
+fn usual_place(name: &str) -> (bool, &str, usize, &str) {
+    let (letter, subscript) = name.split_once('_').unwrap_or((name, ""));
+    (name.starts_with('\\'), letter, subscript.len(), subscript)
+}
+
+/// Whether answers may be one value in several forms: they name nothing, or the first names what the others give or name
+/// as well.
+pub(super) fn are_forms(answers: &[Answer]) -> bool {
+    let left = |answer: &Answer| match answer {
+        Answer::Chain(sides, _) => sides.first().cloned(),
+        _ => None,
+    };
+    let Some((first, rest)) = answers.split_first() else { return false };
+    rest.iter().all(|answer| matches!(answer, Answer::Quantity(_)) || left(answer) == left(first))
+}
+
 /// Answers without those that are written twice.
-fn distinct(answers: &[Answer]) -> Vec<Answer> {
+pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     let mut distinct: Vec<Answer> = Vec::with_capacity(answers.len());
     for answer in answers {
         if !distinct.contains(answer) {

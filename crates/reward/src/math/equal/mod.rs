@@ -6,9 +6,13 @@
 mod collection;
 mod quantity;
 mod relation;
+mod remainder;
 mod spans;
+mod time_of_day;
 
+use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
 use self::quantity::has_one_case;
+use self::time_of_day::{has_padded_minutes, is_afternoon, is_time};
 use super::answer::{Answer, Brackets};
 use super::fuel::{Fuel, OutOfFuel};
 use super::reading::Reading;
@@ -28,12 +32,14 @@ pub struct Comparison<'f> {
     pub fuel: &'f mut Fuel,
     /// Whether letters may be in the other case: not where an answer has a letter in both.
     ignore_case: bool,
+    /// Whether `a:b` is a time of day rather than a ratio.
+    are_times: bool,
 }
 
 impl<'f> Comparison<'f> {
     /// A comparison that may do so much work.
     pub fn new(tolerance: Tolerance, allow_set_relation: bool, fuel: &'f mut Fuel) -> Self {
-        Self { tolerance, allow_set_relation, fuel, ignore_case: true }
+        Self { tolerance, allow_set_relation, fuel, ignore_case: true, are_times: false }
     }
 
     /// The rule by which a response's answer is the ground truth's, if it is.
@@ -50,10 +56,17 @@ impl<'f> Comparison<'f> {
             return Ok(Some("the same choice"));
         }
         if gold.is_text() {
-            let same =
-                gold.text == given.text || gold.answers.iter().any(|answer| given.answers.contains(answer));
+            let same = gold.text == given.text
+                || gold.answers.iter().any(|answer| given.answers.contains(answer))
+                || given.predicate().is_some_and(|predicate| predicate == gold.text);
             return Ok(same.then_some("the same words"));
         }
+        let (asked, said) = (is_afternoon(&gold.text), is_afternoon(&given.text));
+        if asked.is_some() && said.is_some() && asked != said {
+            return Ok(None);
+        }
+        self.are_times =
+            asked.or(said).is_some() || is_time(&gold.source) || has_padded_minutes(&given.source);
         let mut out_of_fuel = None;
         for answer in &gold.answers {
             for other in &given.answers {
@@ -73,12 +86,33 @@ impl<'f> Comparison<'f> {
         self.fuel.spend(1)?;
         let found = match (gold, given) {
             (Answer::Quantity(gold), Answer::Quantity(given)) => return self.quantities(gold, given),
+            // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is either.
+            (gold @ Answer::Quantity(_), Answer::List(forms))
+                if distinct(forms).len() == forms.len() && are_forms(forms) =>
+            {
+                for (index, form) in forms.iter().enumerate() {
+                    let is_another = index > 0 && self.answers(&forms[0], form)?.is_none();
+                    if is_another || self.answers(gold, form)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Some("the same value in several forms")
+            }
             (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
             (Answer::Chain(..), _) | (_, Answer::Chain(..)) => return self.relations(gold, given),
             (Answer::List(a), Answer::List(b)) => {
                 self.lists(a, b)?.then_some("the same answers in any order")
             }
-            (Answer::List(a), Answer::Sequence(_, b)) | (Answer::Sequence(_, a), Answer::List(b)) => {
+            (Answer::List(a), Answer::Sequence(_, b)) => {
+                self.ordered(a, b)?.then_some("the same answers in the same order")
+            }
+            (Answer::Sequence(brackets, a), Answer::List(b)) if has_equation(b) && !has_equation(a) => {
+                match by_coordinate(b).filter(|_| *brackets == Brackets::ROUND) {
+                    Some(b) => self.ordered(a, &b)?.then_some("the same coordinates"),
+                    None => None,
+                }
+            }
+            (Answer::Sequence(_, a), Answer::List(b)) => {
                 self.ordered(a, b)?.then_some("the same answers in the same order")
             }
             (Answer::Set(a), Answer::Set(b) | Answer::List(b)) | (Answer::List(a), Answer::Set(b)) => {
@@ -93,8 +127,18 @@ impl<'f> Comparison<'f> {
                 self.vector(matrix, items)?.then_some("the same vector")
             }
             (Answer::Ratio(a), Answer::Ratio(b)) => self.ratios(a, b)?.then_some("the same ratio"),
-            (Answer::Ratio(ratio), Answer::Quantity(given)) => return self.ratio_as_quotient(ratio, given),
-            (Answer::Quantity(gold), Answer::Ratio(ratio)) => return self.ratio_as_quotient(ratio, gold),
+            (Answer::Ratio(ratio), Answer::Quantity(given)) => {
+                match quotient(ratio).filter(|_| !self.are_times) {
+                    Some(gold) => self.expressions(&gold, &given.expression)?.then_some("the same ratio"),
+                    None => None,
+                }
+            }
+            (Answer::Quantity(gold), Answer::Ratio(ratio)) => {
+                match quotient(ratio).filter(|_| !self.are_times && is_reduced(ratio)) {
+                    Some(given) => self.expressions(&gold.expression, &given)?.then_some("the same ratio"),
+                    None => None,
+                }
+            }
             (Answer::Set(items), answer @ (Answer::Quantity(_) | Answer::Sequence(..)))
             | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items)) => match &items[..]
             {

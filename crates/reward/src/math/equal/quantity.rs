@@ -9,13 +9,19 @@ use super::super::answer::{Answer, Quantity, Unit};
 use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
 use super::super::latex::words;
-use super::super::value::{Sameness, same_value};
+use super::super::value::{Sameness, has_decimal, same_value};
+use super::remainder::{parts, remainder};
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two expressions.
-    pub(super) fn expressions(&mut self, a: &Expression, b: &Expression) -> Result<bool, OutOfFuel> {
-        Ok(same_value(a, b, self.tolerance, self.fuel)? == Sameness::Same)
+    /// Two expressions. A ground truth without a decimal asks for an exact value: a rounding of it needs as many digits as
+    /// decimals must agree to.
+    pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
+        let mut tolerance = self.tolerance;
+        if !has_decimal(gold) {
+            tolerance.significant_digits = tolerance.significant_digits.max(tolerance.decimals);
+        }
+        Ok(same_value(gold, given, tolerance, self.fuel)? == Sameness::Same)
     }
 
     /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for what it is: 28% is
@@ -26,6 +32,22 @@ impl Comparison<'_> {
         given: &Quantity,
     ) -> Result<Option<Rule>, OutOfFuel> {
         let (a, b) = (&gold.expression, &given.expression);
+        if let (Some((c, m, is_congruence)), Some((d, n, _))) = (parts(a), parts(b)) {
+            if self.expressions(c, d)? && self.expressions(m, n)? {
+                return Ok(Some("the same number with the same modulus"));
+            }
+            if is_congruence {
+                return Ok(None);
+            }
+        }
+        // A congruence that is asked for stands as it is.
+        let asked = if parts(a).is_some_and(|(.., is_congruence)| is_congruence) {
+            None
+        } else {
+            remainder(a, self.fuel)?
+        };
+        let found = remainder(b, self.fuel)?;
+        let (a, b) = (asked.as_ref().unwrap_or(a), found.as_ref().unwrap_or(b));
         match (&gold.unit, &given.unit) {
             (Unit::Base(digits), Unit::None | Unit::Percent | Unit::Degree) => {
                 // To leave out the base is right; to change it is no answer to "in base 8".

@@ -17,5 +17,14 @@ pub fn denies_next(before: &str) -> bool {
     })
 }
 
+/// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say that the answer is 5".
+pub fn denies_claim(clause: &str) -> bool {
+    ["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"].iter().any(|word| {
+        ["to say", "to think", "to claim", "to assume", "that"]
+            .iter()
+            .any(|verb| clause.contains(&format!("{word} {verb}")))
+    })
+}
+
 /// How far back a denial may begin, in bytes.
 const MAX_BEFORE: usize = 40;

@@ -2,6 +2,7 @@
 
 mod boxed;
 mod denial;
+mod hedge;
 mod number;
 mod segments;
 mod statement;
@@ -15,6 +16,7 @@ use super::choice::names_other;
 use super::latex::is_prose_letter;
 use super::reading::Reading;
 use denial::denies_next;
+use hedge::is_hedged;
 use segments::{is_prose, last_formula, segments};
 use statement::{answer_in, last_number_outside, stated, stated_as_final};
 
@@ -65,20 +67,22 @@ const MAX_WHOLE: usize = 400;
 
 /// The text of a response's answer and where it was found; `None` if there is none.
 pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
-    // What is thought before counts if nothing is said after.
-    let said = response.rfind("</think>").map_or(response, |place| &response[place + "</think>".len()..]);
-    if let Some(found) = announced(said, extraction) {
-        return Some(found);
+    let (thought, said) = thought_and_said(response);
+    let guess = || if extraction == Extraction::Any { guessed(said) } else { None };
+    announced(said, extraction)
+        .or_else(guess)
+        .or_else(|| announced(thought, Extraction::Boxed))
+        .or_else(|| if extraction == Extraction::Any { few_words(said) } else { None })
+}
+
+/// What a response thinks, and what it says after that: nothing, if it is cut off while it thinks.
+fn thought_and_said(response: &str) -> (&str, &str) {
+    const END: &str = "</think>";
+    match response.rfind(END) {
+        Some(place) => response.split_at(place + END.len()),
+        None if response.trim_start().starts_with("<think>") => (response, ""),
+        None => ("", response),
     }
-    if said.len() < response.len()
-        && let Some(found) = announced(response, extraction)
-    {
-        return Some(found);
-    }
-    if extraction != Extraction::Any {
-        return None;
-    }
-    guessed(if said.trim().is_empty() { response } else { said })
 }
 
 /// The text of a ground truth's answer, which may be a worked solution.
@@ -115,9 +119,12 @@ fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
 
 fn guessed(text: &str) -> Option<(String, Origin)> {
     let text = text.trim();
-    let whole = if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None };
+    let whole = whole(text);
     let one_line = !text.contains('\n') || text.starts_with(['$', '\\']);
     if one_line && whole.as_ref().is_some_and(|whole| !whole.is_text() || whole.lone_choice().is_some()) {
+        return Some((text.into(), Origin::Whole));
+    }
+    if one_line && text.len() <= MAX_WHOLE && is_hedged(text) {
         return Some((text.into(), Origin::Whole));
     }
     if one_line && let Some(tail) = after_foreign_prose(text) {
@@ -138,11 +145,18 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
     if let Some((start, end)) = last_number_outside(text, 0) {
         return Some((text[start..end].into(), Origin::Number));
     }
-    if let Some(choice) = last_choice(text) {
-        return Some((choice.into(), Origin::Formula));
-    }
-    let few_words = text.split_whitespace().count() <= 3 && whole.is_some();
-    few_words.then(|| (text.into(), Origin::Whole))
+    last_choice(text).map(|choice| (choice.into(), Origin::Formula))
+}
+
+/// A text of no more words than an answer may have that is words only.
+fn few_words(text: &str) -> Option<(String, Origin)> {
+    let text = text.trim();
+    (text.split_whitespace().count() <= 3 && whole(text).is_some()).then(|| (text.into(), Origin::Whole))
+}
+
+/// A text that may be an answer as a whole, as one.
+fn whole(text: &str) -> Option<Reading> {
+    if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None }
 }
 
 /// What follows the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".

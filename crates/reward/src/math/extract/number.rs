@@ -28,13 +28,15 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
 /// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us". Before an operator it
 /// is only a part of what is meant.
 pub fn first_number(text: &str) -> Option<usize> {
-    let unsigned = text.strip_prefix('-').unwrap_or(text);
-    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    let end = text.len() - unsigned.len() + length(unsigned);
+    let end = leading_number(text)?;
     let rest = text[end..].trim_start_matches([',', ';']);
     (rest.starts_with(' ') && rest.trim_start().starts_with(char::is_alphabetic)).then_some(end)
+}
+
+/// Where the number ends that a text starts with.
+pub fn leading_number(text: &str) -> Option<usize> {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    unsigned.starts_with(|c: char| c.is_ascii_digit()).then(|| text.len() - unsigned.len() + length(unsigned))
 }
 
 /// Whether a minus stands before a number and is its sign: after a digit, letter or bracket it is a subtraction.

@@ -1,6 +1,8 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
 use super::super::reading::Reading;
+use super::denial::denies_claim;
+use super::hedge::is_hedged;
 use super::number::{first_number, last_number};
 use super::segments::{bare, last_formula, segments};
 
@@ -53,6 +55,10 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     if lower[..place].ends_with('<') && rest.starts_with("answer>") {
         return Some((place + "answer>".len(), true));
     }
+    let clause = &lower[lower[..place].rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..place];
+    if denies_claim(clause) {
+        return None;
+    }
     let is_final = lower[..place].ends_with("final ");
     let after = rest.strip_prefix("answer")?;
     let skipped = after.trim_start_matches(['*', '_', ' ', '#']);
@@ -62,9 +68,16 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     let skipped = match verb {
         Some(rest) if !rest.starts_with(|c: char| c.is_ascii_alphabetic()) => rest,
         None if is_final && (skipped.starts_with('\n') || after.starts_with("**")) => skipped,
+        None if skipped.starts_with('\n') && is_heading(&lower[..place]) => skipped,
         _ => return None,
     };
     Some((lower.len() - skipped.len(), is_final))
+}
+
+/// Whether a line that starts with no more than marks of a heading ends here.
+fn is_heading(before: &str) -> bool {
+    let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+    line.starts_with(['#', '*']) && line.trim_matches(['#', '*', ' ']).is_empty()
 }
 
 /// The first sentence of a text that says something; formulas are not cut.
@@ -106,7 +119,7 @@ fn bare_sentence(sentence: &str) -> &str {
 }
 
 /// The answer that a sentence is as a whole.
-fn whole_answer(sentence: &str) -> Option<String> {
+pub fn whole_answer(sentence: &str) -> Option<String> {
     let sentence = bare_sentence(sentence);
     let reading = Reading::of(sentence).ok()?;
     (!reading.is_text() || reading.choice.is_some()).then(|| bare(sentence).into())
@@ -118,6 +131,9 @@ pub fn answer_in(sentence: &str) -> Option<String> {
         return Some(whole);
     }
     let sentence = bare_sentence(sentence);
+    if is_hedged(sentence) {
+        return Some(sentence.into());
+    }
     let formulas = segments(sentence);
     if let Some(first) = formulas.first().filter(|first| first.start == 0) {
         return Some(sentence[first.content.0..first.content.1].into());

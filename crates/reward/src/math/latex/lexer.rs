@@ -145,12 +145,15 @@ impl<'a> Lexer<'a> {
     fn letters(&mut self, rest: &'a str, text: bool) -> Result<(), TooLong> {
         let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let run = &rest[..length];
-        if run.eq_ignore_ascii_case("and") || run.eq_ignore_ascii_case("or") {
+        if run.eq_ignore_ascii_case("and") {
             return self.push(Kind::And, length);
+        }
+        if run.eq_ignore_ascii_case("or") {
+            return self.push(Kind::Or, length);
         }
         // "1 or2", "1or W".
         if let Some(rest) = run.strip_prefix("or").filter(|rest| rest.len() == 1 && !text) {
-            self.push(Kind::And, 2)?;
+            self.push(Kind::Or, 2)?;
             return self.push(Kind::Letter(rest.as_bytes()[0].into()), 1);
         }
         // 15th is 15.
@@ -221,7 +224,7 @@ impl<'a> Lexer<'a> {
                 self.place += length;
                 Ok(())
             }
-            "hspace" | "vspace" | "color" | "tag" | "label" | "phantom" | "hphantom" => {
+            "hspace" | "vspace" | "color" | "textcolor" | "tag" | "label" | "phantom" | "hphantom" => {
                 self.place += length;
                 if let Some(close) = self.group_end() {
                     self.place = close + 1;
@@ -318,7 +321,7 @@ impl<'a> Lexer<'a> {
                     self.place += 1;
                     return Ok(());
                 }
-                self.push(Kind::Row, 2)
+                self.push(Kind::Row, 2 + row_spacing(after))
             }
             '{' => self.push(Kind::Command("lbrace"), 2),
             '}' => self.push(Kind::Command("rbrace"), 2),
@@ -354,6 +357,15 @@ fn is_ornament(name: &str) -> bool {
             | "biggr"
             | "Biggl"
             | "Biggr"
+            | "tiny"
+            | "footnotesize"
+            | "small"
+            | "normalsize"
+            | "large"
+            | "Large"
+            | "LARGE"
+            | "huge"
+            | "Huge"
             | "displaystyle"
             | "textstyle"
             | "scriptstyle"
@@ -381,7 +393,19 @@ fn is_ornament(name: &str) -> bool {
             | "ensuremath"
             | "mathop"
             | "mathord"
+            | "checkmark"
+            | "blacksquare"
     )
+}
+
+/// Length of the distance to the next row that may follow the end of one: `[4pt]`.
+fn row_spacing(after: &str) -> usize {
+    let distance = after.strip_prefix('[').and_then(|inner| inner.split_once(']'));
+    let is_distance = |text: &str| {
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | ' '));
+        unit.len() < text.len() && matches!(unit.trim_end(), "pt" | "em" | "ex" | "mm" | "cm" | "in")
+    };
+    distance.filter(|(text, _)| is_distance(text)).map_or(0, |(text, _)| text.len() + 2)
 }
 
 /// Whether what follows "in" is a set.

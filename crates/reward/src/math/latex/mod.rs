@@ -35,8 +35,10 @@ pub enum Kind<'a> {
     Upright(&'a str),
     /// One of `+ - * / ^ _ ( ) [ ] { } | , ; : = < > ! ' & %` and whatever else has no meaning here.
     Mark(char),
-    /// "and" or "or" between answers.
+    /// "and" between answers.
     And,
+    /// "or" between answers.
+    Or,
     /// The end of a row, `\\`.
     Row,
     /// `\begin` of the environment.

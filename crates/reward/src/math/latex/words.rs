@@ -51,10 +51,10 @@ pub fn command(word: &str) -> Option<&'static str> {
 
 /// Whether a word of two or three letters is one of ordinary text, not a product of variables.
 pub fn is_short_word(word: &str) -> bool {
-    const WORDS: [&str; 34] = [
+    const WORDS: [&str; 35] = [
         "all", "an", "any", "are", "as", "at", "but", "by", "day", "due", "for", "has", "if", "is", "it",
-        "its", "let", "men", "no", "none", "not", "odd", "of", "on", "one", "so", "sum", "the", "two", "was",
-        "way", "who", "yes", "you",
+        "its", "let", "men", "no", "none", "not", "odd", "of", "on", "one", "so", "sum", "the", "to", "two",
+        "was", "way", "who", "yes", "you",
     ];
     // Sorted, so that a search is quick. Capitals alone name points.
     word.contains(|c: char| c.is_ascii_lowercase())
@@ -63,11 +63,11 @@ pub fn is_short_word(word: &str) -> bool {
 
 /// Whether a word of two or three letters right after a number is a unit.
 pub fn is_short_unit(word: &str) -> bool {
-    const UNITS: [&str; 60] = [
-        "AU", "Bq", "GB", "GHz", "GPa", "Hz", "KB", "MB", "MHz", "MJ", "MPa", "MW", "Mpc", "Nm", "Pa", "TB",
-        "USD", "am", "amu", "atm", "bps", "cal", "cc", "cm", "cms", "day", "deg", "dm", "eV", "fm", "ft",
-        "gal", "hr", "hrs", "in", "kHz", "kJ", "kN", "kPa", "kW", "keV", "kg", "kgs", "km", "kms", "lb",
-        "lbs", "mA", "mL", "mg", "mi", "min", "ml", "mm", "mol", "mph", "ms", "nm", "oz", "pm",
+    const UNITS: [&str; 62] = [
+        "AM", "AU", "Bq", "GB", "GHz", "GPa", "Hz", "KB", "MB", "MHz", "MJ", "MPa", "MW", "Mpc", "Nm", "PM",
+        "Pa", "TB", "USD", "am", "amu", "atm", "bps", "cal", "cc", "cm", "cms", "day", "deg", "dm", "eV",
+        "fm", "ft", "gal", "hr", "hrs", "in", "kHz", "kJ", "kN", "kPa", "kW", "keV", "kg", "kgs", "km",
+        "kms", "lb", "lbs", "mA", "mL", "mg", "mi", "min", "ml", "mm", "mol", "mph", "ms", "nm", "oz", "pm",
     ];
     const MORE: [&str; 7] = ["pc", "rad", "rpm", "sec", "sr", "yd", "yr"];
     UNITS.binary_search(&word).is_ok() || MORE.binary_search(&word).is_ok()
@@ -86,6 +86,34 @@ pub fn is_ascending(word: &str) -> bool {
     word.as_bytes().windows(2).all(|pair| pair[0] < pair[1])
 }
 
+/// The number that a normalised text is the word for.
+pub fn number(text: &str) -> Option<u8> {
+    const WORDS: [&str; 21] = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+    ];
+    (0..).zip(WORDS).find_map(|(value, word)| (word == text).then_some(value))
+}
+
 /// Whether a normalised text says that there is no answer.
 pub fn says_none(text: &str) -> bool {
     matches!(
@@ -93,6 +121,8 @@ pub fn says_none(text: &str) -> bool {
         "none"
             | "nosolution"
             | "nosolutions"
+            | "nosolutionexists"
+            | "nosolutionsexist"
             | "norealsolution"
             | "norealsolutions"
             | "noanswer"

@@ -4,10 +4,14 @@ use super::super::answer::{Answer, Brackets, Quantity, Relation, Unit};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
 use super::expression::Parser;
-use super::names::{says_kind, share_name, solutions};
+use super::names::{name_several, says_kind, share_name, solutions};
+use super::sets::{ends_in_set, names_reals, number_set};
 use super::slices::{between, is_enclosed, places, split, text};
 use super::value::Value;
-use super::words::{is_unit, label_end, trimmed, without_condition, without_degree, without_label};
+use super::words::{
+    is_discarded, is_name, is_unit, label_end, trimmed, without_condition, without_degree, without_label,
+    without_noun, without_remark, without_unit_fraction,
+};
 use super::{Context, Unreadable};
 
 /// Most ± of one answer: each doubles the work.
@@ -41,16 +45,24 @@ impl Context {
         if groups.len() > 1 && has_lists {
             return groups.iter().map(|group| self.answer(group)).collect();
         }
-        let places = places(tokens, |_, kind| matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Row));
+        let places = places(tokens, |_, kind| {
+            matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Or | Kind::Row)
+        });
         let slices = between(tokens, &places);
+        let is_conjunction = |place: usize| matches!(tokens[place].kind, Kind::And | Kind::Or);
+        // In "2 (extraneous), 5" the answer is 5.
+        let remains = slices.iter().any(|slice| !slice.is_empty() && !is_discarded(slice));
         let mut answers = Vec::with_capacity(slices.len());
         for (index, slice) in slices.iter().enumerate() {
             // In "1, 2, and 3" nothing is between two separators.
-            let follows_comma = index > 0 && tokens[places[index - 1]].kind != Kind::And;
+            let follows_comma = index > 0 && !is_conjunction(places[index - 1]);
             if slice.is_empty()
                 && follows_comma
-                && places.get(index).is_some_and(|&next| tokens[next].kind == Kind::And)
+                && places.get(index).is_some_and(|&next| is_conjunction(next))
             {
+                continue;
+            }
+            if remains && is_discarded(slice) {
                 continue;
             }
             self.item(slice, &mut answers)?;
@@ -59,7 +71,10 @@ impl Context {
         if answers.len() > 1 && answers.iter().any(|answer| !says_kind(answer)) {
             answers.retain(|answer| !says_kind(answer));
         }
-        Ok(solutions(answers))
+        let answers = solutions(answers);
+        // "x = 1 or y = 2" gives no values to both.
+        let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
+        Ok(if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers })
     }
 
     /// One answer, or with ± one for each choice of signs.
@@ -120,7 +135,15 @@ impl Context {
         for &place in &places {
             let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
             let side = &tokens[start..end.max(start)];
-            sides.push(self.deeper(|context| context.side(side))?);
+            sides.push(match self.deeper(|context| context.side(side)) {
+                // P(\text{red}) = 3.
+                Err(Unreadable::NotMath)
+                    if start == 0 && relations[0] == Relation::Equal && is_name(side) =>
+                {
+                    Answer::plain(Expression::symbol(&text(side)))
+                }
+                side => side?,
+            });
             start = place + 1;
         }
         Ok(Answer::Chain(sides, relations))
@@ -128,12 +151,20 @@ impl Context {
 
     /// Something that stands on one side of a relation.
     fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = trimmed(tokens);
-        if let [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] = tokens {
-            return self.quantity(tokens);
+        let tokens = without_noun(trimmed(tokens));
+        match tokens {
+            [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => return self.quantity(tokens),
+            // The points of `\text{A, B and C}`.
+            [Token { kind: Kind::Upright(letter), .. }]
+                if letter.len() == 1 && letter.starts_with(|c: char| c.is_ascii_uppercase()) =>
+            {
+                return Ok(Answer::plain(Expression::symbol(letter)));
+            }
+            _ => {}
         }
-        let unions =
-            places(tokens, |place, kind| kind == Kind::Command("cup") || is_letter_union(tokens, place));
+        let unions = places(tokens, |place, kind| {
+            matches!(kind, Kind::Command("cup" | "bigcup")) || is_letter_union(tokens, place)
+        });
         if !unions.is_empty() {
             return Ok(Answer::Union(self.sides(&between(tokens, &unions))?));
         }
@@ -141,14 +172,20 @@ impl Context {
         if intersections.len() > 1 {
             return Ok(Answer::Intersection(self.sides(&intersections)?));
         }
-        let difference = split(tokens, |kind| matches!(kind, Kind::Command("setminus" | "backslash")));
+        // `\mathbb{R} - \{0\}` is a difference of sets too.
+        let is_minus = names_reals(tokens) && ends_in_set(tokens);
+        let difference = split(tokens, |kind| {
+            matches!(kind, Kind::Command("setminus" | "backslash")) || is_minus && kind == Kind::Mark('-')
+        });
         if let [of, without] = difference[..] {
             return Ok(Answer::Difference(Box::new((self.side(of)?, self.side(without)?))));
         }
         if let Some(answer) = self.enclosed(tokens)? {
             return Ok(answer);
         }
-        let parts = split(tokens, |kind| matches!(kind, Kind::Mark(':') | Kind::Command("colon")));
+        let parts = split(tokens, |kind| {
+            matches!(kind, Kind::Mark(':') | Kind::Command("colon") | Kind::Upright("to") | Kind::Word("to"))
+        });
         if parts.len() > 1 {
             let quantity = |part: &&[Token<'_>]| match self.quantity(trimmed(part))? {
                 Answer::Quantity(quantity) => Ok(quantity),
@@ -165,15 +202,11 @@ impl Context {
 
     /// What is a set, a sequence or a group as a whole.
     fn enclosed(&mut self, tokens: &[Token<'_>]) -> Result<Option<Answer>, Unreadable> {
-        match tokens {
-            [Token { kind: Kind::Command("emptyset" | "varnothing"), .. }] => {
-                return Ok(Some(Answer::Set(Vec::new())));
-            }
-            [Token { kind: Kind::Command("mathbb"), .. }, .., Token { kind: Kind::Letter('R'), .. }]
-            | [Token { kind: Kind::Command("mathbb"), .. }, _, Token { kind: Kind::Letter('R'), .. }, _] => {
-                return Ok(Some(Answer::Reals));
-            }
-            _ => {}
+        if let [Token { kind: Kind::Command("emptyset" | "varnothing"), .. }] = tokens {
+            return Ok(Some(Answer::Set(Vec::new())));
+        }
+        if let Some(set) = number_set(tokens) {
+            return Ok(Some(set));
         }
         if !is_enclosed(tokens) {
             return Ok(None);
@@ -215,7 +248,7 @@ impl Context {
 
     /// An expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = trimmed(without_label(tokens));
+        let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
         if let Some(based) = self.based(tokens) {
             return Ok(Answer::Quantity(based));
         }

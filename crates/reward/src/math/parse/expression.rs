@@ -138,11 +138,12 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                         times(product, Value::Scalar(Expression::integer(1).over(Expression::integer(100))))?;
                     continue;
                 }
-                Some(Kind::Command("bmod" | "pmod")) => {
+                Some(Kind::Command(name @ ("mod" | "bmod" | "pmod"))) => {
                     self.advance();
                     let modulus = self.factor()?.scalar()?;
+                    let name = if name == "pmod" { "pmod" } else { "mod" };
                     product =
-                        Value::Scalar(Expression::Unknown("mod".into(), vec![product.scalar()?, modulus]));
+                        Value::Scalar(Expression::Unknown(name.into(), vec![product.scalar()?, modulus]));
                     continue;
                 }
                 Some(kind) if starts_factor(kind) => None,

@@ -6,6 +6,7 @@ mod expression;
 mod function;
 mod names;
 mod number;
+mod sets;
 mod slices;
 mod symbol;
 mod value;

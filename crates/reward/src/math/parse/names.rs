@@ -42,6 +42,18 @@ pub fn solutions(answers: Vec<Answer>) -> Vec<Answer> {
     answers.chunks(period).map(|solution| Answer::List(solution.to_vec())).collect()
 }
 
+/// Whether answers give values to names that are not all the same.
+pub fn name_several(answers: &[Answer]) -> bool {
+    let name = |answer: &Answer| match answer {
+        Answer::Chain(sides, relations) if relations[..] == [Relation::Equal] => {
+            sides[0].expression().filter(|side| matches!(side, Expression::Symbol(_))).cloned()
+        }
+        _ => None,
+    };
+    let names: Option<Vec<_>> = answers.iter().map(name).collect();
+    names.is_some_and(|names| names.windows(2).any(|pair| pair[0] != pair[1]))
+}
+
 /// Whether an answer only says what kind of number a name stands for: k in Z.
 pub fn says_kind(answer: &Answer) -> bool {
     let Answer::Chain(sides, relations) = answer else { return false };

@@ -74,7 +74,7 @@ pub fn text(tokens: &[Token<'_>]) -> String {
                 text.push_str(part);
             }
             Kind::Letter(mark) | Kind::Mark(mark) => text.push(mark),
-            Kind::And | Kind::Row | Kind::Begin(_) | Kind::End(_) => text.push(' '),
+            Kind::And | Kind::Or | Kind::Row | Kind::Begin(_) | Kind::End(_) => text.push(' '),
         }
     }
     text

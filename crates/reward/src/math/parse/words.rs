@@ -1,8 +1,8 @@
 //! What stands around a formula without being a part of it: punctuation, labels, conditions, units.
 
-use super::super::latex::words::is_negation;
+use super::super::latex::words::{is_negation, is_short_unit, number};
 use super::super::latex::{Kind, Token};
-use super::slices::places;
+use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
 pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
@@ -27,12 +27,117 @@ pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     clauses.first().map_or(tokens, |&place| &tokens[..place])
 }
 
-/// The place of a colon or an equals sign that has nothing but words before it, as in "Minimum: 3".
+/// The place of a colon, an equals sign or a verb that has nothing but words before it, as in "Minimum: 3" and
+/// `\text{The minimum is } 3`.
 pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
-    let is_word = |token: &&Token<'_>| matches!(token.kind, Kind::Word(_) | Kind::Upright(_));
-    let words = tokens.iter().take_while(is_word).count();
-    let ends = matches!(tokens.get(words)?.kind, Kind::Mark(':' | '='));
-    (words > 0 && ends && words + 1 < tokens.len()).then_some(words)
+    let word = |place: usize| match tokens.get(place).map(|token| token.kind) {
+        Some(Kind::Word(word) | Kind::Upright(word)) => Some(word),
+        _ => None,
+    };
+    let words = (0..).map_while(word).count();
+    if computes((0..words).filter_map(word)) {
+        return None;
+    }
+    let end = match (tokens.get(words)?.kind, tokens[words.checked_sub(1)?].kind) {
+        (Kind::Mark(':' | '='), _) => words,
+        // Sentences outside `\text{...}` are searched for what they state.
+        (_, Kind::Upright("is" | "are" | "equals")) if !(0..words).filter_map(word).any(is_negation) => {
+            words - 1
+        }
+        _ => return None,
+    };
+    (end > 0 && end + 1 < tokens.len()).then_some(end)
+}
+
+/// Whether the words of a label name something that is only computed with the answer: "twice the answer", "the number
+/// minus one".
+fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let is_operation = words.iter().any(|word| {
+        matches!(
+            word.as_str(),
+            "minus"
+                | "plus"
+                | "twice"
+                | "thrice"
+                | "double"
+                | "triple"
+                | "half"
+                | "more"
+                | "less"
+                | "fewer"
+                | "increased"
+                | "decreased"
+                | "reduced"
+                | "multiplied"
+                | "divided"
+                | "squared"
+                | "cubed"
+                | "doubled"
+                | "tripled"
+                | "halved"
+        )
+    });
+    // "The final answer" and "the answer to (a)", but not "the root of the answer".
+    let answer = words.iter().position(|word| matches!(word.as_str(), "answer" | "result" | "solution"));
+    is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == "of"))
+}
+
+/// Whether tokens that are no formula may be what has a value: `P(A \mid B)`, `P(\text{red})`, but no prose.
+pub fn is_name(tokens: &[Token<'_>]) -> bool {
+    let is_prose = |token: &Token<'_>| match token.kind {
+        Kind::Word(_) => true,
+        Kind::Upright(word) => is_negation(word),
+        _ => false,
+    };
+    !tokens.is_empty() && !tokens.iter().any(is_prose)
+}
+
+/// A sequence without upright words before it that say what it is, of those that say no more: `\text{the point } (3, 4)`,
+/// but not `\text{outside } (3, 4)`.
+pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let is_noun = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(word) if names_sequence(word));
+    let rest = &tokens[tokens.iter().take_while(is_noun).count()..];
+    let has_comma = rest.iter().any(|token| token.kind == Kind::Mark(','));
+    if has_comma && is_enclosed(rest) { rest } else { tokens }
+}
+
+/// Whether a word is one of those that say what kind of thing a tuple or an interval is.
+fn names_sequence(word: &str) -> bool {
+    matches!(
+        word.to_ascii_lowercase().as_str(),
+        "the"
+            | "a"
+            | "an"
+            | "is"
+            | "are"
+            | "at"
+            | "point"
+            | "points"
+            | "ordered"
+            | "pair"
+            | "pairs"
+            | "triple"
+            | "tuple"
+            | "vector"
+            | "coordinates"
+            | "vertex"
+            | "center"
+            | "centre"
+            | "focus"
+            | "midpoint"
+            | "origin"
+            | "intersection"
+            | "position"
+            | "interval"
+            | "open"
+            | "closed"
+            | "domain"
+            | "range"
+            | "set"
+            | "solution"
+            | "answer"
+    )
 }
 
 /// Tokens without a word before the number that says no more than what follows, such as a currency.
@@ -40,7 +145,17 @@ pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     while let [Token { kind: Kind::Word(word) | Kind::Upright(word), .. }, rest @ ..] = tokens
         && matches!(
             word.to_ascii_lowercase().as_str(),
-            "about" | "approximately" | "rs" | "usd" | "eur" | "gbp" | "rmb" | "is" | "exactly" | "answer"
+            "about"
+                | "approximately"
+                | "only"
+                | "rs"
+                | "usd"
+                | "eur"
+                | "gbp"
+                | "rmb"
+                | "is"
+                | "exactly"
+                | "answer"
         )
         && !rest.is_empty()
     {
@@ -74,12 +189,127 @@ pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool
     if scale && start > 0 && !of_function { (&tokens[..start], true) } else { (tokens, false) }
 }
 
+/// Tokens without a remark in brackets at their end that changes nothing: "5 (as required)", "5 (cm)", "5 (five)".
+pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let Some((value, remark)) = remark(tokens) else { return tokens };
+    let changes_nothing = match value {
+        [Token { kind: Kind::Number(digits), .. }] if number(&remark).is_some() => {
+            number(&remark).map(|number| number.to_string()).as_deref() == Some(*digits)
+        }
+        // P(red) is a function's value.
+        [.., Token { kind: Kind::Number(_) | Kind::Mark('}' | ')'), .. }] => {
+            is_known_remark(&remark) || is_short_unit(&remark)
+        }
+        _ => false,
+    };
+    if changes_nothing { value } else { tokens }
+}
+
+/// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
+pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
+    remark(tokens).is_some_and(|(_, remark)| {
+        matches!(
+            remark.as_str(),
+            "extraneous" | "rejected" | "discarded" | "invalid" | "inadmissible" | "impossible"
+        )
+    })
+}
+
+/// Tokens before the words in brackets at their end, and these words with spaces between.
+fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> {
+    let [rest @ .., Token { kind: Kind::Mark(')'), .. }] = tokens else { return None };
+    let word = |token: &Token<'a>| match token.kind {
+        Kind::Word(word) | Kind::Upright(word) => Some(word),
+        _ => None,
+    };
+    let mut words: Vec<&str> = rest.iter().rev().map_while(word).collect();
+    words.reverse();
+    match &rest[..rest.len() - words.len()] {
+        [value @ .., Token { kind: Kind::Mark('('), .. }] if !words.is_empty() && !value.is_empty() => {
+            Some((value, words.join(" ")))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a remark on a value leaves it as it is.
+fn is_known_remark(remark: &str) -> bool {
+    matches!(
+        remark.to_ascii_lowercase().as_str(),
+        "as required"
+            | "as desired"
+            | "as expected"
+            | "as needed"
+            | "as claimed"
+            | "in all"
+            | "in total"
+            | "total"
+            | "altogether"
+            | "exact"
+            | "exactly"
+            | "approx"
+            | "approximately"
+            | "rounded"
+            | "simplified"
+            | "unsimplified"
+            | "only"
+            | "answer"
+            | "final answer"
+            | "the answer"
+            | "correct"
+            | "unit"
+            | "units"
+            | "square units"
+            | "cubic units"
+            | "dollars"
+            | "meters"
+            | "metres"
+            | "hours"
+            | "minutes"
+            | "seconds"
+            | "days"
+            | "years"
+    )
+}
+
+/// Tokens without a quotient of words at their end, which is a unit: `\frac{\text{miles}}{\text{hour}}`.
+pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let is_word = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(_) | Kind::Word(_));
+    let is_part = |token: &&Token<'_>| {
+        is_word(token) || matches!(token.kind, Kind::Mark('{' | '}' | '^') | Kind::Number("2" | "3"))
+    };
+    // Five one half is a number.
+    let is_number = |token: &Token<'_>| matches!(token.kind, Kind::Upright(word) | Kind::Word(word) if number(&word.to_ascii_lowercase()).is_some());
+    let length = tokens.iter().rev().take_while(is_part).count();
+    let (before, parts) = tokens.split_at(tokens.len() - length);
+    match before {
+        [value @ .., Token { kind: Kind::Command("frac" | "dfrac" | "tfrac"), .. }]
+            if !value.is_empty()
+                && parts.iter().filter(is_word).count() >= 2
+                && !parts.iter().any(is_number) =>
+        {
+            value
+        }
+        _ => tokens,
+    }
+}
+
+/// Whether a word right after a number makes another number of it: 5 million.
+fn changes_number(word: &str) -> bool {
+    matches!(
+        word.to_ascii_lowercase().as_str(),
+        "hundred" | "thousand" | "million" | "billion" | "trillion" | "dozen" | "squared" | "cubed"
+    )
+}
+
 /// Whether tokens after a value are its unit: words with powers and quotients, or nothing.
 pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let kind = |place: usize| tokens.get(place).map(|token| token.kind);
     let allowed = |place: usize| match tokens[place].kind {
-        // "5 is wrong" is no amount of anything.
-        Kind::Word(word) | Kind::Upright(word) => !is_negation(word),
+        // "5 is wrong" is no amount of anything, nor is "5 at least".
+        Kind::Word(word) | Kind::Upright(word) => {
+            !is_negation(word) && !matches!(word, "least" | "most" | "minus" | "plus")
+        }
         Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
         Kind::Command("cdot" | "circ" | "degree") => true,
         Kind::Letter(letter) => {
@@ -97,5 +327,10 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
         }
         _ => false,
     };
-    matches!(kind(0), None | Some(Kind::Word(_) | Kind::Upright(_))) && (0..tokens.len()).all(allowed)
+    let starts = match kind(0) {
+        None => true,
+        Some(Kind::Word(word) | Kind::Upright(word)) => !changes_number(word),
+        _ => false,
+    };
+    starts && (0..tokens.len()).all(allowed)
 }

@@ -33,7 +33,7 @@ use std::cmp::Ordering;
 
 use num_traits::{Signed, Zero};
 
-pub use tolerance::Tolerance;
+pub use tolerance::{Tolerance, has_decimal};
 
 use self::canonical::canonical;
 use self::extent::Extent;
@@ -190,7 +190,7 @@ fn same_forms(
         (Extent::Finite, Extent::Finite) => {}
         (a, b) => return Ok(if a == b { Sameness::Same } else { Sameness::Different }),
     }
-    if tolerance::has_decimal(a) || tolerance::has_decimal(b) {
+    if has_decimal(a) || has_decimal(b) {
         let is_rounded = is_rounding(a, b, &form_b, tolerance, fuel)?
             || is_rounding(b, a, &form_a, tolerance, fuel)?
             || agree(&form_a, &form_b, tolerance, fuel)?;
@@ -231,19 +231,23 @@ fn is_rounding(
             .and_then(|value| value.to_rational(MAX_BITS)),
     };
     fuel.spend(value.as_ref().map_or(1, |value| number::bits(value) / 8))?;
-    let is_exact = |value: &_| !tolerance::has_decimal(b) && tolerance.states(value);
+    let is_exact = |value: &_| !has_decimal(b) && tolerance.states(value);
     Ok(value.is_some_and(|value| !is_exact(&value) && tolerance.rounds(&decimal, &value)))
 }
 
-/// Whether two forms' values agree when rounded, wherever both have one.
+/// Whether two forms' values agree when rounded, wherever both have one. What varies is no rounding of a number, however
+/// small the part of it that does.
 fn agree(a: &Form, b: &Form, tolerance: Tolerance, fuel: &mut Fuel) -> Result<bool, Failure> {
+    if a.is_constant() != b.is_constant() {
+        return Ok(false);
+    }
     if let (Some(a), Some(b)) = (a.as_rational(), b.as_rational()) {
         fuel.spend((number::bits(&a) + number::bits(&b)) / 8)?;
         return Ok(tolerance.agree(&a, &b));
     }
     let pairs = probe::pairs(a, b, fuel)?;
     fuel.spend(100 * pairs.len() as u64)?;
-    let varies = !a.is_constant() || !b.is_constant();
+    let varies = !a.is_constant();
     Ok(!pairs.is_empty() && pairs.into_iter().all(|(a, b)| tolerance.agree_complex(a, b, varies)))
 }
 

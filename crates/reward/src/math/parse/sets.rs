@@ -1,0 +1,71 @@
+//! The sets of real numbers that have a symbol: `\mathbb{R}`, `\mathbb{R}^+`, `\mathbb{R}_{\ge 0}`, `\mathbb{R}^*`.
+
+use super::super::answer::{Answer, Brackets};
+use super::super::expression::{Constant, Expression};
+use super::super::latex::{Kind, Token};
+
+/// Whether tokens start with the symbol of the real numbers.
+pub fn names_reals(tokens: &[Token<'_>]) -> bool {
+    after_reals(tokens).is_some()
+}
+
+/// Whether the last token closes the braces of a set.
+pub fn ends_in_set(tokens: &[Token<'_>]) -> bool {
+    matches!(tokens, [.., Token { kind: Kind::Command("rbrace"), .. }])
+}
+
+/// The set that tokens are the symbol of.
+pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
+    let mark: Vec<Kind<'_>> = after_reals(tokens)?
+        .iter()
+        .map(|token| token.kind)
+        .filter(|kind| !matches!(kind, Kind::Mark('{' | '}')))
+        .collect();
+    let sign = match &mark[..] {
+        [] => return Some(Answer::Reals),
+        [Kind::Mark('^' | '_'), sign @ ..] => sign,
+        _ => return None,
+    };
+    Some(match sign {
+        [Kind::Mark('+')] | [Kind::Mark('>') | Kind::Command("gt"), Kind::Number("0")] => positive(false),
+        [Kind::Mark('-')] | [Kind::Mark('<') | Kind::Command("lt"), Kind::Number("0")] => negative(false),
+        [Kind::Command("ge" | "geq" | "geqslant"), Kind::Number("0")] => positive(true),
+        [Kind::Command("le" | "leq" | "leqslant"), Kind::Number("0")] => negative(true),
+        [Kind::Mark('*') | Kind::Command("ast" | "times")]
+        | [Kind::Command("ne" | "neq"), Kind::Number("0")] => {
+            Answer::Union(vec![negative(false), positive(false)])
+        }
+        _ => return None,
+    })
+}
+
+/// What follows the symbol of the real numbers, with which tokens start.
+fn after_reals<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
+    match tokens {
+        [
+            Token { kind: Kind::Command("mathbb"), .. },
+            Token { kind: Kind::Mark('{'), .. },
+            Token { kind: Kind::Letter('R'), .. },
+            Token { kind: Kind::Mark('}'), .. },
+            rest @ ..,
+        ]
+        | [Token { kind: Kind::Command("mathbb"), .. }, Token { kind: Kind::Letter('R'), .. }, rest @ ..] => {
+            Some(rest)
+        }
+        _ => None,
+    }
+}
+
+fn positive(with_zero: bool) -> Answer {
+    let ends = vec![Answer::plain(Expression::integer(0)), Answer::plain(infinity())];
+    Answer::Sequence(Brackets { closed_left: with_zero, closed_right: false }, ends)
+}
+
+fn negative(with_zero: bool) -> Answer {
+    let ends = vec![Answer::plain(infinity().negated()), Answer::plain(Expression::integer(0))];
+    Answer::Sequence(Brackets { closed_left: false, closed_right: with_zero }, ends)
+}
+
+fn infinity() -> Expression {
+    Expression::Constant(Constant::Infinity)
+}
