@@ -1,7 +1,6 @@
-//! Requests to the hub: redirects, the token, retries, and what a refusal means.
+//! Requests to the hub: redirects, the token, and what a refusal means.
 
 use std::io::Read;
-use std::thread;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -10,6 +9,8 @@ use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ureq::{Agent, Body};
 
 use super::id::{Kind, RepoId, is_commit, is_plain_path};
+use super::retries::{Failure, Retries};
+use super::url::{is_https, join, origin, parse_url};
 use super::{HubConfig, Progress};
 use crate::{Error, Result};
 
@@ -22,40 +23,6 @@ const PARTS: &AsciiSet = &PART.remove(b'/');
 const LISTING_LIMIT: u64 = 32 << 20;
 /// Redirects that one request may take.
 const REDIRECT_LIMIT: usize = 8;
-/// Bound on a pause that the hub asks for.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// Why a request brought nothing.
-pub(super) enum Failure {
-    /// The hub is unreachable, overloaded or broken, which may pass.
-    Transient {
-        what: String,
-        /// The pause that the hub asks for.
-        pause: Option<Duration>,
-    },
-    /// Asking again will not help.
-    Fatal(Error),
-}
-
-impl Failure {
-    pub fn transient(what: impl Into<String>) -> Self {
-        Self::Transient { what: what.into(), pause: None }
-    }
-
-    /// What the user is told once this failure is final.
-    pub fn into_error(self, id: &RepoId) -> Error {
-        match self {
-            Self::Transient { what, .. } => id.error(format!("{what}; run again to go on from here")),
-            Self::Fatal(error) => error,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Fatal(error)
-    }
-}
 
 /// The files of one commit.
 pub(super) struct Listing {
@@ -126,7 +93,7 @@ impl<'a> Client<'a> {
             self.id.repo,
             utf8_percent_encode(&self.id.revision, PART)
         );
-        let mut attempts = Retries::new(self, retries);
+        let mut attempts = Retries::of_first_request(self.config, self.progress, retries);
         let text = loop {
             match self.get(&path, 0).and_then(|response| self.read_all(response)) {
                 Ok(text) => break text,
@@ -160,7 +127,7 @@ impl<'a> Client<'a> {
 
     /// Asks for the etag and length of a commit's file.
     pub fn metadata(&self, commit: &str, name: &str) -> Result<Metadata, Failure> {
-        let mut attempts = Retries::new(self, self.config.retries);
+        let mut attempts = self.retries();
         let response = loop {
             // The answer that sends the client on to a content server has the hub's own etag; that of the server
             // may be anything.
@@ -196,7 +163,7 @@ impl<'a> Client<'a> {
     }
 
     pub fn retries(&self) -> Retries<'_> {
-        Retries::new(self, self.config.retries)
+        Retries::new(self.config, self.progress, self.config.retries)
     }
 
     fn get(&self, path: &str, offset: u64) -> Result<Response<Body>, Failure> {
@@ -244,10 +211,12 @@ impl<'a> Client<'a> {
         let request = request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
         self.agent.run(request).map_err(|error| {
             let what = format!("{}: {error}", origin(url));
+            if is_unresolved(&error) {
+                return Failure::Transient { what, pause: None, is_unresolved: true };
+            }
             match error {
                 ureq::Error::Io(_)
                 | ureq::Error::Timeout(_)
-                | ureq::Error::HostNotFound
                 | ureq::Error::ConnectionFailed
                 | ureq::Error::ConnectProxyFailed(_)
                 | ureq::Error::Protocol(_) => Failure::transient(what),
@@ -269,7 +238,8 @@ impl<'a> Client<'a> {
             // Content servers refuse links that have expired; the next attempt gets a fresh one.
             let pause = response.headers().get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok());
             let pause = pause.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-            return Err(Failure::Transient { what: format!("{} answered {status}", origin(url)), pause });
+            let what = format!("{} answered {status}", origin(url));
+            return Err(Failure::Transient { what, pause, is_unresolved: false });
         }
 
         let code =
@@ -282,8 +252,9 @@ impl<'a> Client<'a> {
             }
             (StatusCode::NOT_FOUND, "EntryNotFound") => format!("{}: no such file", url.path()),
             (_, "RepoNotFound") | (StatusCode::NOT_FOUND, _) => format!(
-                "there is no such directory here and no such model at {page}; check the spelling, or set HF_TOKEN \
-                 if the model is private"
+                "there is no such directory here{}, and no such model at {page}; check the spelling, or set HF_TOKEN \
+                 if the model is private",
+                self.id.aside()
             ),
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) => format!(
                 "access is gated: accept the licence at {page} and set HF_TOKEN to a token of that account"
@@ -303,37 +274,12 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Counts failures in a row and pauses between them.
-pub(super) struct Retries<'a> {
-    client: &'a Client<'a>,
-    limit: u32,
-    failed: u32,
-}
-
-impl<'a> Retries<'a> {
-    fn new(client: &'a Client<'a>, limit: u32) -> Self {
-        Self { client, limit, failed: 0 }
-    }
-
-    /// Forgets earlier failures, because something arrived since.
-    pub fn reset(&mut self) {
-        self.failed = 0;
-    }
-
-    /// Waits until it is time to try again, or gives `failure` back when it is not to be tried again.
-    pub fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
-        let Failure::Transient { what, pause } = &failure else { return Err(failure) };
-        if self.failed == self.limit {
-            return Err(failure);
-        }
-        let config = self.client.config;
-        let backoff = config.backoff.saturating_mul(1 << self.failed.min(16)).min(config.timeout);
-        let pause = pause.map_or(backoff, |pause| pause.min(LONGEST_PAUSE));
-        self.failed += 1;
-        let (failed, limit, seconds) = (self.failed, self.limit, pause.as_secs_f64());
-        self.client.progress.warn(&format!("{what}; retry {failed} of {limit} in {seconds:.1} s"));
-        thread::sleep(pause);
-        Ok(())
+/// Whether a name has no address. The standard library has no kind of error for it, only these words, on Unix.
+fn is_unresolved(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::HostNotFound => true,
+        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address information"),
+        _ => false,
     }
 }
 
@@ -347,60 +293,4 @@ fn file_path(id: &RepoId, commit: &str, name: &str) -> String {
 
 fn has_etag(headers: &HeaderMap) -> bool {
     headers.contains_key("x-linked-etag") || headers.contains_key(header::ETAG)
-}
-
-fn parse_url(text: &str) -> Option<Uri> {
-    let url: Uri = text.parse().ok()?;
-    (matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()).then_some(url)
-}
-
-/// The URL that a `Location` names: a whole URL, or a path on the same server.
-fn join(url: &Uri, location: &str) -> Option<Uri> {
-    let scheme = url.scheme_str()?;
-    if location.starts_with("//") {
-        parse_url(&format!("{scheme}:{location}"))
-    } else if location.starts_with('/') {
-        parse_url(&format!("{scheme}://{}{location}", url.authority()?))
-    } else {
-        parse_url(location)
-    }
-}
-
-fn is_https(url: &Uri) -> bool {
-    url.scheme_str() == Some("https")
-}
-
-/// Scheme, host and port: whom a request talks to. Messages name this much of a URL and no more, because links to
-/// content servers carry signatures.
-fn origin(url: &Uri) -> String {
-    let scheme = url.scheme_str().unwrap_or_default();
-    let port = url.port_u16().filter(|&port| port != if is_https(url) { 443 } else { 80 });
-    let host = url.host().unwrap_or_default().to_ascii_lowercase();
-    port.map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn origins_tell_servers_apart() {
-        let same = |a: &str, b: &str| origin(&a.parse().unwrap()) == origin(&b.parse().unwrap());
-        assert!(same("https://Hub.co/a", "https://hub.co:443/b?c"));
-        assert!(!same("https://hub.co", "http://hub.co"));
-        assert!(!same("https://hub.co", "https://hub.co:444"));
-        assert!(!same("https://hub.co", "https://hub.co.evil"));
-        assert!(!same("https://hub.co", "https://hub.co@evil"));
-    }
-
-    #[test]
-    fn locations_join() {
-        let url = "https://hub.co:8/a/b".parse().unwrap();
-        let joined = |location| join(&url, location).map(|url| url.to_string());
-        assert_eq!(joined("/x?y").as_deref(), Some("https://hub.co:8/x?y"));
-        assert_eq!(joined("//cdn/x").as_deref(), Some("https://cdn/x"));
-        assert_eq!(joined("http://cdn/x").as_deref(), Some("http://cdn/x"));
-        assert_eq!(joined("file:///etc/passwd"), None);
-        assert_eq!(joined(""), None);
-    }
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::cache::RepoCache;
-use super::client::{Client, Failure};
+use super::client::Client;
 use super::id::RepoId;
+use super::retries::Failure;
 use super::{HubConfig, Progress, download};
 use crate::{Error, Result};
 

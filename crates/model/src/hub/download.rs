@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use ureq::http::{Response, StatusCode, header};
 
 use super::cache::RepoCache;
-use super::client::{Client, Failure, Metadata};
+use super::client::{Client, Metadata};
 use super::digest::Digest;
+use super::retries::Failure;
 use crate::{Error, Result};
 
 /// Bytes per read, and thereby per call of the progress.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
+use super::neighbours;
 use crate::{Error, Result};
 
 /// What a repository holds.
@@ -40,8 +41,9 @@ impl RepoId {
         }
         Self::split(Kind::Model, model).ok_or_else(|| {
             Error::Hub(format!(
-                "{model:?}: there is no such directory, and it is not a hub id; give a directory that holds \
-             config.json, or an id such as Qwen/Qwen2.5-0.5B or Qwen/Qwen2.5-0.5B@main"
+                "{model:?}: there is no such directory{}, and it is not a hub id; give a directory that holds \
+             config.json, or an id such as Qwen/Qwen2.5-0.5B or Qwen/Qwen2.5-0.5B@main",
+                neighbours::aside(model)
             ))
         })
     }
@@ -67,6 +69,14 @@ impl RepoId {
     /// Whether the revision is a commit, whose files can never change.
     pub fn is_pinned(&self) -> bool {
         is_commit(&self.revision)
+    }
+
+    /// [`neighbours::aside`] of a model.
+    pub fn aside(&self) -> String {
+        match self.kind {
+            Kind::Model => neighbours::aside(&self.repo),
+            Kind::Dataset => String::new(),
+        }
     }
 
     /// An error about this repository.

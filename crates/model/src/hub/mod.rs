@@ -27,17 +27,22 @@ mod digest;
 mod download;
 mod files;
 mod id;
+mod neighbours;
+mod retries;
+mod url;
 
 use std::path::{Path, PathBuf};
 
 use crate::Result;
 use cache::RepoCache;
-use client::{Client, Failure, Listing};
+use client::{Client, Listing};
 use files::Weights;
 use id::RepoId;
+use retries::Failure;
 
 pub use config::HubConfig;
 pub use dataset::{Select, dataset_files, dataset_files_with};
+pub use neighbours::neighbours;
 
 /// Who is told how a download goes. `()` listens to nothing.
 pub trait Progress {
@@ -99,8 +104,9 @@ fn fetch(config: &HubConfig, id: &RepoId, progress: &dyn Progress) -> Result<Pat
     if config.offline {
         return cache.complete_snapshot(id)?.map_err(|missing| {
             id.error(format!(
-                "there is no directory of this name, {missing}, and HF_HUB_OFFLINE is set: check the spelling, or run \
-                 once without it to download"
+                "there is no directory of this name{}, {missing}, and HF_HUB_OFFLINE is set: check the spelling, or run \
+                 once without it to download",
+                id.aside()
             ))
         });
     }
@@ -120,8 +126,9 @@ fn fetch(config: &HubConfig, id: &RepoId, progress: &dyn Progress) -> Result<Pat
         (Err(Failure::Transient { what, .. }), None) => {
             let form = if is_likely { "" } else { " (models there are named owner/name)" };
             return Err(id.error(format!(
-                "there is no directory of this name, and the hub{form} cannot be asked: {what}; check the spelling, or run \
-                 again"
+                "there is no directory of this name{}, and the hub{form} cannot be asked: {what}; check the spelling, or run \
+                 again",
+                id.aside()
             )));
         }
         (Err(Failure::Fatal(error)), _) => return Err(error),

@@ -1,0 +1,107 @@
+//! What is downloaded, from where, and into which layout.
+
+use std::fs;
+use std::path::Path;
+
+use crate::repository::{
+    COMMIT, Listener, WEIGHTS, assert_holds, blobs, hub, plain, serve, settings, sharded, weights,
+};
+use crate::server::{Reply, Server};
+use isentrope_model::hub::{resolve, resolve_with};
+
+#[test]
+fn a_directory_is_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(resolve(dir.path().to_str().unwrap(), &()).unwrap(), dir.path());
+}
+
+#[test]
+fn what_is_neither_directory_nor_id_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.json");
+    fs::write(&file, "{}").unwrap();
+    let message = resolve(file.to_str().unwrap(), &()).unwrap_err().to_string();
+    assert!(message.contains("is a file"), "{message}");
+    let message = resolve("./runs/step-10", &()).unwrap_err().to_string();
+    assert!(message.contains("./runs/step-10") && message.contains("hub id"), "{message}");
+}
+
+#[test]
+fn downloads_into_the_layout_of_the_hub() {
+    let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
+    let listener = Listener::default();
+    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+
+    let root = cache.path().join("models--org--name");
+    assert_eq!(snapshot, root.join("snapshots").join(COMMIT));
+    assert_holds(&snapshot, &plain());
+    assert_eq!(fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
+    for entry in plain() {
+        let target = fs::read_link(snapshot.join(entry.name)).unwrap();
+        assert_eq!(target, Path::new("../../blobs").join(entry.etag));
+        assert!(cache.path().join(format!(".locks/models--org--name/{}.lock", entry.etag)).exists());
+    }
+    assert_eq!(blobs(cache.path()).len(), 3);
+    assert!(root.join(".no_exist").join(COMMIT).join("chat_template.jinja").exists());
+    assert!(
+        fs::read_to_string(cache.path().join("CACHEDIR.TAG")).unwrap().starts_with("Signature: 8a477f59")
+    );
+
+    for request in server.requests() {
+        assert_eq!(request.headers["authorization"], "Bearer hf_secret");
+    }
+    let advances = listener.advances.lock().unwrap();
+    let seen: Vec<_> = advances.iter().filter(|(file, ..)| file == WEIGHTS).collect();
+    assert_eq!((seen[0].1, seen.last().unwrap().1), (0, 262_144));
+    assert!(seen.iter().all(|(_, _, total)| *total == 262_144));
+    assert!(listener.warnings.lock().unwrap().is_empty());
+}
+
+#[test]
+fn takes_the_shards_of_the_index_and_nothing_else() {
+    let (server, cache) = (hub(sharded()), tempfile::tempdir().unwrap());
+    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    assert_holds(&snapshot, &sharded()[..5]);
+    assert!(server.matching("HEAD", "consolidated.safetensors").is_empty());
+    assert_eq!(fs::read_dir(&snapshot).unwrap().count(), 5);
+}
+
+#[test]
+fn a_revision_is_asked_for_and_recorded() {
+    let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
+    resolve_with(&settings(&server, cache.path()), "org/name@refs/pr/1", &()).unwrap();
+    assert_eq!(server.requests()[0].path, "/api/models/org/name/revision/refs%2Fpr%2F1");
+    let recorded = cache.path().join("models--org--name/refs/refs/pr/1");
+    assert_eq!(fs::read_to_string(recorded).unwrap(), COMMIT);
+}
+
+#[test]
+fn redirects_within_the_hub_keep_the_token_and_those_to_elsewhere_drop_it() {
+    let content =
+        Server::start(|request| Reply::ranged(request, &weights(WEIGHTS).body).header("ETag", "\"cdn\""));
+    let elsewhere = format!("{}/lfs/object?signature=x", content.url);
+    let entries = plain();
+    let server = Server::start(move |request| {
+        if request.path.ends_with(WEIGHTS) && !request.path.starts_with("/moved") {
+            return Reply::status(307).header("Location", format!("/moved{}", request.path));
+        }
+        if request.path.starts_with("/moved") {
+            let reply = Reply::status(302).header("Location", &elsewhere).header("X-Repo-Commit", COMMIT);
+            let etag = format!("\"{}\"", weights(WEIGHTS).etag);
+            return reply.header("X-Linked-ETag", etag).header("X-Linked-Size", 262_144);
+        }
+        serve(&entries, request)
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    assert_holds(&snapshot, &plain());
+    assert_eq!(blobs(cache.path()).len(), 3);
+
+    let moved: Vec<_> = server.requests().into_iter().filter(|r| r.path.starts_with("/moved")).collect();
+    assert!(moved.iter().all(|request| request.headers["authorization"] == "Bearer hf_secret"));
+    let sent = content.requests();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert_eq!(sent[0].method, "GET");
+    assert!(!sent[0].headers.contains_key("authorization"));
+    assert!(!format!("{sent:?}").contains("hf_secret"));
+}

@@ -1,0 +1,172 @@
+//! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
+
+use super::{Draw, Engine};
+use crate::sampling::Sampling;
+use crate::sequence::{Group, GroupState, Sample};
+use crate::stop::Text;
+use isentrope_kernels::{Backend, PAGE};
+use isentrope_model::KvCache;
+
+/// Samples of prompts that had been ready before, with the hidden states to draw their first tokens from.
+pub(super) struct Resumed<B: Backend> {
+    pub hidden: B::Buffer,
+    pub draws: Vec<Draw>,
+}
+
+impl<B: Backend> Engine<'_, B> {
+    /// Pages that a prompt and a response of `max_tokens` take together, at most.
+    pub(super) fn pages_for(&self, prompt: usize, sampling: &Sampling) -> usize {
+        // The last token is never fed.
+        KvCache::<B>::pages_for(prompt + self.max_tokens(prompt, sampling) - 1)
+    }
+
+    pub(super) fn max_tokens(&self, prompt: usize, sampling: &Sampling) -> usize {
+        sampling.max_tokens.min(self.model.context() - prompt)
+    }
+
+    /// Starts samples of prompts that were ready before and had to wait for memory.
+    pub(super) fn resume(&mut self) -> Resumed<B> {
+        let mut rows: Vec<f32> = Vec::new();
+        let mut draws = Vec::new();
+        for group in 0..self.groups.len() {
+            let GroupState::Ready { hidden } = &self.groups[group].state else { break };
+            let row = rows.len() / hidden.len();
+            let hidden = hidden.clone();
+            let before = draws.len();
+            while self.start_sample(group) {
+                draws.push(Draw { row, sample: self.running.len() - 1 });
+            }
+            if draws.len() > before {
+                rows.extend(hidden);
+            }
+            if self.groups[group].started < self.groups[group].samples {
+                break;
+            }
+        }
+        self.groups.retain(|g| g.started < g.samples);
+        Resumed { hidden: self.model.backend.upload(&rows), draws }
+    }
+
+    fn available(&self) -> usize {
+        self.cache.free_pages() - self.reserved
+    }
+
+    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
+    fn pages_for_next(&self, group: &Group) -> usize {
+        let kept = if group.started + 1 == group.samples {
+            KvCache::<B>::pages_for(group.prompt.len())
+        } else {
+            group.prompt.len() / PAGE
+        };
+        self.pages_for(group.prompt.len(), &group.sampling) - kept
+    }
+
+    /// Starts the next sample of a ready prompt if there is room for it. The first sample's room has been reserved since
+    /// the prompt was let in.
+    pub(super) fn start_sample(&mut self, group: usize) -> bool {
+        let g = &self.groups[group];
+        if g.started == g.samples || self.running.len() >= self.limits.sequences {
+            return false;
+        }
+        let needed = self.pages_for_next(g);
+        if g.started > 0 {
+            if needed > self.available() {
+                return false;
+            }
+            self.reserved += needed;
+        }
+        let mut reserved = needed;
+        let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
+        let (last, full) = (g.started + 1 == g.samples, g.prompt.len() / PAGE);
+        let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
+        let g = &mut self.groups[group];
+        let pages = if last {
+            std::mem::take(&mut g.pages)
+        } else {
+            let mut pages = g.pages[..full].to_vec();
+            for &page in &pages {
+                self.cache.share(page);
+            }
+            if let Some(&partial) = g.pages.get(full)
+                && let Some(own) = self.cache.take()
+            {
+                self.cache.copy(&self.model.backend, partial, own);
+                pages.push(own);
+                reserved -= 1;
+                self.reserved -= 1;
+            }
+            pages
+        };
+        self.running.push(Sample {
+            id: g.id,
+            sample: g.started,
+            key: g.key,
+            prompt: g.prompt.clone(),
+            sampling: g.sampling.clone(),
+            max_tokens,
+            pages,
+            reserved,
+            drawn: Vec::new(),
+            slots: g.slots.clone(),
+            text: self.tokenizer.filter(|_| watched).map(Text::new),
+        });
+        g.started += 1;
+        true
+    }
+
+    /// Adds a row for the last token of every running sample.
+    pub(super) fn feed_running(&mut self) {
+        self.recorder.make_room(&mut self.running);
+        for sample in &mut self.running {
+            let position = sample.positions() - 1;
+            if sample.pages.len() * PAGE <= position {
+                // Promised when the sample started.
+                sample.pages.extend(self.cache.take());
+                sample.reserved -= 1;
+                self.reserved -= 1;
+            }
+            if let Some(last) = sample.drawn.last() {
+                self.step.push(&[last.token], position, &sample.pages, true);
+                self.recorder.record(&mut self.step, &mut sample.slots);
+            }
+        }
+    }
+
+    /// Adds rows for prompts, in order, up to the limit; returns the groups whose prompt is complete with this step.
+    pub(super) fn feed_prompts(&mut self) -> Vec<usize> {
+        let mut left = self.limits.prefill_tokens.max(1);
+        let mut finishing = Vec::new();
+        for i in 0..self.groups.len() {
+            if left == 0 || self.running.len() + finishing.len() >= self.limits.sequences {
+                break;
+            }
+            if let GroupState::Ready { .. } = self.groups[i].state {
+                break; // samples of an earlier prompt wait for room: later prompts must not take it
+            }
+            if let GroupState::Waiting = self.groups[i].state {
+                let g = &self.groups[i];
+                let pages = KvCache::<B>::pages_for(g.prompt.len());
+                let first = self.pages_for_next(g);
+                if pages + first > self.available() {
+                    break;
+                }
+                self.reserved += first;
+                self.groups[i].pages = (0..pages).filter_map(|_| self.cache.take()).collect();
+                self.groups[i].state = GroupState::Prefilling { done: 0 };
+            }
+            let g = &mut self.groups[i];
+            if let GroupState::Prefilling { done } = g.state {
+                let count = left.min(g.prompt.len() - done);
+                let complete = done + count == g.prompt.len();
+                self.step.push(&g.prompt[done..done + count], done, &g.pages, complete);
+                self.recorder.record(&mut self.step, &mut g.slots);
+                g.state = GroupState::Prefilling { done: done + count };
+                left -= count;
+                if complete {
+                    finishing.push(i);
+                }
+            }
+        }
+        finishing
+    }
+}

@@ -1,0 +1,174 @@
+//! Continuous batching: prompts and responses join and leave the running batch at every step.
+//!
+//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples then share its
+//! full pages and have a copy of the last, partial one. A sample starts only when the pages of its longest possible
+//! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
+
+mod admission;
+mod drawing;
+mod request;
+
+pub use request::{Event, Limits, Request, RequestId};
+
+use crate::recorder::Recorder;
+use crate::sequence::{Group, GroupState, Sample};
+use crate::{Error, Result};
+use drawing::Draw;
+use isentrope_kernels::{Backend, PAGE};
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_model::{KvCache, Model, Recording, Step};
+use std::collections::VecDeque;
+
+/// Samples many prompts at once.
+pub struct Engine<'a, B: Backend> {
+    model: &'a Model<B>,
+    tokenizer: Option<&'a Tokenizer>,
+    streams_text: bool,
+    limits: Limits,
+    cache: KvCache<B>,
+    pages: usize,
+    submitted: usize,
+    /// In the order of submission; all before the first that waits are in the cache.
+    groups: VecDeque<Group>,
+    running: Vec<Sample<'a>>,
+    /// Pages promised to running samples and not taken yet.
+    reserved: usize,
+    recorder: Recorder<'a, B>,
+    step: Step,
+}
+
+impl<'a, B: Backend> Engine<'a, B> {
+    /// An engine over a model. With a tokenizer, responses have text and may end at stop strings.
+    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Self {
+        let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
+        Self {
+            model,
+            tokenizer,
+            streams_text: true,
+            limits: Limits { sequences: limits.sequences.max(1), ..limits },
+            cache: KvCache::new(model, pages),
+            pages,
+            submitted: 0,
+            groups: VecDeque::new(),
+            running: Vec::new(),
+            reserved: 0,
+            recorder: Recorder(None),
+            step: Step::default(),
+        }
+    }
+
+    /// Records what the model computes for the requests that ask for it, as far as there is room. The slots of completions
+    /// remain taken.
+    #[must_use]
+    pub fn recording(mut self, recording: Option<&'a mut Recording<B>>) -> Self {
+        self.recorder = Recorder(recording);
+        self
+    }
+
+    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
+    /// the same completions. [`Event::Token`] then has no text.
+    #[must_use]
+    pub fn decoding_at_the_end(mut self) -> Self {
+        self.streams_text = false;
+        self
+    }
+
+    /// Queues a request.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
+    /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId> {
+        let Request { key, prompt, samples, sampling, record } = request;
+        sampling.check()?;
+        if prompt.is_empty() {
+            return Err(Error::Prompt("the prompt is empty: it has no token to continue from".into()));
+        }
+        if self.tokenizer.is_none() && !sampling.stop_strings.is_empty() {
+            return Err(Error::Prompt("stop strings need a tokenizer, and the model has none".into()));
+        }
+        self.model.check_tokens(&prompt)?;
+        let context = self.model.context();
+        if prompt.len() >= context {
+            return Err(Error::Prompt(format!(
+                "the prompt's {} tokens leave no room for a response in the model's context of {context}",
+                prompt.len()
+            )));
+        }
+        let own = usize::from(samples > 1 && !prompt.len().is_multiple_of(PAGE));
+        let needed = self.pages_for(prompt.len(), &sampling) + own;
+        if needed > self.pages {
+            let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
+            return Err(Error::Prompt(format!(
+                "the prompt's {} tokens and a response of up to {} need {} MiB of keys and values, and {} MiB are \
+                 allowed: allow fewer tokens or more memory",
+                prompt.len(),
+                self.max_tokens(prompt.len(), &sampling),
+                mib(needed),
+                mib(self.pages)
+            )));
+        }
+        let id = self.submitted;
+        self.submitted += 1;
+        if samples > 0 {
+            let prompt = prompt.into();
+            let state = GroupState::Waiting;
+            self.groups.push_back(Group {
+                id,
+                key,
+                prompt,
+                sampling,
+                samples,
+                started: 0,
+                pages: Vec::new(),
+                slots: self.recorder.slots(record),
+                state,
+            });
+        }
+        Ok(id)
+    }
+
+    /// Whether everything submitted has finished.
+    pub fn is_idle(&self) -> bool {
+        self.groups.is_empty() && self.running.is_empty()
+    }
+
+    /// Responses that are being decoded now.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Advances every response that is running by one token, and prompts by as many as are due.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded.
+    pub fn step(&mut self) -> Result<Vec<Event>> {
+        let mut draws = self.resume();
+        let resumed = draws.hidden;
+        let mut events = self.draw(&resumed, &mut draws.draws)?;
+        drop(resumed);
+
+        self.step.clear();
+        self.feed_running();
+        let decoding = self.step.wanted.len();
+        let finishing = self.feed_prompts();
+        if self.step.tokens.is_empty() {
+            return Ok(events);
+        }
+        let (model, step, cache) = (self.model, &self.step, &mut self.cache);
+        let hidden = model.step(step, cache, self.recorder.0.as_deref_mut());
+        let mut draws: Vec<Draw> = (0..decoding).map(|i| Draw { row: i, sample: i }).collect();
+        for (i, group) in finishing.into_iter().enumerate() {
+            let row = decoding + i;
+            let mut state = vec![0.0; self.model.head_shape().inputs];
+            self.model.backend.read(&hidden, row * state.len(), &mut state);
+            self.groups[group].state = GroupState::Ready { hidden: state };
+            while self.start_sample(group) {
+                draws.push(Draw { row, sample: self.running.len() - 1 });
+            }
+        }
+        self.groups.retain(|g| g.started < g.samples);
+        events.extend(self.draw(&hidden, &mut draws)?);
+        Ok(events)
+    }
+}

@@ -1,0 +1,69 @@
+//! What is asked of the engine, within what memory, and what it tells in return.
+
+use crate::random::Key;
+use crate::sampler::Drawn;
+use crate::sampling::Sampling;
+use crate::sequence::Completion;
+use std::sync::Arc;
+
+/// A prompt to sample from.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Coordinates of its random numbers.
+    pub key: Key,
+    /// Tokens, at least one.
+    pub prompt: Vec<u32>,
+    /// Responses wanted.
+    pub samples: usize,
+    /// How to draw them.
+    pub sampling: Arc<Sampling>,
+    /// Whether to record them, where the engine has a recording.
+    pub record: bool,
+}
+
+/// Number of a request, from 0 in the order of submission.
+pub type RequestId = usize;
+
+/// What bounds the engine's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes for keys and values.
+    pub cache_bytes: usize,
+    /// Responses decoded at a time.
+    pub sequences: usize,
+    /// Prompt tokens prefilled per step.
+    pub prefill_tokens: usize,
+}
+
+impl Default for Limits {
+    /// 4 GiB of keys and values, 512 sequences, 1024 prompt tokens.
+    fn default() -> Self {
+        Self { cache_bytes: 4 << 30, sequences: 512, prefill_tokens: 1024 }
+    }
+}
+
+/// Something that happened in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A response has grown by a token.
+    Token {
+        /// The request.
+        request: RequestId,
+        /// The response, from 0.
+        sample: usize,
+        /// The token.
+        drawn: Drawn,
+        /// Text that the token made certain, where there is a tokenizer and text is decoded token by token; may lag
+        /// behind, never retracts.
+        text: Option<String>,
+    },
+    /// A response has ended.
+    Finished {
+        /// The request.
+        request: RequestId,
+        /// The response, from 0.
+        sample: usize,
+        /// The whole of it.
+        completion: Completion,
+    },
+}
