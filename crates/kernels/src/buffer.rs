@@ -142,6 +142,25 @@ fn capacity(len: usize) -> usize {
     len.max(64).next_multiple_of((len.max(64).next_power_of_two() / 16).max(16))
 }
 
+/// Memory for one purpose, which nothing else takes and keeps: as much as the most that was asked for.
+#[derive(Default)]
+pub(crate) struct Reserved(Mutex<Option<Storage>>);
+
+impl Reserved {
+    /// Calls `f` with `len` floats whose contents are unspecified (whatever the memory last held).
+    pub(crate) fn with<R>(&self, len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let storage = kept.take().filter(|storage| storage.floats().len() >= len);
+        let storage = kept.insert(storage.unwrap_or_else(|| Storage::new(len)));
+        f(&mut storage.floats_mut()[..len])
+    }
+
+    /// Gives it back to the system.
+    pub(crate) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 impl Deref for CpuBuffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
@@ -184,5 +203,25 @@ mod tests {
         }
         recycler.clear();
         assert_eq!(recycler.buffer(5_000_000)[4_999_999], 0.0);
+    }
+
+    #[test]
+    fn reserved_memory_grows_to_the_most_that_was_asked_for() {
+        let reserved = Reserved::default();
+        let fill = |len, value| {
+            reserved.with(len, |floats| {
+                assert_eq!(floats.len(), len);
+                let found = floats.first().copied();
+                floats.fill(value);
+                found
+            })
+        };
+        assert_eq!(fill(0, 1.0), None);
+        assert_eq!(fill(300_000, 1.0), Some(0.0));
+        assert_eq!(fill(10, 2.0), Some(1.0), "less is found in the same memory");
+        assert_eq!(fill(300_000, 3.0), Some(2.0));
+        assert_eq!(fill(400_000, 4.0), Some(0.0), "more is new");
+        reserved.clear();
+        reserved.with(10, |floats| assert_eq!(floats, [0.0; 10]));
     }
 }

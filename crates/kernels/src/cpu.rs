@@ -3,7 +3,7 @@
 use crate::adamw::{self, AdamW};
 use crate::attention::{self, Attention, Run};
 use crate::backend::Backend;
-use crate::buffer::{CpuBuffer, Recycler};
+use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::embedding;
 use crate::head::{self, Distribution, HeadGradient};
 use crate::linear::{self, Destination, Linear};
@@ -19,6 +19,9 @@ use std::sync::Arc;
 pub struct Cpu {
     engine: Engine,
     recycler: Arc<Recycler>,
+    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they would be taken for
+    /// activations that are kept, and allocated anew in every pass.
+    logits: Reserved,
 }
 
 impl Cpu {
@@ -30,7 +33,8 @@ impl Cpu {
         if !Isa::available().contains(&isa) {
             return Err(format!("this processor does not have {isa}"));
         }
-        Ok(Self { engine: Engine { isa, threads: Threads::new(threads)? }, recycler: Arc::default() })
+        let engine = Engine { isa, threads: Threads::new(threads)? };
+        Ok(Self { engine, recycler: Arc::default(), logits: Reserved::default() })
     }
 
     /// The instruction set in use.
@@ -73,6 +77,7 @@ impl Backend for Cpu {
     }
     fn trim(&self) {
         self.recycler.clear();
+        self.logits.clear();
     }
     fn parallel(&self, tasks: usize, f: impl Fn(usize) + Sync) {
         self.engine.threads.each(tasks, f);
@@ -242,8 +247,9 @@ impl Backend for Cpu {
         targets: &[u32],
         temperature: f32,
     ) -> (Vec<f32>, Vec<Distribution>) {
-        let mut logits = self.buffer(head::forward_workspace(shape, targets.len()));
-        head::forward(&self.engine, shape, x, weights, targets, temperature, &mut logits)
+        self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
+            head::forward(&self.engine, shape, x, weights, targets, temperature, logits)
+        })
     }
     fn head_backward(
         &self,
@@ -254,8 +260,9 @@ impl Backend for Cpu {
         dx: &mut CpuBuffer,
         dw: &mut CpuBuffer,
     ) {
-        let mut logits = self.buffer(head::backward_workspace(shape, gradient.targets.len()));
-        head::backward(&self.engine, shape, x, weights, gradient, dx, dw, &mut logits);
+        self.logits.with(head::backward_workspace(shape, gradient.targets.len()), |logits| {
+            head::backward(&self.engine, shape, x, weights, gradient, dx, dw, logits);
+        });
     }
     fn distribution(&self, logits: &[f32], temperature: f32) -> Distribution {
         Distribution::of(self.engine.isa, logits, temperature)

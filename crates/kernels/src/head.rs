@@ -191,12 +191,17 @@ pub(crate) fn forward_workspace(shape: Linear, rows: usize) -> usize {
 }
 
 fn block_panels(shape: Linear, rows: usize) -> usize {
-    (BLOCK / 2 / (rows.max(1) * PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
+    (BLOCK / 2 / rows.max(1).saturating_mul(PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
 }
 
 /// Floats of workspace that [`backward`] needs.
 pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
-    rows * (block_panels(shape, rows) * PANEL).min(shape.outputs)
+    rows.saturating_mul((block_panels(shape, rows) * PANEL).min(shape.outputs))
+}
+
+/// Floats of logits that the head holds at a time over `rows` rows, forward or back.
+pub fn head_workspace(shape: Linear, rows: usize) -> usize {
+    forward_workspace(shape, rows).max(backward_workspace(shape, rows))
 }
 
 /// Coefficients of the head's backward pass, a value per row.

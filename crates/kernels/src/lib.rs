@@ -30,7 +30,7 @@ pub use attention::{Attention, PAGE, Run};
 pub use backend::Backend;
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
-pub use head::{Distribution, HeadGradient};
+pub use head::{Distribution, HeadGradient, head_workspace};
 pub use linear::{Linear, PANEL};
 pub use mapped_file::MappedFile;
 pub use math::ln;

@@ -1,8 +1,9 @@
 //! How many bytes things take, known from the layout alone.
 
+use crate::gradient::embedded_capacity;
 use crate::layout::{BlockLayout, Layout};
 use crate::pass::Keep;
-use isentrope_kernels::{Distribution, PAGE};
+use isentrope_kernels::{Distribution, Linear, PAGE, head_workspace};
 
 /// Floats of the head's work for one token: the normed row, its gradient and that of the last block's output.
 const HEAD_ROWS: usize = 3;
@@ -32,12 +33,29 @@ impl Layout {
         self.tape_bytes_per_token(Keep::Activations) - size_of::<Distribution>()
     }
 
-    /// Bytes that a forward and a backward pass take for one token beside the tape, at most.
+    /// Bytes that a forward and a backward pass over so many tokens take beside the tape, at most.
+    pub fn working_bytes(&self, tokens: usize) -> usize {
+        self.working_bytes_per_token().saturating_mul(tokens).saturating_add(self.head_bytes(tokens))
+    }
+
+    /// Of these, what the head's logits take: not in proportion to the tokens, since it holds some of them at a time.
+    pub fn head_bytes(&self, tokens: usize) -> usize {
+        head_workspace(self.shapes.table, tokens).saturating_mul(size_of::<f32>())
+    }
+
+    /// Of these, what one token takes.
     pub fn working_bytes_per_token(&self) -> usize {
         let block = self.blocks.iter().map(|block| self.internals_len(block)).max().unwrap_or(0);
         let rows = (HEAD_ROWS + STREAM_ROWS) * self.shapes.hidden + self.shapes.intermediate;
+        let attention = self.blocks.first().map_or(0, |block| block.attention.gradient_workspace());
         // A block's internals, their gradients, and the keys and values of one layer.
-        (2 * block + rows + self.layer_page_len().div_ceil(PAGE)) * size_of::<f32>()
+        (2 * block + rows + attention + self.layer_page_len().div_ceil(PAGE)) * size_of::<f32>()
+    }
+
+    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens went into it, at most: a row
+    /// for each token of the vocabulary among them, and the rows so far beside them while there come to be more.
+    pub fn embedded_bytes(&self, tokens: usize) -> usize {
+        embedded_rows(self.shapes.table, tokens) * self.shapes.hidden * size_of::<f32>()
     }
 
     /// Bytes of one page of keys and values, over all layers.
@@ -59,5 +77,35 @@ impl Layout {
 
     fn layer_page_len(&self) -> usize {
         self.blocks.first().map_or(0, |block| block.attention.page_len())
+    }
+}
+
+/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those that are copied into them,
+/// which are fewer than the tokens and a power of two.
+fn embedded_rows(table: Linear, tokens: usize) -> usize {
+    let used = tokens.min(table.outputs);
+    embedded_capacity(table, used) + used.next_power_of_two() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the growth itself, one token after the other.
+    #[test]
+    fn rows_of_an_embedding_are_bounded_while_they_grow() {
+        for outputs in (1..70).chain([131_072, 131_073, 151_936]) {
+            let table = Linear { inputs: 1, outputs };
+            let (mut capacity, mut most) = (0, 0);
+            for used in 1..=outputs {
+                if used > capacity {
+                    let grown = embedded_capacity(table, used);
+                    most = most.max(capacity + grown);
+                    capacity = grown;
+                }
+                assert_eq!(embedded_rows(table, used), most, "{used} of {outputs} tokens");
+            }
+            assert_eq!(embedded_rows(table, usize::MAX), most);
+        }
     }
 }

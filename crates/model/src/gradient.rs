@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::model::Model;
 use crate::parameters::Parameters;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Linear};
 use std::collections::HashMap;
 
 /// A gradient in the making. Every number in it is one chain over the tokens that were given, in order, wherever
@@ -54,11 +54,16 @@ impl<B: Backend> Gradient<B> {
         &mut self.parameters
     }
 
-    /// Adds `dx: [tokens, hidden]`, the gradient of the embedded tokens.
-    pub(crate) fn add_embedded(&mut self, backend: &B, hidden: usize, tokens: &[u32], dx: &B::Buffer) {
-        let slots = self.embedding.slots_of(backend, hidden, tokens);
-        backend.embed_backward(hidden, &slots, dx, &mut self.embedding.rows);
+    /// Adds `dx: [tokens, hidden]`, the gradient of the tokens embedded by `table`.
+    pub(crate) fn add_embedded(&mut self, backend: &B, table: Linear, tokens: &[u32], dx: &B::Buffer) {
+        let slots = self.embedding.slots_of(backend, table, tokens);
+        backend.embed_backward(table.inputs, &slots, dx, &mut self.embedding.rows);
     }
+}
+
+/// Rows that there is memory for when `used` are in use, of a table's.
+pub(crate) fn embedded_capacity(table: Linear, used: usize) -> usize {
+    used.next_power_of_two().min(table.outputs)
 }
 
 impl<B: Backend> EmbeddingRows<B> {
@@ -67,7 +72,8 @@ impl<B: Backend> EmbeddingRows<B> {
         self.tokens.clear();
     }
 
-    fn slots_of(&mut self, backend: &B, hidden: usize, tokens: &[u32]) -> Vec<u32> {
+    fn slots_of(&mut self, backend: &B, table: Linear, tokens: &[u32]) -> Vec<u32> {
+        let hidden = table.inputs;
         let used = self.tokens.len();
         let slots = tokens
             .iter()
@@ -79,7 +85,7 @@ impl<B: Backend> EmbeddingRows<B> {
             })
             .collect();
         if self.tokens.len() > self.capacity {
-            self.capacity = self.tokens.len().next_power_of_two();
+            self.capacity = embedded_capacity(table, self.tokens.len());
             let mut rows = backend.buffer(self.capacity * hidden);
             backend.copy(&self.rows, 0, &mut rows, 0, used * hidden);
             self.rows = rows;

@@ -181,11 +181,6 @@ impl Layout {
         self.parameters.iter().map(Parameter::stored_len).sum()
     }
 
-    /// Number of weights of the model.
-    pub fn weight_count(&self) -> usize {
-        self.tensors().map(|(_, p, t)| p.shape(t).iter().product::<usize>()).sum()
-    }
-
     /// Every tensor of the checkpoint with the parameter that holds it.
     pub fn tensors(&self) -> impl Iterator<Item = (Id, &Parameter, &NamedTensor)> {
         self.parameters.iter().enumerate().flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))

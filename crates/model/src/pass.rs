@@ -209,7 +209,7 @@ impl<B: Backend> Model<B> {
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
-        gradient.add_embedded(b, s.hidden, &packed.tokens, &dx);
+        gradient.add_embedded(b, s.table, &packed.tokens, &dx);
     }
 
     /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.

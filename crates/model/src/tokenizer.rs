@@ -4,13 +4,15 @@
 //! what transformers adds around it.
 
 mod decode_stream;
+mod losses;
 mod special_tokens;
 
 use std::path::{Path, PathBuf};
 
-use tokenizers::AddedToken;
+use tokenizers::{AddedToken, OffsetType, PreTokenizer};
 
 pub use self::decode_stream::DecodeStream;
+use self::losses::Losses;
 pub use self::special_tokens::SpecialTokens;
 use crate::contain::contain;
 use crate::json_file::find_bytes;
@@ -26,6 +28,7 @@ pub struct Tokenizer {
     path: PathBuf,
     special: SpecialTokens,
     vocab_size: usize,
+    losses: Losses,
 }
 
 impl Tokenizer {
@@ -70,7 +73,7 @@ impl Tokenizer {
         if vocab_size == 0 {
             return Err(Error::invalid(&path, "has an empty vocabulary"));
         }
-        let tokenizer = Self { inner, path, special, vocab_size };
+        let tokenizer = Self { inner, path, special, vocab_size, losses: Losses::default() };
         // A post-processor may name tokens that it does not define, which shows only when it is applied.
         tokenizer
             .encode("", true)
@@ -83,11 +86,26 @@ impl Tokenizer {
     /// transformers; rendered chats already contain theirs and are encoded without.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token.
+    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token. Some leave out what they lack
+    /// instead: [`take_loss`](Self::take_loss) tells.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        let encoding = library(|| self.inner.encode_fast(text, add_special))
-            .map_err(|e| Error::Input(format!("{}: cannot encode the text: {e}", self.path.display())))?;
+        let encoding = library(|| {
+            let vocabulary = self.inner.get_added_vocabulary();
+            let mut pieces = vocabulary.extract_and_normalize(self.inner.get_normalizer(), text);
+            if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
+                pre_tokenizer.pre_tokenize(&mut pieces)?;
+            }
+            pieces.tokenize(|piece| self.losses.tokenize(self.inner.get_model(), piece))?;
+            let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
+            self.inner.post_process(encoding, None, add_special)
+        })
+        .map_err(|e| Error::Input(format!("{}: cannot encode the text: {e}", self.path.display())))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// What the texts encoded since the last call have lost for want of a token, if anything: a sentence about the first.
+    pub fn take_loss(&self) -> Option<String> {
+        self.losses.take()
     }
 
     /// The text of `ids`, without special tokens if `skip_special`. Ids outside the vocabulary have no text.

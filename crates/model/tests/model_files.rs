@@ -75,11 +75,10 @@ fn models_saved_in_bf16_load_rounded_to_nearest_even() {
 }
 
 #[test]
-fn layouts_count_the_weights_of_the_files() {
+fn layouts_have_room_for_the_weights_of_the_files() {
     for name in oracle::names() {
         let model = load(&oracle(&name)).unwrap();
         let values: usize = weights(&model).iter().map(|(_, values)| values.len()).sum();
-        assert_eq!(model.layout.weight_count(), values, "{name}");
         assert!(model.layout.stored_len() >= values, "{name}");
     }
 }

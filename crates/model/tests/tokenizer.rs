@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use isentrope_model::Error;
 use isentrope_model::tokenizer::Tokenizer;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const NAMES: [&str; 3] = ["character", "byte-bpe", "byte-fallback"];
 
@@ -96,6 +96,51 @@ fn a_stream_waits_for_whole_characters_only() {
     assert_eq!(pieces.last().unwrap(), "");
 }
 
+/// A byte-level tokenizer of single characters.
+fn few_characters(characters: &str) -> (tempfile::TempDir, Tokenizer) {
+    let spelled = |c: char| if c == ' ' { 'Ġ' } else { c };
+    let vocabulary: serde_json::Map<String, Value> =
+        characters.chars().zip(0..).map(|(c, id)| (spelled(c).to_string(), Value::from(id))).collect();
+    let byte_level =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let file = json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": byte_level, "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    });
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
+    (dir, tokenizer)
+}
+
+/// What a normalizer changes or takes away was meant to go, and what it leaves is named as it was written.
+#[test]
+fn what_is_lost_is_told_from_what_is_normalized() {
+    let (dir, _) = few_characters("abc");
+    let path = dir.path().join("tokenizer.json");
+    let mut file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    file["normalizer"] = json!({"type": "Sequence", "normalizers": [
+        {"type": "Lowercase"}, {"type": "Replace", "pattern": {"String": "-"}, "content": ""}
+    ]});
+    fs::write(&path, file.to_string()).unwrap();
+    let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
+    assert_eq!(tokenizer.encode("A-b", false).unwrap(), [0, 1]);
+    assert_eq!(tokenizer.take_loss(), None);
+    assert_eq!(tokenizer.encode("A-bÄcÖ", false).unwrap(), [0, 1, 2]);
+    assert_eq!(
+        tokenizer.take_loss().unwrap(),
+        "no token stands for 'Ä' (U+00C4), which is lost, as is 1 more character"
+    );
+    assert_eq!(tokenizer.take_loss(), None);
+    // A word's last character may have a form of its own, which is then the only one.
+    file["normalizer"] = Value::Null;
+    file["model"]["end_of_word_suffix"] = json!("</w>");
+    fs::write(&path, file.to_string()).unwrap();
+    let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
+    tokenizer.encode("ab", false).unwrap();
+    assert!(tokenizer.take_loss().unwrap().contains("lost"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -131,6 +176,34 @@ proptest! {
         let tokenizer = read("byte-bpe");
         let ids = tokenizer.encode(&text, false).unwrap();
         prop_assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
+    }
+
+    /// A vocabulary of a few characters, without an unknown token: what comes back is the text without the others, and the
+    /// first of them is told, with how many more there are.
+    #[test]
+    fn nothing_is_left_out_in_silence(text in "[a-e1-3é ]{0,30}") {
+        let (_dir, tokenizer) = few_characters("abc12 ");
+        let (kept, lost): (String, String) = text.chars().partition(|c| "abc12 ".contains(*c));
+        let ids = tokenizer.encode(&text, false).unwrap();
+        prop_assert_eq!(tokenizer.decode(&ids, false).unwrap(), kept);
+        let more = match lost.chars().count() {
+            0 | 1 => String::new(),
+            2 => ", as is 1 more character".to_owned(),
+            all => format!(", as are {} more characters", all - 1),
+        };
+        let told = lost
+            .chars()
+            .next()
+            .map(|lost| format!("no token stands for {lost:?} (U+{:04X}), which is lost{more}", lost as u32));
+        prop_assert_eq!(tokenizer.take_loss(), told);
+    }
+
+    /// Tokenizers with all bytes or an unknown token lose nothing.
+    #[test]
+    fn what_spells_everything_loses_nothing(which in 0..3usize, text in any::<String>(), special: bool) {
+        let tokenizer = read(NAMES[which]);
+        prop_assert!(tokenizer.encode(&text, special).is_ok());
+        prop_assert_eq!(tokenizer.take_loss(), None);
     }
 
     /// A damaged file is an error or still a tokenizer; it is never a panic.

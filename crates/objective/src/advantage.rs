@@ -34,10 +34,30 @@ pub struct Outcome {
     pub group: usize,
     /// Reward of the whole response.
     pub reward: f64,
-    /// Tokens of the response that count in the loss.
+    /// Tokens of the response. Those of a truncated response count here too, also where the loss leaves it out.
     pub tokens: usize,
     /// Reward of the prompt's greedily decoded response; only [`Estimator::Remax`] reads it.
     pub greedy_reward: f64,
+}
+
+impl Estimator {
+    /// Whether a response's advantage comes from comparing it with the other responses to its prompt.
+    pub fn compares_responses(self) -> bool {
+        match self {
+            Self::Grpo | Self::DrGrpo | Self::Rloo | Self::ReinforcePlusPlusBaseline | Self::Opo => true,
+            Self::ReinforcePlusPlus | Self::Remax => false,
+        }
+    }
+
+    /// What is doubtful about this estimator with so many responses to each prompt.
+    pub fn warning(self, responses: usize) -> Option<String> {
+        (responses == 1 && self.compares_responses()).then(|| {
+            "objective.advantage compares the responses to a prompt, and with rollout.responses = 1 there are none to \
+             compare: the reward itself is the advantage, with no baseline. Sample several, or use \"reinforce++\" or \
+             \"remax\"."
+                .to_owned()
+        })
+    }
 }
 
 /// Added to a group's standard deviation, as in the reference.
@@ -50,6 +70,9 @@ const WHITEN_EPSILON: f64 = 1e-8;
 ///
 /// A response without others in its group has nothing to be compared with: group baselines are then 0 and GRPO's
 /// divisor 1 + 1e-6, as in the reference.
+///
+/// Equal rewards are their own mean to the last bit, in a group and in whitening, so that what is compared and does not
+/// differ has the advantage 0 and not a rounding error, which AdamW would make as large as any other gradient.
 pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
     let groups = groups(outcomes);
     let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
@@ -102,7 +125,7 @@ impl Group {
         if self.rewards.len() < 2 {
             return 0.0;
         }
-        self.rewards.iter().sum::<f64>() / self.rewards.len() as f64
+        common(&self.rewards).unwrap_or_else(|| self.rewards.iter().sum::<f64>() / self.rewards.len() as f64)
     }
 
     /// Unbiased.
@@ -120,14 +143,23 @@ impl Group {
         if self.rewards.len() < 2 || tokens == 0.0 {
             return 0.0;
         }
-        self.rewards.iter().zip(&self.lengths).map(|(r, n)| r * n).sum::<f64>() / tokens
+        common(&self.rewards).unwrap_or_else(|| {
+            self.rewards.iter().zip(&self.lengths).map(|(r, n)| r * n).sum::<f64>() / tokens
+        })
     }
 }
 
-/// Mean 0 and unbiased variance 1 over tokens. Fewer than two tokens have no variance: their advantage is 0.
+/// The value that all have, if there is one.
+fn common(values: &[f64]) -> Option<f64> {
+    let first = *values.first()?;
+    values.iter().all(|&value| value == first).then_some(first)
+}
+
+/// Mean 0 and unbiased variance 1 over tokens. Fewer than two tokens, and values that are all equal, have no variance: their
+/// advantage is 0.
 fn whiten(outcomes: &[Outcome], values: Vec<f64>) -> Vec<f64> {
     let tokens: f64 = outcomes.iter().map(|o| o.tokens as f64).sum();
-    if tokens < 2.0 {
+    if tokens < 2.0 || common(&values).is_some() {
         return vec![0.0; values.len()];
     }
     let token_mean = |value: &dyn Fn(f64) -> f64| {
@@ -177,6 +209,28 @@ mod tests {
             for (x, y) in [(a[0], b[0]), (a[1], b[2]), (a[2], b[1]), (a[3], b[3])] {
                 assert!((x - y).abs() < 1e-12, "{estimator:?}");
             }
+        }
+    }
+
+    #[test]
+    fn equal_rewards_have_no_advantage_whatever_they_are() {
+        for reward in [0.1, 0.7, 1.0 / 3.0, -1e-3, 12345.678] {
+            for count in 2..20 {
+                let outcomes: Vec<Outcome> = (0..count).map(|i| outcome(0, reward, 1 + 3 * i)).collect();
+                for estimator in ALL.into_iter().filter(|&e| e != Estimator::Remax) {
+                    let result = advantages(estimator, &outcomes);
+                    assert!(result.iter().all(|&a| a == 0.0), "{estimator:?} {reward} {result:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_response_to_compare_draws_a_warning() {
+        for estimator in ALL {
+            let none = matches!(estimator, Estimator::ReinforcePlusPlus | Estimator::Remax);
+            assert_eq!(estimator.warning(1).is_none(), none, "{estimator:?}");
+            assert_eq!(estimator.warning(2), None, "{estimator:?}");
         }
     }
 

@@ -9,10 +9,11 @@ const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
 
 impl Settings {
     /// Sentences about settings that are without effect or probably mistaken, given the number of optimizer updates
-    /// per rollout.
-    pub fn warnings(&self, updates_per_rollout: usize) -> Vec<String> {
+    /// per rollout, and whether a rollout may hold responses that were carried over from an earlier one.
+    pub fn warnings(&self, updates_per_rollout: usize, carries_over: bool) -> Vec<String> {
         let mut warnings = Vec::new();
-        self.warn_of_covariance(updates_per_rollout, &mut warnings);
+        let on_policy = updates_per_rollout == 1 && !carries_over;
+        self.warn_of_covariance(updates_per_rollout, carries_over, &mut warnings);
         self.warn_of_clipping(&mut warnings);
         if self.loss == Loss::Gspo && self.aggregation != Aggregation::SeqMeanTokenMean {
             warnings.push(
@@ -21,16 +22,21 @@ impl Settings {
                     .into(),
             );
         }
-        if self.loss == Loss::PolicyGradient && updates_per_rollout > 1 {
+        if self.loss == Loss::PolicyGradient && !on_policy {
+            let (why, remedy) = if updates_per_rollout > 1 {
+                (format!("there are {updates_per_rollout} updates per rollout"), "use one")
+            } else {
+                ("the filter carries samples over from one rollout to the next".into(), "switch it off")
+            };
             warnings.push(format!(
-                "objective.loss = \"policy-gradient\" does not correct for samples growing old, and there are \
-                 {updates_per_rollout} updates per rollout: use one, or the loss \"clip\"."
+                "objective.loss = \"policy-gradient\" does not correct for samples growing old, and {why}: {remedy}, or use the \
+                 loss \"clip\"."
             ));
         }
         warnings
     }
 
-    fn warn_of_covariance(&self, updates_per_rollout: usize, warnings: &mut Vec<String>) {
+    fn warn_of_covariance(&self, updates_per_rollout: usize, carries_over: bool, warnings: &mut Vec<String>) {
         let covariance = &self.covariance;
         match covariance.fraction {
             Some(fraction) if covariance.method == Method::None => warnings.push(format!(
@@ -44,11 +50,11 @@ impl Settings {
             _ => {}
         }
         if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
-            warnings.push(
-                "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout: its penalty has \
+            let but = if carries_over { ", but for responses carried over from an earlier one," } else { "" };
+            warnings.push(format!(
+                "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout{but}: its penalty has \
                  no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
-                    .into(),
-            );
+            ));
         }
         if covariance.method != Method::None && covariance.scope == Scope::MicroBatch {
             warnings.push(

@@ -14,7 +14,7 @@ fn an_empty_table_is_plain_grpo_and_draws_no_warning() {
     let settings = parse(json!({})).unwrap();
     assert_eq!(settings, Settings::default());
     settings.check().unwrap();
-    assert!(settings.warnings(1).is_empty());
+    assert!(settings.warnings(1, false).is_empty());
     assert!(!settings.needs_reference() && !settings.needs_greedy_baseline());
     assert_eq!(settings.covariance.resolved_fraction(), None);
 }
@@ -148,10 +148,21 @@ fn mistaken_settings_are_warned_of_by_key() {
         (json!({ "loss": "gspo", "clip_low": 3e-4, "clip_high": 4e-4 }), 8, "seq-mean-token-mean"),
     ];
     for (table, updates, expected) in cases {
-        let warnings = parse(table.clone()).unwrap().warnings(updates);
+        let warnings = parse(table.clone()).unwrap().warnings(updates, false);
         assert_eq!(warnings.len(), 1, "{table}: {warnings:?}");
         assert!(warnings[0].contains(expected), "{}", warnings[0]);
     }
+}
+
+#[test]
+fn one_update_per_rollout_is_off_policy_where_responses_are_carried_over() {
+    let kl_cov = parse(json!({ "loss": "importance", "covariance": { "method": "kl-cov" } })).unwrap();
+    let [said] = &kl_cov.warnings(1, true)[..] else { panic!("one warning is due") };
+    assert!(said.contains("one update per rollout, but for responses carried over"), "{said}");
+    let policy_gradient = parse(json!({ "loss": "policy-gradient" })).unwrap();
+    let [said] = &policy_gradient.warnings(1, true)[..] else { panic!("one warning is due") };
+    assert!(said.contains("growing old") && said.contains("the filter carries samples over"), "{said}");
+    assert_eq!(policy_gradient.warnings(1, false), [""; 0]);
 }
 
 #[test]
@@ -164,10 +175,10 @@ fn published_settings_draw_no_warning() {
     ] {
         let settings = parse(table).unwrap();
         settings.check().unwrap();
-        assert!(settings.warnings(8).is_empty(), "{:?}", settings.warnings(8));
+        assert!(settings.warnings(8, false).is_empty(), "{:?}", settings.warnings(8, false));
     }
     let k1 = json!({ "loss": "importance", "covariance": { "method": "kl-cov", "kl": "k1" } });
-    assert!(parse(k1).unwrap().warnings(1).is_empty(), "k1 has a gradient on policy");
+    assert!(parse(k1).unwrap().warnings(1, false).is_empty(), "k1 has a gradient on policy");
 }
 
 #[test]

@@ -9,6 +9,14 @@ use crate::tile::{End, Product, Start};
 /// Query positions per tile.
 const TILE: usize = 32;
 
+impl Attention {
+    /// Floats that the gradient takes per position of a sequence, if all key-value heads are worked on at once: keys and
+    /// values, their gradients, and a tile of softmax weights with its gradient.
+    pub fn gradient_workspace(self) -> usize {
+        self.kv_heads * (3 * self.padded_dim() + 2 * self.head_dim + 2 * TILE)
+    }
+}
+
 /// `d_qkv` (overwritten) from `d_out: [rows, heads * head_dim]`. Softmax weights are recomputed from `qkv`.
 ///
 /// A run that starts at position 0 is a whole sequence, or the shared beginning of the runs after it that start where it

@@ -44,13 +44,16 @@ impl AtomicDirectory {
         self.staging.path()
     }
 
-    /// Gives the directory its name. Files in it should have been synchronised by whoever wrote them.
+    /// Gives the directory its name, once the names of all files below it are on disk. The files' contents should have
+    /// been synchronised by whoever wrote them.
     ///
     /// # Errors
     /// [`Error::Input`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
     /// refuses.
     pub fn commit(self) -> Result<()> {
-        sync_directory(self.staging.path())?;
+        for directory in directories(self.staging.path())? {
+            sync_directory(&directory)?;
+        }
         refuse_occupied(&self.target)?;
         fs::rename(self.staging.path(), &self.target).map_err(|source| Error::io(&self.target, source))?;
         // Nothing of that name is left for the drop to remove.
@@ -74,11 +77,48 @@ fn refuse_occupied(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts the names in `dir` on disk.
-fn sync_directory(dir: &Path) -> Result<()> {
+/// `dir` and every directory below it, each after those that it holds.
+fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|source| Error::io(dir, source))? {
+        let entry = entry.map_err(|source| Error::io(dir, source))?;
+        if entry.file_type().map_err(|source| Error::io(&entry.path(), source))?.is_dir() {
+            all.extend(directories(&entry.path())?);
+        }
+    }
+    all.push(dir.to_owned());
+    Ok(all)
+}
+
+/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name.
+///
+/// # Errors
+/// [`Error::Io`] when the directory cannot be read or the disk fails.
+pub fn sync_directory(dir: &Path) -> Result<()> {
     // Only Unix opens directories, and only there is this needed.
     if cfg!(unix) {
         File::open(dir).and_then(|file| file.sync_all()).map_err(|source| Error::io(dir, source))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_directory_below_is_found_before_the_one_that_holds_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let staged = AtomicDirectory::create(&parent.path().join("step")).unwrap();
+        let root = staged.path().to_owned();
+        for below in ["trainer/moments", "trainer/weights"] {
+            fs::create_dir_all(root.join(below)).unwrap();
+        }
+        fs::write(root.join("trainer/state.json"), "{}").unwrap();
+        let found = directories(&root).unwrap();
+        let place = |name: &str| found.iter().position(|dir| *dir == root.join(name)).unwrap();
+        assert_eq!((found.len(), place("trainer")), (4, 2));
+        assert!(place("trainer/moments") < 2 && place("trainer/weights") < 2);
+        assert_eq!(found.last(), Some(&root));
+    }
 }

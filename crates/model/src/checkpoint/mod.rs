@@ -6,7 +6,7 @@ mod new_file;
 mod read;
 mod write;
 
-pub use atomic_directory::AtomicDirectory;
+pub use atomic_directory::{AtomicDirectory, sync_directory};
 pub use read::Checkpoint;
 pub use write::{
     Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files, write_tensors, write_whole,

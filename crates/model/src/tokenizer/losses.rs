@@ -1,0 +1,83 @@
+//! What of a text has no token.
+//!
+//! A byte-pair vocabulary without an unknown token (a character-level one, say) may lack a character; like transformers we
+//! then leave it out, and the text says something else: the user should know. What normalizers and pre-tokenizers take
+//! away on purpose is gone before a piece comes here.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokenizers::normalizer::Range;
+use tokenizers::{Model, ModelWrapper, NormalizedString, Token};
+
+/// What has been lost since it was last asked for.
+#[derive(Debug, Default)]
+pub(super) struct Losses(Mutex<Option<Loss>>);
+
+#[derive(Debug)]
+struct Loss {
+    /// The first loss, as a sentence.
+    first: String,
+    /// Characters lost, as the user wrote them.
+    characters: usize,
+}
+
+impl Losses {
+    /// The tokens of a piece of text, as the model of the tokenizer makes them.
+    pub fn tokenize(&self, model: &ModelWrapper, piece: &NormalizedString) -> tokenizers::Result<Vec<Token>> {
+        let tokens = model.tokenize(piece.get())?;
+        if !cover(&tokens, piece.get()) {
+            let more = Loss::of(model, piece);
+            let mut loss = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match &mut *loss {
+                Some(loss) => loss.characters += more.characters,
+                None => *loss = Some(more),
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// What has been lost since the last call, as a sentence.
+    pub fn take(&self) -> Option<String> {
+        let Loss { first, characters } = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(match characters - 1 {
+            0 => first,
+            1 => format!("{first}, as is 1 more character"),
+            more => format!("{first}, as are {more} more characters"),
+        })
+    }
+}
+
+impl Loss {
+    fn of(model: &ModelWrapper, piece: &NormalizedString) -> Self {
+        // As the user wrote it: a piece may be in the byte-level alphabet, with several characters for one.
+        let original = |at| piece.convert_offsets(Range::Normalized(at));
+        let mut lost: Vec<_> = without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
+        lost.dedup();
+        let written = lost.first().and_then(|at| piece.get_original().get(at.clone()));
+        let mut characters = written.unwrap_or_default().chars();
+        let first = match (characters.next(), characters.next()) {
+            (Some(c), None) => format!("no token stands for {c:?} (U+{:04X}), which is lost", c as u32),
+            _ => {
+                let written = written.unwrap_or(piece.get_original());
+                format!("no tokens stand for all of {written:?}, of which a part is lost")
+            }
+        };
+        Self { first, characters: lost.len().max(1) }
+    }
+}
+
+/// Whether tokens account for every byte. A model that leaves something out counts on without it, so that the last token
+/// ends too early.
+fn cover(tokens: &[Token], text: &str) -> bool {
+    tokens.last().map_or(0, |token| token.offsets.1) == text.len()
+}
+
+/// Where the characters are that have no tokens of their own. There may be none: a character may have a token only within
+/// a word, say.
+fn without_tokens(model: &ModelWrapper, text: &str) -> Vec<std::ops::Range<usize>> {
+    let has_none = |at: &std::ops::Range<usize>| {
+        let character = &text[at.clone()];
+        model.tokenize(character).is_ok_and(|tokens| !cover(&tokens, character))
+    };
+    text.char_indices().map(|(at, c)| at..at + c.len_utf8()).filter(has_none).collect()
+}
