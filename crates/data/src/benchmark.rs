@@ -201,7 +201,7 @@ fn unknown(name: &str) -> String {
     let what = if name.ends_with(".jsonl") || name.ends_with(".parquet") {
         format!("{name:?}: give the file a name, as in mine={name}")
     } else {
-        format!("there is no benchmark {name:?}; a file of your own is given as {name}=FILE.jsonl")
+        format!("{name:?}: there is no such benchmark; a file of your own is given as {name}=FILE.jsonl")
     };
     format!("{what}; built in are {}", names.join(", "))
 }

@@ -117,25 +117,28 @@ impl Countdown {
     pub fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         let mut seen = HashSet::new();
-        let enough = 100 * n as u64 + 10_000;
-        for position in 0..enough {
-            if problems.len() == n {
+        let mut fruitless = 0;
+        for position in 0.. {
+            if problems.len() == n || fruitless > 10_000 + 10 * problems.len() {
                 break;
             }
+            fruitless += 1;
             let mut stream = Stream::new(Draws::of(0, Purpose::Problem, position, TEST));
             let (challenge, _) = self.solved(Split::Test, &mut stream);
             let mut canonical = challenge.clone();
             canonical.numbers.sort_unstable();
             if seen.insert((canonical.numbers, canonical.target)) {
                 problems.push(problem(&challenge, Split::Test, problems.len() as u64));
+                fruitless = 0;
             }
         }
         if problems.len() < n {
-            return Err(Error::setting(
-                "the number of test problems",
-                n,
-                format!("data.countdown allows about {}; ask for fewer or widen its bounds", problems.len()),
-            ));
+            let found = problems.len();
+            let expected = format!(
+                "data.countdown has about {found} test problems; ask for fewer, or raise its largest_number or \
+                 largest_intermediate"
+            );
+            return Err(Error::setting("eval.problems", n, expected));
         }
         Ok(problems)
     }

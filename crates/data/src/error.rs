@@ -16,7 +16,7 @@ pub enum Error {
         expected: String,
     },
     /// A file cannot be read.
-    #[error("data file {path} cannot be read: {source}; check data.files")]
+    #[error("data file {path}, which data.files names, cannot be read: {source}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -40,6 +40,12 @@ pub enum Error {
         path: PathBuf,
         /// Which columns it has and which are expected, as a sentence without its end.
         problem: String,
+    },
+    /// Rows can be read, and this model can use none.
+    #[error("no row of data.files is left: {reasons}")]
+    NothingLeft {
+        /// How many are of no use and why, as a sentence without its end.
+        reasons: String,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Data files as rows of JSON values, whatever their format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -72,14 +72,25 @@ pub fn sha256(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Tells of every row in order. Of parquet files only the `wanted` columns are read. Returns the names of the columns.
-pub(crate) fn read(path: &Path, wanted: &[&str], each: &mut EachRow<'_>) -> Result<Vec<String>> {
+/// What the origins of rows call each file: its name, or its whole path where another has that name too.
+pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for path in paths {
+        *count.entry(short(path)).or_default() += 1;
+    }
+    let name = |path| Some(short(path)).filter(|name| count[name] == 1);
+    paths.iter().map(|path| name(path).unwrap_or_else(|| path.display().to_string())).collect()
+}
+
+/// Tells of every row in order; `name` is what origins call the file. Of parquet files only the `wanted` columns are read.
+/// Returns the names of the columns.
+pub(crate) fn read(path: &Path, name: &str, wanted: &[&str], each: &mut EachRow<'_>) -> Result<Vec<String>> {
     let file = File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     match Format::of(path)? {
-        Format::Jsonl => read_jsonl(BufReader::new(file), &name, each)
+        Format::Jsonl => read_jsonl(BufReader::new(file), name, each)
             .map_err(|source| Error::Io { path: path.to_owned(), source }),
-        Format::Parquet => parquet_rows::read(file, &name, wanted, each)
+        Format::Parquet => parquet_rows::read(file, name, wanted, each)
             .map_err(|problem| Error::file(path, format!("not a readable parquet file: {problem}"))),
     }
 }

@@ -59,7 +59,8 @@ pub struct Problem {
     pub data_source: String,
     /// Whatever else the data set says of the problem.
     pub extra_info: Value,
-    /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`.
+    /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`; of files of one
+    /// name with their paths.
     pub origin: String,
 }
 

@@ -29,8 +29,8 @@ pub struct Settings {
     pub system: Option<String>,
     /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
     pub deduplicate: bool,
-    /// Leaves out problems whose prompt has more tokens; those that do not fit the model's context are left out in any
-    /// case. Without effect for SFT, see `sft.max_tokens`.
+    /// Leaves out problems of `files` whose prompt has more tokens; those that do not fit the model's context are left out in
+    /// any case. All prompts of `task` must have at most so many. Without effect for SFT, see `sft.max_tokens`.
     #[schemars(range(min = 1))]
     pub max_prompt_tokens: Option<usize>,
     /// Takes the rows in a new random order every epoch; otherwise in the order of the files.

@@ -27,6 +27,15 @@ pub struct Records<T> {
     suffix: String,
 }
 
+/// How long a record may be.
+#[derive(Clone, Debug)]
+pub struct Longest {
+    /// Tokens at most.
+    pub tokens: usize,
+    /// What allows no more: a key of the recipe, or "the model's context".
+    pub allowed_by: &'static str,
+}
+
 #[derive(Clone, Debug)]
 enum Supply<T> {
     Files { rows: Vec<T>, order: Order, hashes: Vec<FileHash> },
@@ -72,14 +81,45 @@ impl<T: Record> Records<T> {
         }
     }
 
+    /// Keeps the rows of files that have tokens, and no more than fit. `tokens` counts those of a record as it will be drawn,
+    /// prefix and suffix included; its errors are what is wrong with the row, which is then among the bad ones of the report.
+    /// A task has no rows.
+    ///
+    /// # Errors
+    /// When none is left.
+    pub fn retain(
+        &mut self,
+        report: &mut Report,
+        longest: &Longest,
+        mut tokens: impl FnMut(&T) -> Result<usize, String>,
+    ) -> Result<()> {
+        let Supply::Files { rows, order, .. } = &mut self.supply else { return Ok(()) };
+        let bad_before = report.bad.len();
+        rows.retain(|row| {
+            let mut record = row.clone();
+            surround(&mut record, &self.prefix, &self.suffix);
+            match tokens(&record) {
+                Ok(tokens) if tokens <= longest.tokens => return true,
+                Ok(_) => {
+                    report.too_long += 1;
+                    report.usable -= 1;
+                }
+                Err(problem) => report.reject(row.origin().to_owned(), problem),
+            }
+            false
+        });
+        let left = NonZeroUsize::new(rows.len())
+            .ok_or_else(|| nothing_left(report.too_long, longest, &report.bad[bad_before..]))?;
+        *order = order.of_rows(left);
+        Ok(())
+    }
+
     fn record(&mut self, position: u64) -> T {
         let mut record = match &mut self.supply {
             Supply::Files { rows, order, .. } => rows[order.index(position)].clone(),
             Supply::Countdown { countdown, seed } => T::generate(countdown, *seed, position),
         };
-        if let Some(prompt) = record.prompt_mut() {
-            prompt.surround(&self.prefix, &self.suffix);
-        }
+        surround(&mut record, &self.prefix, &self.suffix);
         record
     }
 }
@@ -92,26 +132,6 @@ impl Records<Problem> {
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
     pub fn open(settings: &Settings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
         Self::read(settings, seed, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))
-    }
-
-    /// Keeps the rows of files that `keep` wants, and returns how many others there were. A task has no rows. `keep` is
-    /// shown each problem as it will be drawn, prefix and suffix included.
-    ///
-    /// # Errors
-    /// When none is left.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Problem) -> bool) -> Result<usize> {
-        let Supply::Files { rows, order, .. } = &mut self.supply else { return Ok(0) };
-        let before = rows.len();
-        rows.retain(|row| {
-            let mut problem = row.clone();
-            problem.prompt.surround(&self.prefix, &self.suffix);
-            keep(&problem)
-        });
-        let left = NonZeroUsize::new(rows.len()).ok_or_else(|| {
-            Error::setting("data.max_prompt_tokens", "too small", "every prompt is longer; raise it")
-        })?;
-        *order = order.of_rows(left);
-        Ok(before - left.get())
     }
 
     /// The problem at a position.
@@ -173,10 +193,10 @@ fn read_rows<T: Record>(settings: &Settings, from_row: &FromRow<'_, T>) -> Resul
     let mut rows: Vec<T> = Vec::new();
     let mut report = Report::default();
     let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
-    for path in &settings.files {
+    for (path, name) in settings.files.iter().zip(files::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
         let bad_before = report.bad.len();
-        let found = files::read(path, &wanted, &mut |origin, row| {
+        let found = files::read(path, &name, &wanted, &mut |origin, row| {
             report.rows += 1;
             let record = match row.and_then(|row| from_row(&row, origin.clone())) {
                 Ok(record) => record,
@@ -202,6 +222,26 @@ fn read_rows<T: Record>(settings: &Settings, from_row: &FromRow<'_, T>) -> Resul
     }
     rows.truncate(settings.limit.unwrap_or(usize::MAX));
     Ok((rows, report))
+}
+
+/// Puts the recipe's texts around a record's prompt, if it has one of its own.
+fn surround<T: Record>(record: &mut T, prefix: &str, suffix: &str) {
+    if let Some(prompt) = record.prompt_mut() {
+        prompt.surround(prefix, suffix);
+    }
+}
+
+/// That a model can use no row, and why not.
+fn nothing_left(too_long: usize, longest: &Longest, bad: &[Finding]) -> Error {
+    let mut reasons = Vec::new();
+    if too_long > 0 {
+        let Longest { tokens, allowed_by } = longest;
+        reasons.push(format!("{too_long} are longer than the {tokens} tokens that {allowed_by} allows"));
+    }
+    if let Some(Finding { origin, problem }) = bad.first() {
+        reasons.push(format!("{} cannot be used, the first, {origin}: {problem}", bad.len()));
+    }
+    Error::NothingLeft { reasons: reasons.join("; ") }
 }
 
 fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {

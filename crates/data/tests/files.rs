@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isentrope_data::{
-    Columns, Content, Error, Examples, Problem, Prompt, Report, Settings, Source, evaluation_set,
+    Columns, Content, Error, Examples, Longest, Problem, Prompt, Report, Settings, Source, evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
 use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
@@ -135,11 +135,17 @@ fn settings_decide_what_is_drawn() {
     let (held_out, _) = evaluation_set(&dressed, 6, &auto()).unwrap();
     assert_eq!((held_out.len(), held_out[4].prompt.question().unwrap()), (6, &expected[..]));
     let mut source = Source::open(&dressed, 1, &auto()).unwrap().0;
-    let is_dressed = |problem: &Problem| {
+    let measure = |problem: &Problem| {
         let question = problem.prompt.question().unwrap();
-        question.starts_with("Q: ") && question.ends_with("\nA:")
+        assert!(
+            question.starts_with("Q: ") && question.ends_with("\nA:"),
+            "{question:?} is not what is drawn"
+        );
+        Ok(question.len())
     };
-    assert_eq!(source.retain(is_dressed).unwrap(), 0, "what is measured is what will be drawn");
+    let longest = Longest { tokens: usize::MAX, allowed_by: "data.max_prompt_tokens" };
+    source.retain(&mut Report::default(), &longest, measure).unwrap();
+    assert_eq!(source.len(), Some(20));
     assert_eq!(source.problem(4).prompt.question().unwrap(), expected);
 
     let shuffled = Settings { shuffle: true, ..settings(&verl()) };
@@ -154,6 +160,47 @@ fn settings_decide_what_is_drawn() {
     let twice = Settings { files: vec![verl(), verl()], ..settings(&verl()) };
     let (source, report) = Source::open(&twice, 1, &auto()).unwrap();
     assert_eq!((source.len(), report.rows, report.duplicates), (Some(20), 56, 24));
+}
+
+#[test]
+fn rows_that_a_model_cannot_use_are_counted_and_named() {
+    let longest = Longest { tokens: 3, allowed_by: "data.max_prompt_tokens" };
+    let measure =
+        |problem: &Problem| match problem.origin.rsplit(' ').next().unwrap().parse::<usize>().unwrap() {
+            number if number % 4 == 0 => Err(format!("{number} is a multiple of four")),
+            number => Ok(if number % 2 == 0 { 4 } else { 3 }),
+        };
+    let all = Settings { shuffle: true, ..settings(&verl()) };
+    let (mut source, mut report) = Source::open(&all, 1, &auto()).unwrap();
+    let numbers = |source: &mut Source, count: u64| -> Vec<usize> {
+        let number = |i| source.problem(i).origin.rsplit(' ').next().unwrap().parse().unwrap();
+        (0..count).map(number).collect()
+    };
+    let before = numbers(&mut source, 20);
+    let count = |wanted: &dyn Fn(&usize) -> bool| before.iter().filter(|number| wanted(number)).count();
+    let (usable, bad) = (report.usable, report.bad.len());
+    source.retain(&mut report, &longest, measure).unwrap();
+    let kept = count(&|number| number % 2 == 1);
+    assert_eq!(source.len(), Some(kept));
+    assert_eq!(report.too_long, count(&|number| number % 4 == 2));
+    assert_eq!(report.bad.len() - bad, count(&|number| number % 4 == 0));
+    assert_eq!(report.usable, usable - before.len() + kept);
+    assert!(report.bad.last().unwrap().problem.ends_with("is a multiple of four"));
+    assert!(report.to_string().contains(&format!(", {} too long", report.too_long)), "{report}");
+    // Every epoch has every row that is left, once.
+    let mut drawn = numbers(&mut source, kept as u64);
+    drawn.sort_unstable();
+    let mut expected: Vec<usize> = before.into_iter().filter(|number| number % 2 == 1).collect();
+    expected.sort_unstable();
+    assert_eq!(drawn, expected);
+
+    let error = source.retain(&mut report, &Longest { tokens: 2, ..longest.clone() }, measure).unwrap_err();
+    let says = "the 2 tokens that data.max_prompt_tokens allows";
+    assert!(error.to_string().contains(says), "{error}");
+    let mut source = Source::open(&all, 1, &auto()).unwrap().0;
+    let error = source.retain(&mut report, &longest, |_| Err("of no use".into())).unwrap_err().to_string();
+    assert!(error.contains("20 cannot be used, the first, verl.parquet row "), "{error}");
+    assert!(error.ends_with(": of no use"), "{error}");
 }
 
 #[test]
@@ -366,4 +413,37 @@ fn a_command_takes_any_ground_truth_and_none() {
             .unwrap();
     assert_eq!(report.usable, 2);
     assert_eq!(bad(&report)[0], "rows.jsonl line 2: column answer is missing");
+}
+
+/// Origins have names where these tell files apart, else paths.
+#[test]
+fn files_of_one_name_are_told_apart_by_their_paths() {
+    let directory = TempDir::new().unwrap();
+    let file = |name: &str, row: Value| {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("{row}\nnot a row\n")).unwrap();
+        path
+    };
+    let one = file("a/p.jsonl", json!({"prompt": "one", "answer": "1"}));
+    let two = file("b/p.jsonl", json!({"prompt": "two", "answer": "2"}));
+    let three = file("b/q.jsonl", json!({"prompt": "three", "answer": "3"}));
+    let files = vec![one.clone(), two.clone(), three.clone()];
+    let settings = Settings { files, ..settings(&one) };
+    let (mut source, report) = Source::open(&settings, 0, &auto()).unwrap();
+    let names = [one.display().to_string(), two.display().to_string(), "q.jsonl".to_owned()];
+    for (position, name) in names.iter().enumerate() {
+        assert_eq!(source.problem(position as u64).origin, format!("{name} line 1"));
+        assert_eq!(report.bad[position].origin, format!("{name} line 2"));
+    }
+}
+
+/// What the operating system says is the end of the sentence, so that who prints the cause too need not say it twice.
+#[test]
+fn an_absent_file_is_named_with_the_key_and_the_cause() {
+    let error = Source::open(&settings(Path::new("no/such.jsonl")), 0, &auto()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    let told = error.to_string();
+    assert!(told.contains("no/such.jsonl") && told.contains("data.files"), "{told}");
+    assert!(told.ends_with(&cause) && told.matches(&cause).count() == 1, "{told}");
 }

@@ -168,6 +168,26 @@ impl VerifierSettings {
         })
     }
 
+    /// The settings of all commands.
+    pub fn commands(&self) -> Vec<&command::Settings> {
+        let combined: Vec<&Combined> = match self {
+            Self::All(combined) => vec![combined],
+            Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
+                by_data_source.values().chain(otherwise).collect()
+            }
+        };
+        let singles = combined.into_iter().flat_map(|combined| match combined {
+            Combined::Single(single) => vec![single],
+            Combined::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
+        });
+        singles
+            .filter_map(|single| match single {
+                Single::Command(command) => Some(command),
+                Single::BuiltIn(_) | Single::Math(_) => None,
+            })
+            .collect()
+    }
+
     fn of(&self, data_source: &str) -> Option<&Combined> {
         match self {
             Self::All(combined) => Some(combined),
@@ -275,6 +295,23 @@ mod tests {
         {
             assert!(serde_json::from_value::<VerifierSettings>(value.clone()).is_err(), "{value}");
         }
+    }
+
+    #[test]
+    fn commands_are_found_wherever_they_stand() {
+        let programs = |value: Value| -> Vec<String> {
+            read(value).commands().into_iter().map(|command| command.command[0].clone()).collect()
+        };
+        let sum = json!({"weighted": [
+            {"verifier": "math", "weight": 1}, {"verifier": {"command": ["a"]}, "weight": 1},
+            {"verifier": {"command": ["b", "x"]}, "weight": 0}
+        ]});
+        assert_eq!(programs(json!("math")), [""; 0]);
+        assert_eq!(programs(json!({"command": ["a"]})), ["a"]);
+        assert_eq!(programs(sum.clone()), ["a", "b"]);
+        let sources =
+            json!({"by_data_source": {"y": {"command": ["c"]}, "x": sum}, "otherwise": {"command": ["d"]}});
+        assert_eq!(programs(sources), ["a", "b", "c", "d"]);
     }
 
     #[test]

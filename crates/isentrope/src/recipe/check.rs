@@ -1,5 +1,6 @@
 //! Whether a recipe holds only what its types allow, and what to say where it does not.
 
+use super::foreign;
 use super::schema::{Choice, Fallback, Field, Shape, Variant, quoted};
 use super::tree::{Node, Value};
 
@@ -156,6 +157,19 @@ impl Check<'_> {
                 );
             }
         }
+        if let Some(hint) = foreign::hint(&full, self.root) {
+            return self.problem(node, &format!("unknown key `{full}`{hint}"));
+        }
+        // The table of another trainer's configuration: each of its keys has a name here.
+        let hinted = |(path, _): &(String, &Node)| foreign::hint(path, self.root).is_some();
+        let inner = leaves(&full, node);
+        if inner.iter().any(hinted) {
+            for (path, node) in inner {
+                let hint = foreign::hint(&path, self.root).unwrap_or_default();
+                self.problem(node, &format!("unknown key `{path}`{hint}"));
+            }
+            return;
+        }
         let mut elsewhere = Vec::new();
         find(self.root, key, &mut Vec::new(), &mut elsewhere);
         let near = match &elsewhere[..] {
@@ -193,6 +207,19 @@ struct Form<'a> {
     tag: &'a str,
     chosen: &'a Variant,
     variants: &'a [Variant],
+}
+
+/// The keys in a table and in its tables, by their whole paths; none of what is no table.
+fn leaves<'a>(path: &str, node: &'a Node) -> Vec<(String, &'a Node)> {
+    let Value::Table(entries) = &node.value else { return Vec::new() };
+    let inner = entries.iter().flat_map(|(key, node)| {
+        let path = format!("{path}.{key}");
+        match &node.value {
+            Value::Table(_) => leaves(&path, node),
+            _ => vec![(path, node)],
+        }
+    });
+    inner.collect()
 }
 
 fn dotted(path: &[String], key: &str) -> String {

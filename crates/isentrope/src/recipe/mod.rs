@@ -7,6 +7,7 @@
 //! (`#[serde(tag = "kind")]`), or untagged where each of the tables has a required key that the others lack.
 
 mod check;
+mod foreign;
 mod overrides;
 mod reference;
 mod render;

@@ -157,6 +157,13 @@ impl fmt::Display for Shape {
     }
 }
 
+/// Whether a recipe of this shape has the key with this dotted path.
+pub fn has_key(shape: &Shape, path: &str) -> bool {
+    let Shape::Table(fields) = shape else { return false };
+    let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+    fields.iter().any(|field| field.name == key && rest.is_none_or(|rest| has_key(&field.shape, rest)))
+}
+
 /// `"a", "b"`.
 pub fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
@@ -333,10 +340,16 @@ fn is_nullable(schema: &Value) -> bool {
 
 fn bounds(schema: &Value) -> Bounds {
     let number = |key| schema.get(key).and_then(Value::as_f64);
+    // Of the formats that a TOML integer may exceed, schemars writes the bounds of the shorter ones only.
+    let of_format = match schema.get("format").and_then(Value::as_str) {
+        Some("uint32") => Some(f64::from(u32::MAX)),
+        Some("int32") => Some(f64::from(i32::MAX)),
+        _ => None,
+    };
     Bounds {
         min: number("minimum"),
         above: number("exclusiveMinimum"),
-        max: number("maximum"),
+        max: number("maximum").or(of_format),
         below: number("exclusiveMaximum"),
     }
 }

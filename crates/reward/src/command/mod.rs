@@ -154,8 +154,8 @@ impl CommandVerifier {
                 && let Some(worker) = place.worker.take()
             {
                 let remains = worker.end();
-                let problem =
-                    format!("a worker {} before it was asked anything", told(&misconduct, &remains));
+                let did = with_status(&misconduct, &remains);
+                let problem = format!("a worker {did} before it was asked anything");
                 return Err(verifier.error(problem, Some(remains.stderr)));
             }
         }
@@ -218,30 +218,39 @@ impl CommandVerifier {
         };
         place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
         let remains = worker.end();
-        let told = told(&misconduct, &remains);
+        let did = with_status(&misconduct, &remains);
         if place.failures == MAX_FAILURES {
             let problem = format!(
-                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {told}"
+                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}"
             );
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let recent = self.recent_failures(true);
         if recent >= MAX_RECENT_FAILURES {
-            let problem = format!("workers failed at {recent} of the last 64 questions; the last {told}");
+            let problem = format!("workers failed at {recent} of the last 64 questions; the last {did}");
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let verdict =
             if matches!(misconduct, Misconduct::TimedOut(_)) { Verdict::TimedOut } else { Verdict::Fault };
-        Ok(Judgement::new(verdict, None, format!("the worker {told}")))
+        Ok(Judgement::new(verdict, None, format!("the worker {}", told(&misconduct, &remains))))
     }
 }
 
-/// What a worker did, as it follows "the worker": of one that ended, with how, and the last that it said.
+/// What a worker did, as it follows "the worker": of one that ended, with how.
+fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
+    match (misconduct, remains.status) {
+        (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
+        _ => misconduct.to_string(),
+    }
+}
+
+/// The same in one line, of one that ended with the last that it said.
 fn told(misconduct: &Misconduct, remains: &Remains) -> String {
-    let Misconduct::Ended = misconduct else { return misconduct.to_string() };
-    let status = remains.status.map_or(String::new(), |status| format!(" ({status})"));
-    let last = remains.stderr.lines().last().map_or(String::new(), |line| format!(": {line}"));
-    format!("{misconduct}{status}{last}")
+    let last = match misconduct {
+        Misconduct::Ended => remains.stderr.lines().last(),
+        _ => None,
+    };
+    with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
 }
 
 impl BatchVerifier for CommandVerifier {

@@ -22,6 +22,30 @@ fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
 }
 
 #[test]
+fn keys_of_other_trainers_are_translated() {
+    for (text, message) in [
+        (
+            "num_generations = 8",
+            "unknown key `num_generations`; here it is `rollout.responses` in recipes for",
+        ),
+        (
+            "[trainer]\nper_device_train_batch_size = 4\nsome_flag = 1",
+            "unknown key `trainer.per_device_train_batch_size`; here it is `update.prompts` in recipes for `isentrope \
+             train`, which counts the prompts of a whole update, each with all its responses\n\
+             x.toml:3: unknown key `trainer.some_flag`",
+        ),
+        (
+            "actor_rollout_ref.rollout.n = 4",
+            "unknown key `actor_rollout_ref.rollout.n`; here it is `rollout.responses` in recipes for",
+        ),
+        ("sft.batch = 3", "unknown key `sft`, which recipes for `isentrope sft` have"),
+    ] {
+        let error = error(text, &[]);
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
 fn wrong_types_and_values_say_what_is_expected() {
     for (text, message) in [
         (
@@ -38,7 +62,7 @@ fn wrong_types_and_values_say_what_is_expected() {
         ),
         (
             "[optimizer.schedule]\nsteps = 4294967296",
-            "x.toml: invalid value: integer `4294967296`, expected u32 in `optimizer.schedule.steps`",
+            "x.toml:2: optimizer.schedule.steps must be a whole number from 0 to 4294967295, found 4294967296",
         ),
         ("objective = true", "x.toml:1: objective must be a table, found true"),
         ("objective.is_clipped = 1", "x.toml:1: objective.is_clipped must be true or false, found 1"),
@@ -50,11 +74,11 @@ fn wrong_types_and_values_say_what_is_expected() {
             "x.toml:1: objective.aggregation must be one of \"seq-mean-token-sum\", \"token-mean\", \
              \"seq-mean-token-mean\", found \"tokenmean\"; did you mean \"token-mean\"?",
         ),
-        ("k = [1,\n\"two\"]", "x.toml:2: k.1 must be a whole number, at least 0, found a string"),
+        ("k = [1,\n\"two\"]", "x.toml:2: k.1 must be a whole number from 0 to 4294967295, found a string"),
         ("optimizer.betas = [0.9]", "x.toml:1: optimizer.betas must be an array of 2, found an array of 1"),
         (
             "micro_batch_tokens = \"all\"",
-            "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number, at least 0, found \"all\"",
+            "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number from 0 to 4294967295, found \"all\"",
         ),
         ("[weights]\n\"a b\" = true", "x.toml:2: weights.a b must be a number, found true"),
         ("[limits.math]\nrow = 1", "x.toml:2: unknown key `limits.math.row`; did you mean `rows`?"),
@@ -124,6 +148,16 @@ fn errors_of_set_name_it() {
         ("objective.clip_low=low", "objective.clip_low must be a number from 0 to 1, found a string"),
         ("model.name=a", "`model` is not a table, so it has no key `name`"),
         ("k.9=1", "`k` is an array of 1, and `9` is not the number of an item (the first is 0)"),
+        ("seed=99999999999999999999", "the number is too large"),
+        ("objective.clip_low=-1_0.5e+400", "the number is too large"),
+        (
+            "model=99999999999999999999",
+            "the number is too large; for a text of these characters, put it in quotes",
+        ),
+        // These are texts: no number begins with 0, or has two points.
+        ("seed=09999999999999999999", "seed must be a whole number, at least 0, found a string"),
+        ("seed=1.2.3", "seed must be a whole number, at least 0, found a string"),
+        ("seed=e9", "seed must be a whole number, at least 0, found a string"),
         ("seed", "has no '='; write --set key.path=value"),
         ("a b=1", "\"a b\" is not a path of keys such as a.b.c"),
         ("a={}#=1", "not valid"),
