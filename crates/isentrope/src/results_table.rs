@@ -1,8 +1,9 @@
 //! Results of evaluations as tables for the terminal.
 
 use isentrope_train::evaluation::bootstrap::Estimate;
+use isentrope_train::evaluation::comparisons::{Compared, Comparisons};
 use isentrope_train::evaluation::paired::Comparison;
-use isentrope_train::evaluation::results::{Report, Summary};
+use isentrope_train::evaluation::report::{Report, Summary};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -10,13 +11,15 @@ use std::path::Path;
 pub fn report(report: &Report, dir: &Path) -> String {
     let mut text = String::new();
     for (name, summary) in &report.benchmarks {
-        let Summary { problems, samples, estimates, verdicts } = summary;
+        let Summary { problems, samples, estimates, is_graded, verdicts } = summary;
         let each = if *samples == 1 { "1 response each".into() } else { format!("{samples} responses each") };
         let _ = writeln!(text, "\n  {name}: {problems} problems, {each}");
-        for row in rows(*samples) {
-            if let Some(estimate) = estimates.get(&row) {
-                let _ = writeln!(text, "    {row:20} {}", shown(&row, estimate));
-            }
+        for row in rows(*samples, *is_graded) {
+            let number = estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
+            let _ = writeln!(text, "    {row:20} {number}");
+        }
+        if let Some(faults) = estimates.get("faults").filter(|faults| faults.value > 0.0) {
+            let _ = writeln!(text, "    {:20} {}", "could not be judged", shown("faults", faults));
         }
         let counts: Vec<String> = verdicts
             .iter()
@@ -35,52 +38,72 @@ pub fn report(report: &Report, dir: &Path) -> String {
     text
 }
 
-/// What is shown of a benchmark, in order.
-fn rows(samples: usize) -> Vec<String> {
+/// What is shown of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
+fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     let mut rows = vec![format!("mean@{samples}")];
     if samples > 1 {
         rows.extend(isentrope_train::evaluation::summary::ks(samples).iter().map(|k| format!("pass@{k}")));
         rows.push(format!("maj@{samples}"));
     }
+    if is_graded {
+        rows.push("score".to_owned());
+    }
     rows.extend(["truncated", "length_mean", "entropy"].map(str::to_owned));
     rows
 }
 
-/// A number with its interval: a share in percent, a length in tokens, an entropy in nats.
+/// A number with its interval: a share in percent, a length in tokens, an entropy in nats, a score as it is.
 fn shown(name: &str, estimate: &Estimate) -> String {
     let Estimate { value, low, high } = estimate;
     match name {
         "length_mean" => format!("{value:8.1}    [{low:.1}, {high:.1}]"),
-        "entropy" => format!("{value:8.4}    [{low:.4}, {high:.4}]"),
+        "entropy" | "score" => format!("{value:8.4}    [{low:.4}, {high:.4}]"),
         _ => format!("{:8.2} %  [{:.2}, {:.2}]", 100.0 * value, 100.0 * low, 100.0 * high),
     }
 }
 
 /// Differences between two directories, a block per benchmark.
-pub fn comparison(comparisons: &[(String, Comparison)], old: &Path, new: &Path) -> String {
+pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
     let mut text = format!("\n  {} against {}\n", new.display(), old.display());
-    for (name, c) in comparisons {
-        let Comparison { problems, old, new, difference: d, better, worse, p, exact } = c;
-        let same = problems - better - worse;
-        let percent = |x: f64| 100.0 * x;
-        let how = if *exact { "exact" } else { "100,000 assignments drawn" };
-        let _ = writeln!(text, "\n  {name}: {problems} problems in both");
-        let _ =
-            writeln!(text, "    {:20} {:8.2} % -> {:.2} %", "mean accuracy", percent(*old), percent(*new));
-        let _ = writeln!(
-            text,
-            "    {:20} {:+8.2} points  [{:+.2}, {:+.2}]",
-            "difference",
-            percent(d.value),
-            percent(d.low),
-            percent(d.high)
-        );
-        let _ = writeln!(text, "    {:20} {better} better, {worse} worse, {same} the same", "problems");
-        let _ = writeln!(text, "    {:20} {p:8.4}  ({how})", "p-value");
+    if !comparisons.settings.is_empty() {
+        let _ = writeln!(text, "\n  settings that differ");
+        for setting in &comparisons.settings {
+            let _ = writeln!(text, "    {setting}");
+        }
+    }
+    for (name, Compared { accuracy, score }) in &comparisons.benchmarks {
+        let _ = writeln!(text, "\n  {name}: {} problems in both", accuracy.problems);
+        compared(&mut text, "mean accuracy", accuracy, (100.0, 2), [" %", " points"]);
+        if let Some(score) = score {
+            compared(&mut text, "mean score", score, (1.0, 4), ["", ""]);
+        }
     }
     let _ = writeln!(
         text,
         "\n  in brackets: 95 % intervals, paired bootstrap over problems; p-value: two-sided sign-flip permutation test"
     );
     text
+}
+
+/// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and their units.
+fn compared(
+    text: &mut String,
+    number: &str,
+    comparison: &Comparison,
+    (scale, digits): (f64, usize),
+    [unit, of_difference]: [&str; 2],
+) {
+    let Comparison { problems, old, new, difference, better, worse, p, exact } = comparison;
+    let [old, new, value, low, high] =
+        [*old, *new, difference.value, difference.low, difference.high].map(|x| scale * x);
+    let same = problems - better - worse;
+    let how = if *exact { "exact" } else { "100,000 assignments drawn" };
+    let _ = writeln!(text, "    {number:20} {old:8.digits$}{unit} -> {new:.digits$}{unit}");
+    let _ = writeln!(
+        text,
+        "    {:20} {value:+8.digits$}{of_difference}  [{low:+.digits$}, {high:+.digits$}]",
+        "difference"
+    );
+    let _ = writeln!(text, "    {:20} {better} better, {worse} worse, {same} the same", "problems");
+    let _ = writeln!(text, "    {:20} {p:8.4}  ({how})", "p-value");
 }

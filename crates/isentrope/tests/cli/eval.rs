@@ -1,7 +1,9 @@
 //! `isentrope eval`: numbers, interruption, refusals and comparisons.
 
-use crate::program::{Scratch, failure_saying, isentrope, parse_lines, stderr, stdout_of, text, wrong_usage};
-use crate::training::{Bench, base, metrics, problems, tree};
+use crate::program::{
+    Scratch, failure, failure_saying, isentrope, parse_lines, stderr, stdout_of, text, wrong_usage,
+};
+use crate::training::{Bench, base, metrics, problems, succeed, tree};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -206,7 +208,9 @@ fn what_cannot_be_done_is_said_with_its_remedy() {
     let said = stderr(&output);
     assert!(said.contains("label, text") && said.contains("problem or question"), "{said}");
     assert!(!said.contains("data.columns"), "{said}");
-    wrong_usage(&mut with(&["--verifier", "oracle"]), "auto, math or countdown");
+    wrong_usage(&mut with(&["--verifier", "oracle"]), "one of \"auto\", \"countdown\", \"math\"");
+    let workers = "{command = [\"true\"], workers = 0}";
+    wrong_usage(&mut with(&["--verifier", workers]), "from 1 to 1024");
     let strange = scratch.path("strange");
     fs::create_dir(&strange).unwrap();
     fs::write(Path::new(&strange).join("notes"), "").unwrap();
@@ -229,7 +233,186 @@ fn the_reason_of_a_fault_is_told() {
     let said = stderr(&output);
     assert!(said.contains("mine: 3 of 3 responses could not be judged; the first ("), "{said}");
     assert!(said.contains("problems.jsonl line 1): no dictionary"), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("3 fault"), "{said}");
+    assert_eq!(
+        said.lines().last().unwrap().split(';').next().unwrap(),
+        "error: mine: no response could be judged"
+    );
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("3 fault"), "{table}");
+    for (row, number) in [("mean@1", "n/a"), ("could not be judged", "100.00 %")] {
+        let row = table.lines().find(|line| line.trim_start().starts_with(row)).unwrap();
+        assert!(row.contains(number), "{table}");
+    }
+}
+
+/// A service that judges by the first character, and while it is down knows nothing of some problems.
+#[cfg(unix)]
+#[test]
+fn what_could_not_be_judged_is_judged_again() {
+    let scratch = Scratch::new();
+    let rows: Vec<Value> =
+        (0..12).map(|i| json!({"problem": format!("{i}:"), "answer": (i % 10).to_string()})).collect();
+    let bench = format!("mine={}", scratch.lines("digits.jsonl", &rows));
+    let service = r#"while read -r line; do id=${line#*'"id":'}; answer='"score":0'
+        case "$line" in *'"response":"'[1-5]*) answer='"score":1';; esac
+        case "$line" in *'"ground_truth":"'[345]'"'*) [ -e "$1/down" ] && answer='"verdict":"fault"';; esac
+        echo "{\"id\":${id%%,*},$answer}"; done"#;
+    let state = scratch.path("state");
+    fs::create_dir(&state).unwrap();
+    let down = Path::new(&state).join("down");
+    let verifier = format!("{{command = {}}}", json!(["sh", scratch.file("service.sh", service), state]));
+    let run = |out: &str| {
+        let sampled = ["-n", "2", "--temperature", "1", "--max-tokens", "4", "--out", out];
+        let output = eval(&[&[base(), "--bench", &bench, "--verifier", &verifier][..], &sampled].concat())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output))
+    };
+    let (whole, out) = (scratch.path("whole"), scratch.path("out"));
+    let (table, _) = run(&whole);
+    assert!(!table.contains("could not be judged"), "{table}");
+    let whole = tree(Path::new(&whole));
+
+    fs::write(&down, "").unwrap();
+    let (table, said) = run(&out);
+    assert!(said.contains("6 of 24 responses could not be judged"), "{said}");
+    let row = table.lines().find(|line| line.contains("could not be judged")).unwrap();
+    assert!(row.contains("25.00 %"), "{row}");
+    let (before, again) =
+        (tree(Path::new(&out)), "mine: 6 responses could not be judged; judging them again\n");
+    assert!(before != whole);
+    let (same, said) = run(&out);
+    assert!(said.contains(again) && said.contains("going on after 9 of 12 problems"), "{said}");
+    assert!(same == table && tree(Path::new(&out)) == before, "{same}");
+
+    let complete = Path::new(&out).join("responses/mine.jsonl");
+    let partial = complete.with_extension("jsonl.partial");
+    let lines = fs::read_to_string(&complete).unwrap();
+    let half: String = lines.lines().take(9).map(|line| format!("{line}\n")).collect();
+    fs::remove_file(&down).unwrap();
+    let (_, said) = run(&out);
+    assert!(said.contains(again), "{said}");
+    assert!(tree(Path::new(&out)) == whole);
+    let (_, said) = run(&out);
+    assert!(said.contains("mine: complete already"), "{said}");
+    assert!(tree(Path::new(&out)) == whole);
+
+    // Of what is not complete, too: four problems are whole, one of them not judged.
+    fs::remove_file(&complete).unwrap();
+    fs::write(&partial, half).unwrap();
+    let (_, said) = run(&out);
+    assert!(said.contains("mine: 2 responses could not") && said.contains("after 3 of 12"), "{said}");
+    assert!(tree(Path::new(&out)) == whole);
+}
+
+/// A reward of one's own need not tell answers.
+#[cfg(unix)]
+#[test]
+fn without_answers_there_is_no_majority() {
+    let scratch = Scratch::new();
+    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
+    let verifier = format!("{{command = {}}}", json!(["sh", script(&scratch, "1"), "/dev/null"]));
+    let sampled = ["-n", "2", "--max-tokens", "4", "--limit", "3", "--temperature", "1", "--out", &out];
+    let arguments = [&[base(), "--bench", &bench, "--verifier", &verifier][..], &sampled].concat();
+    let table = stdout_of(&mut eval(&arguments));
+    let row = table.lines().find(|line| line.trim_start().starts_with("maj@2")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["maj@2", "n/a"]);
+    let estimates = &json_file(&Path::new(&out).join("results.json"))["benchmarks"]["mine"]["estimates"];
+    assert!(estimates.get("maj@2").is_none() && estimates["mean@2"]["value"] == 1.0, "{estimates}");
+}
+
+/// A verifier that keeps a list of its processes.
+#[cfg(unix)]
+fn script(scratch: &Scratch, score: &str) -> String {
+    let text = format!(
+        r#"echo $$ >> "$1"; while read -r line; do id=${{line#*'"id":'}}
+        echo "{{\"id\":${{id%%,*}},\"score\":{score}}}"; done"#
+    );
+    scratch.file("reward.sh", text)
+}
+
+#[cfg(unix)]
+#[test]
+fn benchmarks_share_a_commands_workers_and_an_edited_script_is_another_verifier() {
+    let scratch = Scratch::new();
+    let (file, out, started) = (file(&scratch, 1), scratch.path("out"), scratch.path("started"));
+    let script_file = script(&scratch, "1");
+    let verifier = format!("{{command = {}, workers = 3}}", json!(["sh", script_file, started]));
+    let (mine, other) = (format!("mine={file}"), format!("math500={file}"));
+    let with = |bench: &[&str]| {
+        let settings = ["--max-tokens", "4", "--limit", "2", "--out", &out, "--verifier", &verifier];
+        eval(&[&[base()][..], bench, &settings].concat())
+    };
+    let table = stdout_of(&mut with(&["--bench", &mine, "--bench", &other]));
+    assert!(!table.contains("score"), "all are 1, as the verdicts say: {table}");
+    assert_eq!(fs::read_to_string(&started).unwrap().lines().count(), 3, "the workers of one verifier");
+    let manifest = json_file(&Path::new(&out).join("manifest.json"));
+    for name in ["mine", "math500"] {
+        let hashes = manifest["benchmarks"][name]["verifier_files_sha256"].as_object().unwrap();
+        assert_eq!(hashes.keys().collect::<Vec<_>>(), [&script_file], "{started} came to be only later");
+        assert_eq!(hashes[&script_file].as_str().unwrap().len(), 64);
+    }
+    fs::remove_file(&started).unwrap();
+    stdout_of(&mut with(&["--bench", &mine]));
+    fs::remove_file(&started).unwrap();
+    script(&scratch, "0.5");
+    let sentence = failure(&mut with(&["--bench", &mine]));
+    assert!(sentence.contains(&format!("mine: {script_file} was edited; name another")), "{sentence}");
+}
+
+#[cfg(unix)]
+#[test]
+fn graded_rewards_have_a_mean_score() {
+    let scratch = Scratch::new();
+    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
+    let verifier = format!("{{command = {}}}", json!(["sh", script(&scratch, "-2.5"), "/dev/null"]));
+    let settings = ["--max-tokens", "4", "--limit", "3", "--out", &out, "--verifier", &verifier];
+    let table = stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &settings].concat()));
+    let row = table.lines().find(|line| line.trim_start().starts_with("score")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["score", "-2.5000", "[-2.5000,", "-2.5000]"]);
+    let summary = &json_file(&Path::new(&out).join("results.json"))["benchmarks"]["mine"];
+    let expected = json!({"value": -2.5, "low": -2.5, "high": -2.5});
+    assert_eq!((&summary["estimates"]["score"], &summary["is_graded"]), (&expected, &json!(true)));
+    assert_eq!(summary["estimates"]["mean@1"]["value"], 0.0);
+
+    // Compared with another reward, by the scores too; what was edited is named without its hashes.
+    let script_file = script(&scratch, "-2.25");
+    let new = scratch.path("new");
+    let settings = [&settings[..5], &[&new, "--verifier", &verifier, "--against", &out]].concat();
+    let table = stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &settings].concat()));
+    for part in
+        ["mean accuracy", "mean score            -2.5000 -> -2.2500\n", "+0.2500  [+0.2500, +0.2500]\n"]
+    {
+        assert!(table.contains(part), "{part:?} is not in: {table}");
+    }
+    let edited = format!("mine: {script_file} was edited");
+    assert!(table.contains(&format!("settings that differ\n    {edited}\n")), "{table}");
+    let comparison = json_file(&Path::new(&new).join("comparison.json"));
+    assert_eq!(comparison["settings"], json!([edited]));
+    let mine = &comparison["benchmarks"]["mine"];
+    // Of the eight assignments of signs to three equal differences, two are as far from 0.
+    assert_eq!((&mine["difference"]["value"], &mine["score"]["p"]), (&json!(0.0), &json!(0.25)));
+}
+
+/// The tokenizer of the model has no letters.
+#[test]
+fn characters_are_looked_for_in_what_is_asked() {
+    let scratch = Scratch::new();
+    let rows = vec![json!({"problem": "1 2 x>6:", "answer": "6"}); 5];
+    let bench = format!("math500={}", scratch.lines("lossy.jsonl", &rows));
+    let said = |out: &str, more: &[&str]| {
+        let out = scratch.path(out);
+        let settings = ["--bench", &bench, "--max-tokens", "4", "--out", &out];
+        stderr(&eval(&[&[base()][..], &settings, more].concat()).output().unwrap())
+    };
+    let some = said("some", &["--limit", "3"]);
+    assert!(some.contains("math500: 5 rows: 5 usable") && !some.contains("of the usable"), "{some}");
+    assert!(some.contains("math500: of the 3 problems that are asked, 3 with characters"), "{some}");
+    assert!(some.contains("lossy.jsonl line 1: "), "{some}");
+    let all = said("all", &[]);
+    assert!(all.contains("5 rows: 5 usable") && all.contains("of the usable, 5 with characters"), "{all}");
 }
 
 #[test]
@@ -257,11 +440,15 @@ fn two_directories_are_compared_by_a_paired_test() {
     };
     assert!((mine["difference"]["value"].as_f64().unwrap() - (mean(&new) - mean(&old))).abs() < 1e-12);
     assert!((0.0..=1.0).contains(&mine["p"].as_f64().unwrap()));
+    assert!(table.contains("settings that differ\n    seed 0 -> 1\n"), "{table}");
+    assert_eq!(comparison["settings"], json!(["seed 0 -> 1"]));
     // Nothing is sampled for directories that are complete.
     let again = stdout_of(&mut eval(&["--against", &old, "--out", &new]));
     assert!(table.ends_with(&again), "{again}");
     let same = stdout_of(&mut eval(&["--against", &old, "--out", &old]));
     assert!(same.contains("0 better, 0 worse, 24 the same") && same.contains("1.0000"), "{same}");
+    assert!(!same.contains("settings that differ"), "{same}");
+    assert_eq!(json_file(&Path::new(&old).join("comparison.json"))["settings"], json!([]));
 }
 
 #[test]
@@ -303,7 +490,11 @@ fn training_measures_benchmarks_as_the_command_does() {
         "eval.problems=24".into(),
     ];
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
-    let run = bench.run("run", &sets, &[]);
+    let said = succeed(&mut bench.command("run", &sets, &[]));
+    let changed = "eval.samples = 4 instead of 1, eval.temperature = 1 instead of 0, \
+                   eval.max_tokens = 16 instead of 8192, eval.problems = 24";
+    assert!(said.contains(&format!("note: benchmark math500: not as it is defined: {changed}\n")), "{said}");
+    let run = bench.out("run");
     let line = &metrics(&run)[0];
     let (mine, math) = (format!("mine={file}"), format!("math500={sums}"));
     let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", "3", "--out", &out];

@@ -35,36 +35,34 @@ impl Estimate {
     }
 }
 
-/// Which problems are in each set that is drawn: the same for every number about one set of problems, and others for sets
-/// of other names.
-pub struct Resamples {
-    /// [RESAMPLES, problems]
-    chosen: Vec<u32>,
-    problems: usize,
-}
-
-impl Resamples {
-    /// For a set's name and number of problems.
-    pub fn new(name: &str, problems: usize) -> Self {
-        let mut draws = Draws::of(0, Purpose::Bootstrap, stream(name), 0);
-        let count = (RESAMPLES * problems) as u64;
-        let chosen = (0..count).map(|i| draws.below(i, problems as u64) as u32).collect();
-        Self { chosen, problems }
+/// What numbers about a set of problems come to in each of [`RESAMPLES`] sets drawn from it. Each number is a ratio of
+/// sums over problems, given by every problem's numerator and denominator: `statistics` is `[numbers, problems]`, the result
+/// `[numbers, RESAMPLES]`, with NaN where the denominators are 0; nothing is drawn where there are no problems. The sets
+/// are the same for all numbers, and follow from the set's name and the number of problems alone.
+pub fn resampled(name: &str, statistics: &[Vec<(f64, f64)>]) -> Vec<Vec<f64>> {
+    let problems = statistics.first().map_or(0, Vec::len);
+    let mut drawn = vec![Vec::new(); statistics.len()];
+    if problems == 0 {
+        return drawn;
     }
-
-    /// What a ratio of sums comes to in each set, from every problem's numerator and denominator; NaN where the
-    /// denominators are 0.
-    pub fn ratios(&self, problems: &[(f64, f64)]) -> Vec<f64> {
-        let sets = self.chosen.chunks(self.problems.max(1));
-        sets.map(|set| {
-            let (a, b) = set.iter().fold((0.0, 0.0), |(a, b), &i| {
-                let (c, d) = problems[i as usize];
-                (a + c, b + d)
-            });
-            a / b
-        })
-        .collect()
+    let mut draws = Draws::of(0, Purpose::Bootstrap, stream(name), 0);
+    let mut sums = vec![(0.0, 0.0); statistics.len()];
+    let mut position = 0;
+    for _ in 0..RESAMPLES {
+        sums.fill((0.0, 0.0));
+        for _ in 0..problems {
+            let problem = draws.below(position, problems as u64) as usize;
+            position += 1;
+            for ((a, b), parts) in sums.iter_mut().zip(statistics) {
+                let (c, d) = parts[problem];
+                (*a, *b) = (*a + c, *b + d);
+            }
+        }
+        for (drawn, (a, b)) in drawn.iter_mut().zip(&sums) {
+            drawn.push(a / b);
+        }
     }
+    drawn
 }
 
 /// A number for a name (FNV-1a).
@@ -100,20 +98,38 @@ mod tests {
     fn the_interval_of_a_mean_is_that_of_the_binomial_distribution() {
         let (n, right) = (400, 120);
         let problems: Vec<(f64, f64)> = (0..n).map(|i| (f64::from(u8::from(i < right)), 1.0)).collect();
-        let estimate = Estimate::new(0.3, Resamples::new("set", n).ratios(&problems));
+        let estimate = Estimate::new(0.3, resampled("set", &[problems]).remove(0));
         let half = 1.96 * (0.3f64 * 0.7 / n as f64).sqrt();
         assert!((estimate.low - (0.3 - half)).abs() < 0.006, "{estimate:?}");
         assert!((estimate.high - (0.3 + half)).abs() < 0.006, "{estimate:?}");
     }
 
+    /// As when the places of all sets are drawn at once, one set after the other.
     #[test]
-    fn names_decide_what_is_drawn_and_nothing_else_does() {
-        let drawn = |name| Resamples::new(name, 10).chosen;
-        assert_eq!(drawn("a"), drawn("a"));
-        assert_ne!(drawn("a"), drawn("b"));
-        assert!(Resamples::new("a", 0).ratios(&[]).is_empty());
-        let no_denominators = Resamples::new("a", 2).ratios(&[(0.0, 0.0), (0.0, 0.0)]);
-        assert_eq!(Estimate::new(0.5, no_denominators), Estimate { value: 0.5, low: 0.5, high: 0.5 });
+    fn every_number_sees_the_same_sets_which_follow_from_the_name() {
+        let powers: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(1 << i), 1.0)).collect();
+        let weighted: Vec<(f64, f64)> = (0..10).map(|i| (0.1 * f64::from(i), f64::from(i % 3))).collect();
+        let mut draws = Draws::of(0, Purpose::Bootstrap, stream("a"), 0);
+        let all: Vec<usize> =
+            (0..RESAMPLES as u64 * 10).map(|place| draws.below(place, 10) as usize).collect();
+        let expected = |parts: &[(f64, f64)]| -> Vec<f64> {
+            let sum =
+                |set: &[usize], part: &dyn Fn(usize) -> f64| set.iter().fold(0.0, |sum, &i| sum + part(i));
+            all.chunks(10).map(|set| sum(set, &|i| parts[i].0) / sum(set, &|i| parts[i].1)).collect()
+        };
+        let statistics = [powers.clone(), weighted.clone()];
+        assert_eq!(resampled("a", &statistics), [expected(&powers), expected(&weighted)]);
+        assert_ne!(resampled("a", &statistics), resampled("b", &statistics));
+    }
+
+    #[test]
+    fn without_problems_or_denominators_the_interval_is_the_number() {
+        assert_eq!(resampled("a", &[]), [[0.0; 0]; 0]);
+        assert_eq!(resampled("a", &[vec![], vec![]]), [[0.0; 0], []]);
+        for parts in [vec![], vec![(0.0, 0.0); 2]] {
+            let drawn = resampled("a", &[parts]).remove(0);
+            assert_eq!(Estimate::new(0.5, drawn), Estimate { value: 0.5, low: 0.5, high: 0.5 });
+        }
     }
 
     /// Intervals that are made so hold the true mean in about 95 of 100 cases.
@@ -125,8 +141,7 @@ mod tests {
         for trial in 0..trials {
             let problems: Vec<(f64, f64)> = (0..n).map(|i| (draws.uniform(trial * n + i), 1.0)).collect();
             let mean = problems.iter().map(|p| p.0).sum::<f64>() / n as f64;
-            let estimate =
-                Estimate::new(mean, Resamples::new(&trial.to_string(), n as usize).ratios(&problems));
+            let estimate = Estimate::new(mean, resampled(&trial.to_string(), &[problems]).remove(0));
             held += u64::from((estimate.low..=estimate.high).contains(&0.5));
         }
         assert!((176..=200).contains(&held), "{held} of {trials}"); // below 176 once in a million

@@ -1,13 +1,19 @@
 //! Measuring a policy on held-out problems: during a run, and by the command `eval`.
 //!
 //! [`Evaluator::respond`] samples and judges; [`summary`] has the numbers, [`bootstrap`] their intervals, [`paired`] the
-//! comparison of two policies; `votes` finds the most frequent answer. [`sets`] makes sets of problems from files, benchmarks and the built-in task; [`results`]
-//! is the directory that the command keeps.
+//! comparison of two policies; `votes` finds the most frequent answer. [`sets`] makes sets of problems from files,
+//! benchmarks and the built-in task. [`results`] is the directory that the command keeps: [`response_log`] its responses,
+//! [`report`] its numbers, [`comparisons`] two directories side by side; `setting_changes` says what differs in how they
+//! were made.
 
 pub mod bootstrap;
+pub mod comparisons;
 pub mod paired;
+pub mod report;
+pub mod response_log;
 pub mod results;
 pub mod sets;
+mod setting_changes;
 pub mod summary;
 mod votes;
 
@@ -21,7 +27,7 @@ use crate::observer::{Observer, Phase};
 use crate::prompts::Prompter;
 use crate::run::{Record, Run};
 use crate::sample::{Interrupt, sample_each};
-use crate::settings::at_least_one;
+use crate::settings::{at_least_one, at_most, stop_texts};
 use isentrope_data::benchmark::{Choice, Decoding};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
@@ -44,17 +50,20 @@ pub struct Settings {
     /// without `bench`, the test problems of the built-in task, if that is what is trained on.
     pub files: Vec<PathBuf>,
     /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
-    /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md, but for what is set below.
+    /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md; but `problems`, `samples`,
+    /// `temperature` and `max_tokens` hold for benchmarks too where they are set, which the run then says.
     pub bench: Vec<String>,
-    /// Uses at most the first so many problems of each set. Unset: 256, and all of a benchmark.
+    /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
     #[schemars(range(min = 1))]
     pub problems: Option<usize>,
-    /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Unset: 4, and each benchmark's own.
+    /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes the place of what
+    /// benchmarks define, such as the 32 of AIME. Unset: 4, and each benchmark's own.
     #[schemars(range(min = 1))]
     pub samples: Option<usize>,
-    /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Unset: 1, and each benchmark's own.
+    /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
+    /// and each benchmark's own.
     pub temperature: Option<f32>,
-    /// Longest response, in tokens. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and each benchmark's own.
+    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and each benchmark's own.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<usize>,
     /// Texts that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.
@@ -76,6 +85,8 @@ impl Default for Settings {
     }
 }
 
+/// Most responses to a problem.
+const SAMPLES: usize = 1 << 16;
 /// Problems of a set that is no benchmark, unless the recipe says.
 pub(crate) const PROBLEMS: usize = 256;
 
@@ -94,6 +105,23 @@ impl Settings {
         }
     }
 
+    /// What takes the place of a benchmark's definition.
+    fn changes(&self, defined: Decoding) -> Vec<String> {
+        let Decoding { samples, temperature, max_tokens } = self.decoding(defined);
+        let mut changes = Vec::new();
+        if samples != defined.samples {
+            changes.push(format!("eval.samples = {samples} instead of {}", defined.samples));
+        }
+        if temperature != defined.temperature {
+            changes.push(format!("eval.temperature = {temperature} instead of {}", defined.temperature));
+        }
+        if max_tokens != defined.max_tokens {
+            changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
+        }
+        changes.extend(self.problems.map(|problems| format!("eval.problems = {problems}")));
+        changes
+    }
+
     /// Checks every key.
     ///
     /// # Errors
@@ -110,9 +138,8 @@ impl Settings {
         for text in &self.bench {
             Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         }
-        if self.stop.iter().flatten().any(String::is_empty) {
-            return Err(Error::setting("eval.stop", "holds an empty text, which would end every response"));
-        }
+        at_most("eval.samples", self.samples.unwrap_or(1), SAMPLES)?;
+        stop_texts("eval.stop", self.stop.as_deref().unwrap_or_default())?;
         let sampling = Sampling { temperature: self.temperature.unwrap_or(1.0), ..Sampling::default() };
         sampling
             .check()

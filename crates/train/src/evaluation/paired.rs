@@ -1,6 +1,6 @@
 //! Whether one policy does better than another on the same problems.
 
-use super::bootstrap::{Estimate, Resamples, stream};
+use super::bootstrap::{Estimate, resampled, stream};
 use isentrope_random::{Draws, Purpose};
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +10,20 @@ const EXACT_UP_TO: usize = 20;
 /// Assignments of signs that are drawn where there are too many to try.
 const DRAWN: u64 = 100_000;
 
-/// Two policies' accuracies on the problems that both were asked.
+/// Differences this small a share of what is compared are those of rounding: mean scores of the same responses in another
+/// order.
+const ROUNDING: f64 = 1e-12;
+
+/// Two policies' accuracies, or mean scores, on the problems that both were asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Problems that both were asked and both have a judged response to.
     pub problems: usize,
-    /// Mean accuracy of the one compared with.
+    /// Mean accuracy or score of the one compared with.
     pub old: f64,
-    /// Mean accuracy of the other.
+    /// That of the other.
     pub new: f64,
-    /// `new` - `old`, with the paired bootstrap's interval: problems are drawn, each with both its accuracies.
+    /// `new` - `old`, with the paired bootstrap's interval: problems are drawn, each with both its numbers.
     pub difference: Estimate,
     /// Problems on which the new one is better, and worse.
     pub better: usize,
@@ -34,22 +38,26 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Of (old, new) accuracies per problem; none without problems.
+    /// Of (old, new) accuracies or mean scores per problem; none without problems.
     pub fn of(name: &str, pairs: &[(f64, f64)]) -> Option<Self> {
         let count = pairs.len();
         if count == 0 {
             return None;
         }
         let mean = |value: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(value).sum::<f64>() / count as f64;
-        let differences: Vec<(f64, f64)> = pairs.iter().map(|(old, new)| (new - old, 1.0)).collect();
-        let drawn = Resamples::new(name, count).ratios(&differences);
+        let difference = |(old, new): &(f64, f64)| {
+            let difference = new - old;
+            if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
+        };
+        let differences: Vec<(f64, f64)> = pairs.iter().map(|pair| (difference(pair), 1.0)).collect();
         let nonzero: Vec<f64> = differences.iter().map(|d| d.0).filter(|d| *d != 0.0).collect();
+        let drawn = resampled(name, &[differences]).remove(0);
         let (p, exact) = sign_flip(name, &nonzero);
         Some(Self {
             problems: count,
             old: mean(&|pair| pair.0),
             new: mean(&|pair| pair.1),
-            difference: Estimate::new(mean(&|(old, new)| new - old), drawn),
+            difference: Estimate::new(mean(&difference), drawn),
             better: nonzero.iter().filter(|d| **d > 0.0).count(),
             worse: nonzero.iter().filter(|d| **d < 0.0).count(),
             p,
@@ -122,6 +130,13 @@ mod tests {
         assert_eq!((comparison.p, comparison.difference.value), (2.0 / 16.0, 0.21875));
         assert!(comparison.difference.low >= 0.125 - 1e-12 && comparison.difference.high <= 0.5);
         assert_eq!(Comparison::of("set", &[]), None);
+    }
+
+    #[test]
+    fn rounding_makes_no_difference() {
+        let comparison = Comparison::of("set", &[(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1), (2e-9, 1e-9)]).unwrap();
+        assert_ne!(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1);
+        assert_eq!((comparison.better, comparison.worse), (0, 1));
     }
 
     /// Policies that are alike are told apart about 5 times in 100 at p < 0.05.

@@ -3,10 +3,10 @@
 use super::{PROBLEMS, Settings};
 use crate::collect::Judge;
 use crate::error::{Error, Result};
-use crate::problems::{check, note};
+use crate::problems::check;
 use crate::prompts::Prompter;
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding, Place, choose_files};
-use isentrope_data::{FileHash, Problem, Report};
+use isentrope_data::{FileHash, Finding, Problem, Report};
 use isentrope_model::hub;
 use isentrope_reward::{Overlong, VerifierSettings};
 use std::cell::RefCell;
@@ -25,21 +25,31 @@ pub struct EvaluationSet {
 }
 
 impl EvaluationSet {
-    /// Renders the problems' prompts.
+    /// Renders the problems' prompts. Those that cannot be are left out, and are among the bad rows of the report.
     ///
     /// # Errors
-    /// As [`Prompter::tokens`].
+    /// When none is left.
     pub fn new(
         name: &str,
         problems: Vec<Problem>,
+        report: &mut Report,
         decoding: Decoding,
         verifier: Option<&VerifierSettings>,
         prompter: &Prompter,
     ) -> Result<Self> {
-        let problems = problems
-            .into_iter()
-            .map(|problem| prompter.tokens(&problem).map(|tokens| (problem, tokens)))
-            .collect::<Result<_>>()?;
+        let mut rendered = Vec::new();
+        for problem in problems {
+            match prompter.prompt_tokens(&problem.prompt) {
+                Ok(tokens) => {
+                    report.lossy.extend(prompter.loss(&problem.origin));
+                    rendered.push((problem, tokens));
+                }
+                Err(what) => report.reject(problem.origin, what),
+            }
+        }
+        if let (true, Some(Finding { origin, problem })) = (rendered.is_empty(), report.bad.last()) {
+            return Err(Error::Run(format!("{name}: no problem is left to measure on; {origin}: {problem}")));
+        }
         let judge = match verifier {
             Some(verifier) => {
                 let overlong = Overlong::default();
@@ -47,7 +57,25 @@ impl EvaluationSet {
             }
             None => None,
         };
-        Ok(Self { name: name.to_owned(), problems, decoding, judge })
+        Ok(Self { name: name.to_owned(), problems: rendered, decoding, judge })
+    }
+
+    /// What was found in the set's files, a paragraph each. Where not all of their usable rows are asked, characters that
+    /// the tokenizer lacks were looked for in those asked alone.
+    pub fn findings(&self, report: &Report) -> Vec<String> {
+        let asked = self.problems.len();
+        match report.lossy.first() {
+            Some(Finding { origin, problem }) if asked < report.usable => {
+                let all = Report { lossy: Vec::new(), ..report.clone() };
+                let lossy = format!(
+                    "of the {asked} problems that are asked, {} with characters that the tokenizer lacks; the first is \
+                     {origin}: {problem}",
+                    report.lossy.len()
+                );
+                vec![all.to_string(), lossy]
+            }
+            _ => vec![report.to_string()],
+        }
     }
 
     /// Tokens of the longest prompt that fits a context.
@@ -159,16 +187,16 @@ pub(crate) fn of_run(
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let settings =
             isentrope_data::Settings { task: None, files: vec![file.clone()], limit: None, ..data.clone() };
-        let (problems, report) =
+        let (problems, mut report) =
             isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
                 isentrope_data::Error::Io { .. } => {
                     Error::setting("eval.files", format!("names a file that is not there: {}", plainly(&e)))
                 }
                 other => other.into(),
             })?;
-        notes.extend(note(&file.display().to_string(), &report));
         problems.iter().try_for_each(|problem| check(problem, verifier))?;
-        let set = EvaluationSet::new(&name, problems, plain, None, prompter)?;
+        let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
+        notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", file.display())));
         if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
             return Err(Error::Run(format!(
                 "{}: the prompt has {} tokens and does not fit the model's context of {context}; take it out of \
@@ -187,17 +215,22 @@ pub(crate) fn of_run(
         notes.extend(warnings.0.into_inner());
         let Benchmark { name, decoding, verifier: its, .. } = &found.benchmark;
         let its = its.map(VerifierSettings::from);
-        let (problems, report) =
+        let (problems, mut report) =
             found.problems(eval.problems.unwrap_or(usize::MAX), its.as_ref().unwrap_or(verifier))?;
-        notes.extend(note(&format!("benchmark {name}"), &report));
-        let set = EvaluationSet::new(name, problems, eval.decoding(*decoding), its.as_ref(), prompter)?;
+        let resolved = eval.decoding(*decoding);
+        let set = EvaluationSet::new(name, problems, &mut report, resolved, its.as_ref(), prompter)?;
+        notes.extend(set.findings(&report).into_iter().map(|found| format!("benchmark {name}: {found}")));
+        let changes = eval.changes(*decoding);
+        if !changes.is_empty() {
+            notes.push(format!("benchmark {name}: not as it is defined: {}", changes.join(", ")));
+        }
         notes.extend(too_long(&set, context));
         add(&mut sets, set, "eval.bench")?;
     }
     if let (true, true, Some(task)) = (eval.files.is_empty(), eval.bench.is_empty(), data.task) {
-        let (problems, _) = isentrope_data::evaluation_set(data, problems, verifier)?;
+        let (problems, mut report) = isentrope_data::evaluation_set(data, problems, verifier)?;
         problems.iter().try_for_each(|problem| check(problem, verifier))?;
-        sets.push(EvaluationSet::new(task.name(), problems, plain, None, prompter)?);
+        sets.push(EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?);
     }
     Ok(sets)
 }

@@ -6,7 +6,7 @@
 
 use super::summary::Outcome;
 use crate::group::Response;
-use isentrope_reward::{BatchVerifier, Item};
+use isentrope_reward::{BatchVerifier, Item, Verdict};
 use std::collections::BTreeMap;
 
 /// Sets the vote of each response that has an earlier one's answer in another spelling.
@@ -27,9 +27,19 @@ pub(super) fn cast(verifier: &dyn BatchVerifier, item: &Item<'_>, responses: &mu
     }
 }
 
+fn vote(response: &Outcome) -> Option<&String> {
+    response.vote.as_ref().or(response.extracted.as_ref())
+}
+
+/// Whether the verifier tells answers. Where it does, no vote among responses means that none has an answer, and the majority
+/// is wrong; a verifier that judges answers without telling one, such as a reward of the user's own, leaves none to count.
+pub(super) fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
+    let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
+    judged.iter().any(|r| vote(r).is_some()) || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
+}
+
 /// The first response with the answer that most have; of equally frequent answers, the first given.
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
-    let vote = |r: &'a Outcome| r.vote.as_ref().or(r.extracted.as_ref());
     let voters: Vec<&Outcome> = responses.iter().copied().filter(|r| vote(r).is_some()).collect();
     let votes = |r: &'a Outcome| voters.iter().filter(|other| vote(other) == vote(r)).count();
     // The last of equals wins in max_by_key.
@@ -40,7 +50,7 @@ pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
 mod tests {
     use super::*;
     use crate::evaluation::Evaluation;
-    use isentrope_reward::{Judgement, Verdict, VerifierName, VerifierSettings};
+    use isentrope_reward::{Judgement, VerifierName, VerifierSettings};
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
@@ -54,7 +64,7 @@ mod tests {
         let mut responses: Vec<Response> = judgements.into_iter().map(response).collect();
         cast(&*verifier, &item, &mut responses);
         let outcomes = [responses.iter().map(Outcome::from).collect()];
-        let majority = Evaluation::of("set", answers.len(), &outcomes).majority;
+        let majority = Evaluation::of("set", answers.len(), &outcomes).majority.unwrap();
         (responses.into_iter().map(|r| r.vote).collect(), majority)
     }
 
@@ -85,6 +95,22 @@ mod tests {
             assert_eq!(majority, 1.0, "{verifier}");
             assert_eq!(vote(&verifier, &json!("3"), &HALVES).1, 0.0, "{verifier}");
         }
+    }
+
+    #[test]
+    fn there_is_a_majority_where_the_verifier_tells_answers() {
+        let majority = |judged: &[(Verdict, Option<&str>)]| {
+            let judgement = |(verdict, answer): &(Verdict, Option<&str>)| {
+                response(Judgement::new(*verdict, answer.map(str::to_owned), ""))
+            };
+            let problems: Vec<_> = judged.iter().map(|j| vec![Outcome::from(&judgement(j))]).collect();
+            Evaluation::of("set", 1, &problems).majority
+        };
+        let (right, wrong, unread) = (Verdict::Correct, Verdict::Wrong, Verdict::Unparseable);
+        assert_eq!(majority(&[(right, None), (wrong, None), (unread, None)]), None, "none is told");
+        assert_eq!(majority(&[(Verdict::Fault, Some("1"))]), None, "none was judged");
+        assert_eq!(majority(&[(right, Some("1")), (right, None)]), Some(0.5));
+        assert_eq!(majority(&[(unread, None), (unread, None)]), Some(0.0), "none was given");
     }
 
     #[test]

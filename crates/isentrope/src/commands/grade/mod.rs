@@ -1,6 +1,7 @@
 //! `isentrope grade`: verdicts on given responses.
 
 mod explain;
+mod rounds;
 mod row;
 mod totals;
 
@@ -12,16 +13,12 @@ use crate::recipe;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::thread_count;
-use isentrope_reward::{BatchVerifier, Item, Judgement, VerifierError, VerifierSettings};
+use isentrope_reward::VerifierSettings;
+use rounds::Rounds;
 use row::{Reader, Row};
-use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Instant;
 use totals::Totals;
-
-/// Lines that are in memory together, for each thread.
-const LINES_PER_THREAD: usize = 512;
 
 /// Judge responses by their ground truth
 ///
@@ -57,9 +54,6 @@ pub struct Grade {
     explain: Option<Vec<String>>,
 }
 
-/// Responses that a verifier is given at a time.
-const BATCH: usize = 64;
-
 impl Grade {
     pub fn run(self) -> Result<()> {
         let settings: VerifierSettings = recipe::setting("--verifier", &self.verifier)?;
@@ -72,6 +66,7 @@ impl Grade {
         let mut lines = Lines::open(&input)?;
         let mut output = Output::create(self.out.as_deref())?;
         let verifier = settings.build()?;
+        let mut rounds = Rounds::new(&settings, threads);
         let reader = Reader { gold: self.gold, response: self.response, verifier: settings };
 
         interrupt::wind_up_first("finishing the lines under way");
@@ -79,7 +74,7 @@ impl Grade {
         let mut work = Work::uncounted("lines");
         let mut totals = Totals::default();
         loop {
-            let round: Vec<Line> = lines.by_ref().take(LINES_PER_THREAD * threads).collect::<Result<_>>()?;
+            let round: Vec<Line> = lines.by_ref().take(rounds.size()).collect::<Result<_>>()?;
             if round.is_empty() {
                 break;
             }
@@ -91,7 +86,7 @@ impl Grade {
                 return Err(Interrupted { kept }.into());
             }
             let rows = round.into_iter().map(|line| reader.read(line)).collect::<Result<Vec<Row>>>()?;
-            let judgements = judge(&*verifier, &rows, threads)?;
+            let judgements = rounds.judge(&*verifier, &rows)?;
             for (row, judgement) in rows.into_iter().zip(judgements) {
                 totals.add(&row, &judgement);
                 output.line(&row.with(judgement)?)?;
@@ -107,27 +102,4 @@ impl Grade {
         eprint!("{}", totals.report(started.elapsed()));
         Ok(())
     }
-}
-
-/// The judgements of all rows, in their order.
-fn judge(
-    verifier: &dyn BatchVerifier,
-    rows: &[Row],
-    threads: usize,
-) -> Result<Vec<Judgement>, VerifierError> {
-    let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
-        let mut judgements = Vec::with_capacity(share.len());
-        for rows in share.chunks(BATCH) {
-            let batch: Vec<(Item<'_>, &str)> = rows.iter().map(|row| (row.item(), row.response())).collect();
-            judgements.extend(verifier.verify_batch(&batch)?);
-        }
-        Ok(judgements)
-    };
-    thread::scope(|scope| {
-        let shares = rows.chunks(rows.len().div_ceil(threads));
-        let shares: Vec<_> = shares.map(|share| scope.spawn(move || judge(share))).collect();
-        let judgements =
-            shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        judgements.collect::<Result<Vec<_>, _>>().map(|shares| shares.concat())
-    })
 }

@@ -3,12 +3,16 @@
 use crate::lines::Line;
 use anyhow::Result;
 use isentrope_data::{final_answer, find};
-use isentrope_reward::{Item, Judgement, VerifierSettings};
+use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
 
 const GOLD: &[&str] = &["gold", "reward_model.ground_truth", "ground_truth", "answer", "solution"];
 const RESPONSE: &[&str] = &["response", "pred", "prediction", "completion", "output"];
 const PROMPT: &[&str] = &["prompt", "problem", "question"];
+
+/// Options of one line as Math-Verify calls them, and as we do.
+const MATH_VERIFYS: [(&str, &str); 2] =
+    [("precision", "decimals"), ("allow_set_relation_comp", "allow_set_relation")];
 
 /// How lines are understood.
 pub struct Reader {
@@ -78,8 +82,25 @@ impl Reader {
             Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some(true),
             Some(_) => return Err("\"expected\" must be 0, 1, false or true".into()),
         };
-        let extra_info = object.get("extra_info").cloned().unwrap_or_default();
+        let extra_info = self.extra_info(object);
         Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info })
+    }
+
+    /// The line's, with the options that it has under Math-Verify's names; commands get it as it is.
+    fn extra_info(&self, object: &Map<String, Value>) -> Value {
+        let given = object.get("extra_info").cloned().unwrap_or_default();
+        let set = MATH_VERIFYS
+            .iter()
+            .filter_map(|(theirs, ours)| Some(((*ours).to_owned(), object.get(*theirs)?.clone())));
+        let set: Map<String, Value> = set.collect();
+        if set.is_empty() || !self.verifier.commands().is_empty() {
+            return given;
+        }
+        let own = given.get(math::OF_PROBLEM).and_then(Value::as_object).cloned().unwrap_or_default();
+        let options: Map<String, Value> = set.into_iter().chain(own).collect();
+        let mut all = given.as_object().cloned().unwrap_or_default();
+        all.insert(math::OF_PROBLEM.into(), options.into());
+        all.into()
     }
 }
 

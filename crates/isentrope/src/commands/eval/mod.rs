@@ -1,23 +1,27 @@
 //! `isentrope eval`: measure a model on benchmarks, and compare two measurements.
 
-use crate::engine::{self, Loaded, file_hashes};
-use crate::interrupt::{self, Interrupted};
+mod measured;
+mod sampling;
+
+use crate::engine::{self, file_hashes};
+use crate::interrupt;
 use crate::output::print;
-use crate::progress::{Download, Work};
+use crate::progress::Download;
+use crate::recipe;
 use crate::results_table;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
 use isentrope_data::Settings as DataSettings;
-use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
+use isentrope_data::benchmark::Choice;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Limits, Sampling};
 use isentrope_train::collect::Judge;
-use isentrope_train::evaluation::results::{self, Results};
-use isentrope_train::evaluation::{BenchmarkFiles, EvaluationSet, Evaluator, sets};
-use isentrope_train::observer::{Observer, Progress, StepReport};
+use isentrope_train::evaluation::comparisons::Comparisons;
+use isentrope_train::evaluation::results::Results;
+use isentrope_train::evaluation::{BenchmarkFiles, Evaluator};
 use isentrope_train::prompts::Prompter;
-use isentrope_train::sample::Interrupt;
+use measured::Measured;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -27,7 +31,8 @@ use std::path::{Component, Path, PathBuf};
 /// asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at temperature 0.6, the others greedily.
 ///
 /// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it
-/// stopped, to the same bytes. With --against and without MODEL, two directories are compared and nothing is sampled.
+/// stopped, to the same bytes, and judges again what could not be judged. With --against and without MODEL, two directories
+/// are compared and nothing is sampled.
 #[derive(Args)]
 #[command(override_usage = "isentrope eval <MODEL> --bench <NAME[=PLACE]>... [OPTIONS]\n       \
                             isentrope eval --against <DIR> --out <DIR>")]
@@ -76,23 +81,8 @@ pub struct Eval {
 }
 
 /// A verifier as recipes write it; a bare word is a string.
-fn verifier(text: &str) -> Result<VerifierSettings, String> {
-    #[derive(serde::Deserialize)]
-    struct Key {
-        verifier: VerifierSettings,
-    }
-    let quoted = || toml::from_str::<Key>(&format!("verifier = {text:?}"));
-    let key = toml::from_str::<Key>(&format!("verifier = {text}")).or_else(|_| quoted());
-    key.map(|key| key.verifier).map_err(|_| {
-        "it must be auto, math or countdown, or a table as reward.verifier takes it in recipes".to_owned()
-    })
-}
-
-/// A benchmark that is about to be measured.
-struct Measured {
-    set: EvaluationSet,
-    /// Everything that its results depend on, but for model and seed.
-    settings: Value,
+fn verifier(text: &str) -> Result<VerifierSettings> {
+    recipe::setting("--verifier", text)
 }
 
 impl Eval {
@@ -116,8 +106,8 @@ impl Eval {
         }
         match &self.against {
             Some(old) => {
-                let comparisons = results::compare(old, &out)?;
-                results::write_comparison(&comparisons, old, &out)?;
+                let comparisons = Comparisons::of(old, &out)?;
+                comparisons.write(old, &out)?;
                 print(&results_table::comparison(&comparisons, old, &out))
             }
             None => Ok(()),
@@ -131,22 +121,24 @@ impl Eval {
         let vocabulary = loaded.model.config.vocab_size;
         let prompter = Prompter::read(&loaded.dir, vocabulary, &DataSettings::default())?;
         let measured: Vec<Measured> =
-            found.iter().map(|files| self.prepare(files, &prompter, &loaded)).collect::<Result<_>>()?;
-        let benchmarks: Map<String, Value> =
+            found.iter().map(|files| Measured::of(self, files, &prompter, &loaded)).collect::<Result<_>>()?;
+        let settings: Map<String, Value> =
             measured.iter().map(|m| (m.set.name.clone(), m.settings.clone())).collect();
+        let benchmarks: Vec<String> = settings.keys().cloned().collect();
         let manifest = json!({
             "isentrope": env!("CARGO_PKG_VERSION"),
             "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
             "seed": self.seed,
-            "benchmarks": benchmarks,
+            "benchmarks": settings,
         });
-        let results = Results::open(out, manifest)?;
-        eprintln!("{model}: results in {}", out.display());
+        // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
         let judge = Judge {
-            verifier: VerifierSettings::default().build()?,
+            verifier: self.verifier.clone().unwrap_or_default().build()?,
             overlong: Overlong::default(),
             max_tokens: usize::MAX,
         };
+        let results = Results::open(out, manifest)?;
+        eprintln!("{model}: results in {}", out.display());
         let evaluator = Evaluator {
             sampling: Sampling {
                 eos_tokens: prompter.eos_tokens.clone(),
@@ -160,10 +152,19 @@ impl Eval {
         };
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, .. } in &measured {
-            self.sample(&evaluator, set, &loaded, &results, out)?;
+            sampling::sample(&evaluator, set, &loaded, &results, out)?;
         }
         let report = results.report()?;
-        print(&results_table::report(&report, out))
+        print(&results_table::report(&report, out))?;
+        for (name, summary) in &report.benchmarks {
+            if benchmarks.contains(name)
+                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
+            {
+                let remedy = "once the verifier works, the same command judges them all again";
+                bail!("{name}: no response could be judged; {remedy}");
+            }
+        }
+        Ok(())
     }
 
     /// The files of the benchmarks, each of which is asked for once.
@@ -178,89 +179,6 @@ impl Eval {
         }
         Ok(found)
     }
-
-    /// Reads the problems, and says what the user should know of them.
-    fn prepare(&self, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Measured> {
-        let Benchmark { name, suffix, decoding, verifier, .. } = &found.benchmark;
-        let its = verifier.map(VerifierSettings::from);
-        let verifier = self.verifier.clone().or(its).unwrap_or_default();
-        let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
-        let (problems, report) = found.problems(limit, &verifier)?;
-        if report.usable < report.rows {
-            eprintln!("note: {name}: {report}");
-        }
-        let decoding = Decoding {
-            samples: self.n.map_or(decoding.samples, |n| n as usize),
-            temperature: self.temperature.unwrap_or(decoding.temperature),
-            max_tokens: self.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
-        };
-        let sampling = Sampling {
-            temperature: decoding.temperature,
-            stop_strings: self.stop.clone(),
-            ..Sampling::default()
-        };
-        sampling.check().map_err(|e| anyhow!("--{e}"))?;
-        if decoding.temperature == 0.0 && decoding.samples > 1 {
-            eprintln!("note: {name}: greedy responses to a problem are all the same; set --temperature");
-        }
-        let count = problems.len();
-        let set = EvaluationSet::new(name, problems, decoding, Some(&verifier), prompter)?;
-        if let Some(note) = sets::too_long(&set, loaded.model.context()) {
-            eprintln!("note: {note}");
-        }
-        let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
-        let settings = json!({
-            "files_sha256": files,
-            "limit": self.limit,
-            "problems": count,
-            "rows_left_out": report.rows - report.usable,
-            "suffix": suffix,
-            "samples": decoding.samples,
-            "temperature": decoding.temperature,
-            "max_tokens": decoding.max_tokens,
-            "stop": self.stop,
-            "verifier": verifier,
-        });
-        Ok(Measured { set, settings })
-    }
-
-    /// Samples and judges what a benchmark still lacks.
-    fn sample(
-        &self,
-        evaluator: &Evaluator<'_>,
-        set: &EvaluationSet,
-        loaded: &Loaded,
-        results: &Results,
-        out: &Path,
-    ) -> Result<()> {
-        let samples = set.decoding.samples;
-        let Some(mut log) = results.log(&set.name, set.problems.len(), samples)? else {
-            eprintln!("{}: complete already", set.name);
-            return Ok(());
-        };
-        let missing = log.missing();
-        let done = set.problems.len() - missing.len();
-        if done > 0 {
-            eprintln!("{}: going on after {done} of {} problems", set.name, set.problems.len());
-        }
-        let mut watcher = Watcher::new(&set.name, missing.len() * samples);
-        let add = &mut |place: usize, responses: Vec<_>| log.add(place, &set.problems[place].0, &responses);
-        let ended =
-            evaluator.respond(&loaded.model, set, &missing, Interrupt::WhenAsked, add, &mut watcher)?;
-        watcher.work.finish();
-        if ended.is_break() {
-            let left = log.missing().len();
-            let kept = format!(
-                "{} of {} problems of {} are in {}; the same command goes on",
-                set.problems.len() - left,
-                set.problems.len(),
-                set.name,
-                out.display()
-            );
-            return Err(Interrupted { kept }.into());
-        }
-        Ok(log.finish()?)
-    }
 }
 
 /// A directory name for a model: the parts of its path or id.
@@ -271,37 +189,6 @@ fn directory_name(model: &str) -> String {
     });
     let name = parts.collect::<Vec<_>>().join("--");
     if name.is_empty() { "model".into() } else { name }
-}
-
-/// Shows how sampling goes.
-struct Watcher {
-    work: Work,
-    name: String,
-    started: std::time::Instant,
-}
-
-impl Watcher {
-    fn new(name: &str, responses: usize) -> Self {
-        let work = Work::new("responses", responses as u64, false);
-        Self { work, name: name.to_owned(), started: std::time::Instant::now() }
-    }
-}
-
-impl Observer for Watcher {
-    fn stop_requested(&self) -> bool {
-        interrupt::requested()
-    }
-
-    fn progress(&mut self, progress: Progress) {
-        let speed = progress.tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
-        self.work.advance(progress.done as u64, &format!("{}, {speed:.0} tokens/s", self.name));
-    }
-
-    fn step(&mut self, _: &StepReport<'_>) {}
-
-    fn note(&mut self, text: &str) {
-        self.work.say(&format!("note: {text}"));
-    }
 }
 
 #[cfg(test)]

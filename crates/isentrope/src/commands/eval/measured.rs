@@ -1,0 +1,82 @@
+//! A benchmark as the command's flags have it.
+
+use super::Eval;
+use crate::engine::Loaded;
+use anyhow::{Context, Result, anyhow};
+use isentrope_data::benchmark::{Benchmark, Decoding};
+use isentrope_reward::VerifierSettings;
+use isentrope_rollout::Sampling;
+use isentrope_train::evaluation::{BenchmarkFiles, EvaluationSet, sets};
+use isentrope_train::prompts::Prompter;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A benchmark that is about to be measured.
+pub struct Measured {
+    /// Its problems.
+    pub set: EvaluationSet,
+    /// Everything that its results depend on, but for model and seed.
+    pub settings: Value,
+}
+
+impl Measured {
+    /// Reads the problems, and says what the user should know of them.
+    pub fn of(eval: &Eval, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Self> {
+        let Benchmark { name, suffix, decoding, verifier: its, .. } = &found.benchmark;
+        let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
+        let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();
+        let limit = eval.limit.map_or(usize::MAX, |limit| limit as usize);
+        let (problems, mut report) = found.problems(limit, &verifier)?;
+        let decoding = Decoding {
+            samples: eval.n.map_or(decoding.samples, |n| n as usize),
+            temperature: eval.temperature.unwrap_or(decoding.temperature),
+            max_tokens: eval.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
+        };
+        let sampling = Sampling {
+            temperature: decoding.temperature,
+            stop_strings: eval.stop.clone(),
+            ..Sampling::default()
+        };
+        sampling.check().map_err(|e| anyhow!("--{e}"))?;
+        if decoding.temperature == 0.0 && decoding.samples > 1 {
+            eprintln!("note: {name}: greedy responses to a problem are all the same; set --temperature");
+        }
+        let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
+        if report.usable < report.rows || !report.lossy.is_empty() {
+            for found in set.findings(&report) {
+                eprintln!("note: {name}: {found}");
+            }
+        }
+        if let Some(note) = sets::too_long(&set, loaded.model.context()) {
+            eprintln!("note: {note}");
+        }
+        let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
+        let settings = json!({
+            "files_sha256": files,
+            "limit": eval.limit,
+            "problems": set.problems.len(),
+            "rows_left_out": report.rows - report.usable,
+            "suffix": suffix,
+            "samples": decoding.samples,
+            "temperature": decoding.temperature,
+            "max_tokens": decoding.max_tokens,
+            "stop": eval.stop,
+            "verifier": verifier,
+            "verifier_files_sha256": verifier_files(&verifier)?,
+        });
+        Ok(Self { set, settings })
+    }
+}
+
+/// Hashes of the files that the verifier's commands are started with, such as scripts, by the arguments that name them;
+/// none without any.
+fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
+    let arguments = settings.commands().into_iter().flat_map(|command| &command.command);
+    let files = arguments.filter(|argument| Path::new(argument).is_file());
+    let hash =
+        |file: &str| isentrope_data::sha256(Path::new(file)).with_context(|| format!("--verifier: {file}"));
+    let hashes: BTreeMap<&str, String> =
+        files.map(|file| Ok((file.as_str(), hash(file)?))).collect::<Result<_>>()?;
+    Ok((!hashes.is_empty()).then_some(hashes))
+}
