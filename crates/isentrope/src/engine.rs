@@ -83,6 +83,18 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     Ok(Loaded { dir, model, tokenizer })
 }
 
+/// Says what texts have lost for want of tokens: the first loss, and how many other texts have some.
+pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
+    let mut losses = losses.into_iter();
+    if let Some(first) = losses.next() {
+        let more = match losses.count() {
+            0 => String::new(),
+            others => format!("; {others} more with such characters"),
+        };
+        eprintln!("warning: {first}{more}");
+    }
+}
+
 impl Loaded {
     /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
@@ -99,6 +111,11 @@ impl Loaded {
             );
         }
         Ok(budget as usize)
+    }
+
+    /// What the texts encoded since the last call have lost, for want of a token.
+    pub fn take_loss(&self) -> Option<String> {
+        self.tokenizer.as_ref()?.take_loss()
     }
 
     /// The tokenizer, or a sentence that says what needs it.

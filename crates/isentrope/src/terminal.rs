@@ -2,6 +2,9 @@
 //!
 //! Where stderr is no terminal there is no live line, and steps are told less often.
 
+mod notes;
+
+use self::notes::Notes;
 use crate::interrupt;
 use crate::output::print;
 use anyhow::Result;
@@ -32,6 +35,7 @@ pub struct Terminal {
     ends: VecDeque<Instant>,
     shown: Option<Instant>,
     lines: usize,
+    notes: Notes,
 }
 
 impl Terminal {
@@ -41,7 +45,15 @@ impl Terminal {
         if let Ok(style) = ProgressStyle::with_template("{prefix:12} {bar:24} {wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, is_terminal, phase: None, ends: VecDeque::new(), shown: None, lines: 0 }
+        Self {
+            bar,
+            is_terminal,
+            phase: None,
+            ends: VecDeque::new(),
+            shown: None,
+            lines: 0,
+            notes: Notes::default(),
+        }
     }
 
     /// A line before the first step.
@@ -102,6 +114,7 @@ impl Observer for Terminal {
     }
 
     fn step(&mut self, step: &StepReport<'_>) {
+        self.notes.step(step.step);
         let now = Instant::now();
         self.ends.push_back(now);
         if self.ends.len() > RECENT {
@@ -138,7 +151,9 @@ impl Observer for Terminal {
     }
 
     fn note(&mut self, text: &str) {
-        self.line(&format!("note: {text}"));
+        if let Some(line) = self.notes.line(text) {
+            self.line(&line);
+        }
     }
 }
 
@@ -167,17 +182,14 @@ fn cells(step: &StepReport<'_>, left: Option<Duration>) -> Vec<(&'static str, St
 /// `eval/SET/NAME` metrics, a line per set.
 fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
-    let unjudged = |set: &str| step.metrics.get(&format!("eval/{set}/faults")) == Some(1.0);
     for (name, value) in step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v))) {
         let (set, what) = name.split_once('/').unwrap_or(("held-out", name));
         let untold = matches!(what, "truncated" | "faults") && value == 0.0;
-        if untold || what == "pass@1" {
-            continue; // pass@1 is the mean
+        if untold || matches!(what, "pass@1" | "score") {
+            continue; // pass@1 is the mean, as the score mostly is: the table at the end has it where it is not
         }
-        let of_verdicts = what.starts_with("mean@") || what.starts_with("maj@");
         let cell = match what {
             "faults" => format!("could not be judged {:.1} %", 100.0 * value),
-            _ if of_verdicts && unjudged(set) => format!("{what} n/a"),
             _ => format!("{what} {value:.3}"),
         };
         match lines.iter_mut().find(|(known, _)| known == set) {
@@ -250,14 +262,16 @@ pub fn print_summary(summary: &Summary, command: &str) -> Result<()> {
 
 fn rows(e: &Evaluation) -> Vec<(String, String)> {
     let percent = |v: f64| format!("{:.1} %", 100.0 * v);
-    // Numbers of verdicts mean nothing where there are none.
-    let of_verdicts = |v: f64| if e.faults < 1.0 { percent(v) } else { "n/a".into() };
-    let mut rows = vec![("accuracy, mean of samples".to_owned(), of_verdicts(e.mean))];
+    let judged = |v: Option<f64>| v.map_or_else(|| "n/a".into(), percent);
+    let mut rows = vec![("accuracy, mean of samples".to_owned(), judged(e.mean))];
+    if let (true, Some(score)) = (e.is_graded, e.score) {
+        rows.push(("score, mean of responses".to_owned(), format!("{score:.4}")));
+    }
     for (k, value) in e.pass.iter().filter(|(k, _)| *k > 1) {
         rows.push((format!("pass@{k}"), percent(*value)));
     }
     if e.samples > 2 {
-        rows.push((format!("maj@{}", e.samples), of_verdicts(e.majority)));
+        rows.push((format!("maj@{}", e.samples), judged(e.majority)));
     }
     rows.push(("entropy, nats per token".to_owned(), format!("{:.3}", e.entropy)));
     rows.push(("response length, tokens".to_owned(), format!("{:.1}", e.length)));
@@ -283,11 +297,14 @@ mod tests {
     use super::*;
 
     fn evaluation(faults: f64) -> Evaluation {
-        let (mean, majority, entropy, length) = (0.0, 0.0, 1.0, 3.0);
+        let judged = (faults < 1.0).then_some(0.0);
+        let (mean, score, majority, entropy, length) = (judged, judged, judged, 1.0, 3.0);
         Evaluation {
             name: "set".into(),
             samples: 4,
             mean,
+            score,
+            is_graded: false,
             pass: vec![],
             majority,
             entropy,
@@ -308,5 +325,8 @@ mod tests {
         }
         assert_eq!(shown(0.25, "could not be judged").as_deref(), Some("25.0 %"));
         assert_eq!(shown(0.0, "could not be judged"), None);
+        assert_eq!(shown(0.0, "score, mean of responses"), None);
+        let graded = Evaluation { score: Some(-0.25), is_graded: true, ..evaluation(0.0) };
+        assert!(rows(&graded).contains(&("score, mean of responses".into(), "-0.2500".into())));
     }
 }

@@ -7,7 +7,9 @@
 use crate::error::{Error, Result};
 use crate::evaluation::Evaluation;
 use crate::learner::{Learner, PassLimits};
+use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
+use crate::run_directory::names;
 use crate::settings::{self, Checkpoints, Dtype};
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{
@@ -48,8 +50,18 @@ pub struct State<S> {
     pub last: Vec<Evaluation>,
     /// See `last`.
     pub last_step: u64,
+    /// What the step itself measured, where the evaluation after it failed: it is yet to be evaluated and recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<Metrics>,
     /// The trainer's own.
     pub trainer: S,
+}
+
+impl<S> State<S> {
+    /// The last step whose metrics are written.
+    pub fn recorded(&self) -> u64 {
+        self.step - u64::from(self.unrecorded.is_some())
+    }
 }
 
 /// A checkpoint whose hashes are right.
@@ -71,22 +83,25 @@ struct Hashed {
 }
 
 impl CheckpointStore {
-    /// The checkpoints in `dir`, which is made if need be.
+    /// The checkpoints in `dir`, which need not be there yet.
+    pub fn new(dir: PathBuf, settings: Checkpoints) -> Self {
+        Self { dir, settings }
+    }
+
+    /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn open(dir: PathBuf, settings: Checkpoints) -> Result<Self> {
-        fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e))?;
-        let store = Self { dir, settings };
-        // What a kill left half written or half removed.
-        for entry in fs::read_dir(&store.dir).map_err(|e| Error::io(&store.dir, e))? {
-            let path = entry.map_err(|e| Error::io(&store.dir, e))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with(REMOVED_PREFIX) || name.starts_with(&format!(".{STEP_PREFIX}")) {
+    pub fn make(&self) -> Result<()> {
+        fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
+        for name in names(&self.dir)? {
+            let text = name.to_string_lossy();
+            if text.starts_with(REMOVED_PREFIX) || text.starts_with(&format!(".{STEP_PREFIX}")) {
+                let path = self.dir.join(&name);
                 fs::remove_dir_all(&path).map_err(|e| Error::io(&path, e))?;
             }
         }
-        Ok(store)
+        Ok(())
     }
 
     /// The directory of a step's checkpoint.
@@ -99,7 +114,7 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Saves, then removes what need not be kept. Tokenizer and chat template are copied from `source`.
+    /// Saves. Tokenizer and chat template are copied from `source`.
     ///
     /// # Errors
     /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay.
@@ -133,20 +148,20 @@ impl CheckpointStore {
         write_json(&trainer.join("state.json"), state)?;
         write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
         staged.commit()?;
-        self.retire(state)?;
         Ok(target)
     }
 
     /// The latest checkpoint that is whole. Tells `note` of damaged ones that it passed over.
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read; [`Error::Run`] when there are checkpoints and all are damaged.
+    /// [`Error::Io`] when the directory cannot be read; [`Error::Run`] when there are checkpoints and all are damaged;
+    /// [`Error::Invalid`] when the latest that is whole is none that this version can go on from.
     pub fn latest<S: DeserializeOwned>(&self, note: &mut dyn FnMut(&str)) -> Result<Option<Found<S>>> {
         let steps = self.steps()?;
         for &step in steps.iter().rev() {
             let dir = self.path(step);
-            match Self::verified(&dir) {
-                Ok(state) => return Ok(Some(Found { dir, state })),
+            match Self::verify(&dir) {
+                Ok(()) => return Ok(Some(Found { state: read_state(&dir)?, dir })),
                 Err(e) => note(&format!("passing over a damaged checkpoint: {e}")),
             }
         }
@@ -159,7 +174,7 @@ impl CheckpointStore {
         }
     }
 
-    fn verified<S: DeserializeOwned>(dir: &Path) -> Result<State<S>> {
+    fn verify(dir: &Path) -> Result<()> {
         let list = dir.join("trainer/files.json");
         let Files(expected) = read_json(&list)?;
         let Files(found) = Files::of(dir)?;
@@ -168,13 +183,12 @@ impl CheckpointStore {
                 return Err(Error::invalid(&dir.join(name), "the file is not what was saved"));
             }
         }
-        read_json(&dir.join("trainer/state.json"))
+        Ok(())
     }
 
     fn steps(&self) -> Result<Vec<u64>> {
         let mut steps = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(|e| Error::io(&self.dir, e))? {
-            let name = entry.map_err(|e| Error::io(&self.dir, e))?.file_name();
+        for name in names(&self.dir)? {
             let number = name.to_str().and_then(|name| name.strip_prefix(STEP_PREFIX));
             steps.extend(number.and_then(|number| number.parse::<u64>().ok()));
         }
@@ -182,15 +196,15 @@ impl CheckpointStore {
         Ok(steps)
     }
 
-    /// Removes all but the last few and the best, among those up to this state's.
+    /// Removes all but the last few and the best, among those up to a step's.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn retire<S>(&self, state: &State<S>) -> Result<()> {
-        let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= state.step).collect();
+    pub fn retire(&self, step: u64, best: Option<u64>) -> Result<()> {
+        let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= step).collect();
         let old = steps.len().saturating_sub(self.settings.keep.max(1));
         for &step in &steps[..old] {
-            if state.best.is_none_or(|(best, _)| best != step) {
+            if best != Some(step) {
                 self.remove(&self.path(step))?;
             }
         }
@@ -264,7 +278,23 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     Ok(write_whole(path, &text)?)
 }
 
+/// Of a checkpoint whose files are what was saved.
+fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<State<S>> {
+    let path = dir.join("trainer/state.json");
+    let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+    serde_json::from_slice(&text).map_err(|e| {
+        let what = format!(
+            "another version of isentrope has saved this, and this one cannot go on from it ({e}): go on with that one, or \
+             start anew in another run.out, or with --overwrite"
+        );
+        Error::invalid(&path, what)
+    })
+}
+
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).map_err(|e| Error::io(path, e))?;
     serde_json::from_slice(&text).map_err(|e| Error::invalid(path, e.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

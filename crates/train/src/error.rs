@@ -52,14 +52,37 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),
     /// Sampling failed.
-    #[error(transparent)]
-    Rollout(#[from] isentrope_rollout::Error),
+    #[error("{}{}", .0, after_training(.0))]
+    Rollout(isentrope_rollout::Error),
 }
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What else may be at the bottom of a failure to sample when the weights have been trained.
+fn after_training(error: &isentrope_rollout::Error) -> &'static str {
+    match error {
+        isentrope_rollout::Error::NotFinite { .. } => {
+            "; where training has damaged them, lower optimizer.learning_rate or raise optimizer.eps, and go on from an \
+             earlier checkpoint"
+        }
+        _ => "",
+    }
+}
+
+/// Its text is part of the message, so that it is no source of its own.
+impl From<isentrope_rollout::Error> for Error {
+    fn from(error: isentrope_rollout::Error) -> Self {
+        Self::Rollout(error)
+    }
+}
+
 impl Error {
+    /// Whether weights that training has damaged may be the cause.
+    pub(crate) fn doubts_weights(&self) -> bool {
+        matches!(self, Self::Rollout(isentrope_rollout::Error::NotFinite { .. }))
+    }
+
     pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
         Self::Setting { key, what: what.into() }
     }
@@ -70,5 +93,20 @@ impl Error {
 
     pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
         Self::Invalid { path: path.to_owned(), what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_that_are_not_finite_are_blamed_on_training_too() {
+        let said = Error::from(isentrope_rollout::Error::NotFinite { position: 7 }).to_string();
+        for part in ["not finite after 7 tokens", "damaged", "optimizer.learning_rate", "optimizer.eps"] {
+            assert!(said.contains(part), "{part:?} is not in: {said}");
+        }
+        let other = isentrope_rollout::Error::Prompt("no room".into());
+        assert_eq!(Error::from(other).to_string(), "no room");
     }
 }

@@ -19,22 +19,29 @@ pub struct TokenizedExample {
 /// Encodes an example.
 ///
 /// # Errors
-/// [`Error::Run`] naming the example, when its chat cannot be rendered or there is nothing to learn in it.
+/// [`Error::Run`] naming the example, as [`encode`].
 pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExample> {
-    let failed = |what: String| Error::Run(format!("{}: {what}", example.origin));
+    encode(example, prompter).map_err(|what| Error::Run(format!("{}: {what}", example.origin)))
+}
+
+/// Encodes an example.
+///
+/// # Errors
+/// What is wrong with it: a chat that cannot be rendered, or nothing to learn.
+pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<TokenizedExample, String> {
     let tokenized = match &example.content {
         Content::Response { prompt, response } => {
-            let mut tokens = prompter.prompt_tokens(prompt).map_err(failed)?;
+            let mut tokens = prompter.prompt_tokens(prompt)?;
             let mut learnt = vec![false; tokens.len()];
-            tokens.extend(prompter.tokenizer.encode(response, false)?);
+            tokens.extend(prompter.tokenizer.encode(response, false).map_err(|e| e.to_string())?);
             tokens.extend(prompter.end_token());
             learnt.resize(tokens.len(), true);
             TokenizedExample { tokens, learnt }
         }
-        Content::Messages(messages) => chat(messages, prompter).map_err(failed)?,
+        Content::Messages(messages) => chat(messages, prompter)?,
     };
     if tokenized.learnt() == 0 {
-        return Err(failed("there is no token to learn after the prompt".into()));
+        return Err("there is no token to learn after the prompt".into());
     }
     Ok(tokenized)
 }

@@ -1,11 +1,13 @@
 //! Responses to one prompt, judged.
 
 use isentrope_data::Problem;
+use isentrope_objective::Estimator;
 use isentrope_reward::{Judgement, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// A prompt with its responses.
+/// A prompt with its responses. One of another version that says more is refused: what it says would be lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Group {
     /// Step that sampled it.
     pub step: u64,
@@ -17,8 +19,8 @@ pub struct Group {
     pub prompt: Vec<u32>,
     /// Its responses.
     pub responses: Vec<Response>,
-    /// Reward of the most likely response, where the advantage needs it.
-    pub greedy_reward: Option<f64>,
+    /// The most likely response, where the advantage needs its reward.
+    pub greedy: Option<Response>,
 }
 
 /// A response and what became of it. Vectors are `[tokens]`.
@@ -65,6 +67,23 @@ impl Group {
     /// Responses with a reward.
     pub fn counted(&self) -> impl Iterator<Item = &Response> {
         self.responses.iter().filter(|r| r.counts())
+    }
+
+    /// Reward of the most likely response, if there is one and it could be judged.
+    pub fn greedy_reward(&self) -> Option<f64> {
+        self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
+    }
+
+    /// Whether there is what the estimator compares its responses with. A response that is left of several when the others
+    /// could not be judged has nothing beside it; one that was sampled alone is taken as it is.
+    pub fn has_baseline(&self, estimator: Estimator) -> bool {
+        match estimator {
+            Estimator::Remax => self.greedy_reward().is_some(),
+            _ if estimator.compares_responses() => {
+                self.responses.len() < 2 || self.counted().nth(1).is_some()
+            }
+            _ => true,
+        }
     }
 
     /// Share of the counted responses that are correct; none without any.

@@ -48,6 +48,9 @@ pub struct Known<'a> {
     pub slots: Option<&'a [u32]>,
 }
 
+/// Tokens of the text that a model is tried on.
+const PROBE: usize = 64;
+
 /// A model in training.
 pub struct Learner<B: Backend> {
     /// The model.
@@ -79,6 +82,14 @@ impl<B: Backend> Learner<B> {
         self.score_with(&self.model, sequences, temperature)
     }
 
+    /// Whether the model still tells probabilities: of a short text of many different tokens.
+    pub fn tells_probabilities(&self) -> bool {
+        let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
+        let tokens: Vec<u32> = (0..length as u32).collect();
+        let scores = self.score(&[Sequence { tokens: &tokens, score_from: 1 }], 1.0);
+        scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
+    }
+
     /// The same under another model, in the same passes.
     pub fn score_with(&self, model: &Model<B>, sequences: &[Sequence<'_>], temperature: f32) -> Scores {
         let mut all = Scores::default();
@@ -91,11 +102,10 @@ impl<B: Backend> Learner<B> {
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs and entropies together, and returns
     /// what the loss says besides.
     ///
-    /// `known` is what the sampler has returned already, `[sequences]`: a pass that is known as a whole can go back right after
-    /// it went forward, while what it keeps is still in the processor's cache, and one that is recorded as a whole need not go
-    /// forward at all. `idle` marks sequences
-    /// about which the loss is expected to say nothing, `[sequences]`: they need no way back, since chains do not change by
-    /// products with 0. A wrong expectation costs time and nothing else.
+    /// `known` is what the sampler has returned already, `[sequences]`: a pass that is known as a whole can go back right
+    /// after it went forward, while what it keeps is still in the processor's cache, and one that is recorded as a whole need
+    /// not go forward at all. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: they need
+    /// no way back, since chains do not change by products with 0. A wrong expectation costs time and nothing else.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],

@@ -1,9 +1,11 @@
 //! Training: reinforcement learning and SFT, from a recipe to checkpoints and metrics.
 //!
-//! [`rl`] has the loop of reinforcement learning and reads top to bottom; [`sft`] that of supervised fine-tuning. Both
+//! [`rl`] has the step of reinforcement learning and reads top to bottom; [`sft`] that of supervised fine-tuning. Both
 //! update through a [`learner`], live in a [run directory](run_directory) and go on from its [checkpoints](checkpoint).
 
+pub mod advantage;
 pub mod checkpoint;
+mod clock;
 pub mod collect;
 mod error;
 pub mod evaluation;
@@ -14,11 +16,13 @@ pub mod metrics;
 pub mod minibatch;
 pub mod observer;
 pub mod optimizer;
+mod place;
 pub mod plan;
 mod problems;
 pub mod prompts;
+pub mod response_file;
 pub mod rl;
-pub mod rollout_statistics;
+mod rollout_statistics;
 pub mod run;
 pub mod run_directory;
 pub mod sample;
@@ -26,5 +30,6 @@ pub mod settings;
 pub mod sft;
 pub mod sinks;
 pub mod training;
+mod training_loop;
 
 pub use error::{Error, Result};

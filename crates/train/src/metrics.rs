@@ -1,6 +1,8 @@
 //! What a step is measured by.
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt;
 
 /// Named numbers of one step, in the order in which they were first set.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,5 +37,47 @@ impl Serialize for Metrics {
             map.serialize_entry(name, &value)?;
         }
         map.end()
+    }
+}
+
+/// From such a map, in its order; null is NaN.
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Metrics;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of numbers")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metrics, A::Error> {
+                let mut metrics = Metrics::default();
+                while let Some((name, value)) = map.next_entry::<String, Option<f64>>()? {
+                    metrics.set(name, value.unwrap_or(f64::NAN));
+                }
+                Ok(metrics)
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_come_back_in_their_order_with_their_bits() {
+        let mut metrics = Metrics::default();
+        for (name, value) in [("z", 0.1 + 0.2), ("a", f64::MIN_POSITIVE), ("m", f64::INFINITY), ("b", -0.0)] {
+            metrics.set(name, value);
+        }
+        let text = serde_json::to_string(&metrics).unwrap();
+        let back: Metrics = serde_json::from_str(&text).unwrap();
+        assert!(back.get("m").unwrap().is_nan());
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
     }
 }

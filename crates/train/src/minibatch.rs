@@ -1,34 +1,11 @@
-//! The minibatch of one update: from judged responses to their advantages, the loss, and its gradient in the learner.
+//! The minibatch of one update: from judged responses and their advantages to the loss, and its gradient in the learner.
 
 use crate::group::{Group, Response};
 use crate::learner::{Coefficients, Known, Learner};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
-use isentrope_objective::{
-    DrawKey, Estimator, Minibatch, Objective, Outcome, Settings, advantages, objective,
-};
+use isentrope_objective::{DrawKey, Minibatch, Objective, Settings, objective};
 use std::time::{Duration, Instant};
-
-/// One advantage per response of each group; what could not be judged has none.
-pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
-    let outcomes: Vec<Outcome> = groups
-        .iter()
-        .enumerate()
-        .flat_map(|(group, g)| {
-            g.counted().map(move |response| Outcome {
-                group,
-                reward: response.reward,
-                tokens: response.tokens.len(),
-                greedy_reward: g.greedy_reward.unwrap_or(0.0),
-            })
-        })
-        .collect();
-    let mut values = advantages(estimator, &outcomes).into_iter();
-    groups
-        .iter()
-        .map(|g| g.responses.iter().map(|r| if r.counts() { values.next() } else { None }).collect())
-        .collect()
-}
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {

@@ -14,6 +14,9 @@ const ENOUGH_TOKENS: usize = 2048;
 const ENOUGH_SEQUENCES: usize = 1024;
 /// Logits that the sampler holds at a time, at most.
 const LOGITS_BYTES: usize = 128 << 20;
+/// What a loss over a whole minibatch holds per token: log-probs and entropies from sampling and from training, in single
+/// and in double precision, ratios, covariances, what is picked by them, derivatives.
+const LOSS_BYTES: usize = 176;
 /// What the program itself takes: tokenizer, data, code.
 const OVERHEAD: usize = 64 << 20;
 
@@ -31,6 +34,8 @@ pub struct Demand {
     /// Those of them that must all have gone forward before the loss is known; 0 where log-probs or the loss's derivatives are
     /// known beforehand.
     pub forward_first: usize,
+    /// Tokens of one update whose loss is computed together; 0 where its derivatives are known beforehand.
+    pub loss_tokens: usize,
     /// Tokens whose activations an update could take from sampling, at most.
     pub recorded: usize,
     /// Whether a second, frozen model is kept.
@@ -54,7 +59,7 @@ pub struct Plan {
     pub tape: usize,
     /// What sampling keeps for the backward passes, at most.
     pub recording: usize,
-    /// One pass's working memory.
+    /// What an update takes beside: a pass's working memory, the head's logits, the loss, the embedding's gradient.
     pub working: usize,
     /// Tokens in one pass.
     pub micro_batch_tokens: usize,
@@ -68,28 +73,34 @@ impl Plan {
     /// Divides the budget.
     ///
     /// # Errors
-    /// [`Error::Run`] with the knobs that would make it fit.
+    /// [`Error::Run`] with the knobs that would make it fit; [`Error::Setting`] when `memory.micro_batch_tokens` is what does
+    /// not.
     pub fn new(layout: &Layout, demand: Demand, settings: &MemorySettings, available: usize) -> Result<Self> {
         let budget = match settings.budget_gib {
             Some(gib) => (gib * (1u64 << 30) as f64) as usize,
             None => available / 10 * 9,
         };
         let set = layout.parameter_bytes();
-        let weights = if demand.reference { 2 * set } else { set };
-        let fixed = OVERHEAD + weights + set + 2 * set;
-        let logits = (demand.sampled.min(ENOUGH_SEQUENCES) * layout.logits_bytes()).min(LOGITS_BYTES);
+        let weights = set.saturating_mul(if demand.reference { 2 } else { 1 });
+        let fixed = OVERHEAD.saturating_add(weights).saturating_add(set.saturating_mul(3));
+        let logits =
+            demand.sampled.min(ENOUGH_SEQUENCES).saturating_mul(layout.logits_bytes()).min(LOGITS_BYTES);
         let pages = demand.longest_sampled.div_ceil(PAGE) + 1;
-        let cache_of_one = pages * layout.cache_page_bytes();
-        let working_per_token = layout.working_bytes_per_token();
+        let cache_of_one = pages.saturating_mul(layout.cache_page_bytes());
+        let trained = demand.trained.saturating_mul(demand.longest_trained);
+        // Whatever the passes, and in passes of so many tokens.
+        let whole =
+            demand.loss_tokens.saturating_mul(LOSS_BYTES).saturating_add(layout.embedded_bytes(trained));
+        let working = |pass: usize| layout.working_bytes(pass).saturating_add(whole);
         let least_tape = layout.tape_bytes_per_token(Keep::BlockInputs);
+        let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
 
         // What is the least that works: one response at a time, and in a pass one sequence, or those that share a prompt.
-        let trained = demand.trained.saturating_mul(demand.longest_trained);
         let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(trained));
-        let least_pass = least_tokens * (working_per_token + least_tape);
-        let least_sampling = if demand.sampled > 0 { cache_of_one + logits } else { 0 };
+        let least_pass = least_of(least_tokens);
+        let least_sampling = if demand.sampled > 0 { cache_of_one.saturating_add(logits) } else { 0 };
         let (one, longest) = (least_pass, least_tokens).max((least_sampling, demand.longest_sampled));
-        let least = fixed + one;
+        let least = fixed.saturating_add(one);
         if least > budget {
             let reference = demand.reference;
             return Err(Error::Run(does_not_fit(least, budget, weights, set, (one, longest), reference)));
@@ -97,11 +108,18 @@ impl Plan {
         let free = budget - fixed;
         let cache = demand.sampled.saturating_mul(cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
-            let fitting = free / 2 / (working_per_token + least_tape);
+            let room = (free / 2).saturating_sub(layout.head_bytes(ENOUGH_TOKENS)).saturating_sub(whole);
+            let fitting = room / (layout.working_bytes_per_token() + least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let pass = micro_batch_tokens.max(least_tokens).min(trained);
-        let working = pass * working_per_token;
+        if least_of(pass) > free {
+            return Err(Error::setting(
+                "memory.micro_batch_tokens",
+                pass_does_not_fit(pass, least_of(pass), free),
+            ));
+        }
+        let working = working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (free.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(Keep::Activations)));
@@ -132,7 +150,7 @@ impl Plan {
 
     /// Whether what one phase has freed must go back to the system before the next.
     pub fn is_tight(&self) -> bool {
-        self.peak() + (self.cache + self.logits).min(self.tape + self.working) > self.budget
+        self.peak().saturating_add((self.cache + self.logits).min(self.tape + self.working)) > self.budget
     }
 
     /// Limits of sampling.
@@ -152,6 +170,16 @@ impl Plan {
             recorded_tokens: self.recorded_tokens,
         }
     }
+}
+
+/// What is wrong with a micro-batch of so many tokens, which takes `needed` bytes of the `free` ones.
+fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
+    format!(
+        "is too large: a pass of {tokens} tokens needs {} beside weights, gradient and moments, and {} are left; lower it, or \
+         leave it out to have it chosen",
+        human(needed),
+        human(free)
+    )
 }
 
 /// `one` is what the least that can be worked on takes, and its tokens.
@@ -218,78 +246,4 @@ pub fn human(bytes: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use isentrope_model::ModelConfig;
-    use std::path::Path;
-
-    #[test]
-    fn the_longest_evaluated_response_has_room_too() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
-        let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-        let demand = Demand {
-            longest_sampled: 100,
-            sampled: 1,
-            longest_trained: 100,
-            trained: 1,
-            forward_first: 1,
-            recorded: 0,
-            reference: false,
-        };
-        let plan = |demand, bytes: usize| {
-            let settings =
-                MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
-            Plan::new(&layout, demand, &settings, 0)
-        };
-        let long = Demand { longest_sampled: 100_000, ..demand };
-        let cache = (100_000usize.div_ceil(PAGE) + 1) * layout.cache_page_bytes();
-        let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
-        assert_eq!(roomy.cache, cache);
-        assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
-        let refused = plan(long, OVERHEAD + cache).unwrap_err().to_string();
-        assert!(refused.contains("work on 100000 tokens"), "{refused}");
-        plan(demand, OVERHEAD + cache).unwrap();
-    }
-
-    #[test]
-    fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
-        let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-        let plan_of = |forward_first, recorded, bytes: usize| {
-            let demand = Demand {
-                longest_sampled: 100,
-                sampled: 8,
-                longest_trained: 100,
-                trained: 800,
-                forward_first,
-                recorded,
-                reference: false,
-            };
-            let settings =
-                MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
-            Plan::new(&layout, demand, &settings, 0).unwrap()
-        };
-        let plan = |recorded, bytes| plan_of(800, recorded, bytes);
-        let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot());
-        assert!(!without.to_string().contains("kept for the update"), "{without}");
-        let peak = without.peak();
-        for (spare, recorded) in
-            [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)]
-        {
-            let plan = plan(800, peak + spare);
-            assert_eq!((plan.passes().recorded_tokens, plan.recording), (recorded, recorded * slot));
-            assert_eq!(plan.peak(), peak + plan.recording);
-            let others = |plan: &Plan| (plan.cache, plan.logits, plan.tape, plan.working);
-            assert_eq!(others(&plan), others(&without), "nothing else gives way");
-        }
-        let told = plan(800, 1 << 30).to_string();
-        assert!(told.contains("activations kept for the update up to"), "{told}");
-
-        // Where no pass waits for another, what is kept for the others is free for this.
-        let one_pass =
-            |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(Keep::Activations);
-        assert!(without.tape > one_pass(&without));
-        let alone = plan_of(0, 800, peak);
-        assert!(alone.tape <= one_pass(&alone) && alone.recording > 0, "{alone}");
-    }
-}
+mod tests;

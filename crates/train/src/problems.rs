@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::evaluation::{self, EvaluationSet, sets};
 use crate::prompts::Prompter;
-use isentrope_data::{Problem, Report, Source};
+use isentrope_data::{Finding, Longest, Problem, Report, Source};
 use isentrope_reward::VerifierSettings;
 
 /// Problems of the built-in task whose prompts are measured, to know how long they get.
@@ -28,45 +28,63 @@ impl Problems {
         context: usize,
         verifier: &VerifierSettings,
     ) -> Result<Self> {
-        let (mut train, report) = Source::open(data, seed, verifier)?;
-        let mut notes: Vec<String> = note("training data", &report).into_iter().collect();
+        let (mut train, mut report) = Source::open(data, seed, verifier)?;
+        let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
         let mut longest_prompt = 0;
-        let mut failed = Ok(());
-        // One token of the context at least is the response's.
-        let longest_allowed = data.max_prompt_tokens.unwrap_or(usize::MAX).min(context.saturating_sub(1));
-        let tokens = |problem: &Problem| {
-            check(problem, verifier)?;
-            prompter.tokens(problem)
-        };
-        let mut fits = |problem: &Problem| match tokens(problem) {
-            Ok(tokens) if tokens.len() <= longest_allowed => {
-                longest_prompt = longest_prompt.max(tokens.len());
-                true
+        let mut unjudged = Ok(());
+        let mut lossy = Vec::new();
+        let mut measure = |problem: &Problem| {
+            if let (Ok(()), Err(e)) = (&unjudged, check(problem, verifier)) {
+                unjudged = Err(e);
             }
-            Ok(_) => false,
-            Err(e) => {
-                if failed.is_ok() {
-                    failed = Err(e);
-                }
-                false
+            let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
+            let loss = prompter.loss(&problem.origin);
+            if tokens <= longest.tokens {
+                lossy.extend(loss);
+                longest_prompt = longest_prompt.max(tokens);
             }
+            Ok(tokens)
         };
-        let dropped = if train.len().is_some() {
-            train.retain(&mut fits)
+        let kept = if train.len().is_some() {
+            train.retain(&mut report, &longest, measure).map_err(Error::from)
         } else {
-            for position in 0..MEASURED {
-                fits(&train.problem(position));
-            }
-            Ok(0)
+            (0..MEASURED).map(|position| train.problem(position)).try_for_each(|problem| {
+                let tokens =
+                    measure(&problem).map_err(|what| Error::Run(format!("{}: {what}", problem.origin)))?;
+                if tokens <= longest.tokens { Ok(()) } else { Err(task_does_not_fit(tokens, &longest)) }
+            })
         };
-        failed?; // before what it led to
-        let dropped = dropped?;
-        if dropped > 0 {
-            notes.push(format!("{dropped} prompts are longer than {longest_allowed} tokens and left out"));
+        unjudged?; // before what it led to
+        kept?;
+        report.lossy = lossy;
+        let mut notes: Vec<String> = note("training data", &report).into_iter().collect();
+        if report.too_long > 0 {
+            let Longest { tokens, allowed_by } = longest;
+            let dropped = report.too_long;
+            notes.push(format!(
+                "{dropped} prompts are longer than {tokens} tokens, all that {allowed_by} allows, and left out"
+            ));
         }
         let (eval, max_tokens) = eval;
         let sets = sets::of_run(data, eval, max_tokens, verifier, prompter, context, &mut notes)?;
         Ok(Self { train, sets, longest_prompt, notes })
+    }
+}
+
+/// Problems of a task are drawn by position, without end: none is left out.
+fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
+    let Longest { tokens: most, allowed_by } = longest;
+    let what = format!(
+        "has prompts of {tokens} tokens, and {allowed_by} allows {most}: only of files are any left out"
+    );
+    Error::setting("data.task", what)
+}
+
+/// The longest prompt or example that a setting and the context allow; one token of the context at least is the response's.
+fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest {
+    match setting {
+        Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },
+        _ => Longest { tokens: context.saturating_sub(1), allowed_by: "the model's context" },
     }
 }
 
@@ -90,7 +108,20 @@ pub(crate) fn demand(sets: &[EvaluationSet], context: usize) -> (usize, usize) {
     (sets.iter().map(longest).max().unwrap_or(0), sets.iter().map(responses).max().unwrap_or(0))
 }
 
+/// What to say of rows that are fewer than a step takes.
+pub(crate) fn repeated(rows: Option<usize>, what: &str, key: &str, taken: usize) -> Option<String> {
+    let rows = rows.filter(|&rows| rows < taken)?;
+    Some(format!("{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"))
+}
+
 /// What the linter found in `what`, if there is anything to say.
 pub(crate) fn note(what: &str, report: &Report) -> Option<String> {
-    (report.rows > 0).then(|| format!("{what}: {report}"))
+    if report.rows > 0 {
+        return Some(format!("{what}: {report}"));
+    }
+    let Finding { origin, problem } = report.lossy.first()?; // of a task, which has no rows
+    let count = report.lossy.len();
+    Some(format!(
+        "{what}: {count} of the first {MEASURED} with characters that the tokenizer lacks; the first, {origin}: {problem}"
+    ))
 }

@@ -1,7 +1,7 @@
 //! From a problem to the tokens that the model sees.
 
 use crate::error::{Error, Result};
-use isentrope_data::{Problem, Prompt, Template};
+use isentrope_data::{Finding, Problem, Prompt, Template};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -62,7 +62,20 @@ impl Prompter {
     /// With the tokenizer's special tokens, unless a chat template has written them.
     pub(crate) fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
         let text = self.render(prompt)?;
-        self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string())
+        let encoded = self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
+        let what = match encoded {
+            Ok(tokens) if !tokens.is_empty() => return Ok(tokens),
+            Ok(_) => "the prompt comes to no tokens".to_owned(),
+            Err(what) => what,
+        };
+        // Taken here, lest it pass for a loss of the next prompt.
+        Err(self.tokenizer.take_loss().map_or(what.clone(), |lost| format!("{what}: {lost}")))
+    }
+
+    /// What the texts of a row have lost on the way to tokens, if anything.
+    pub(crate) fn loss(&self, origin: &str) -> Option<Finding> {
+        let problem = self.tokenizer.take_loss()?;
+        Some(Finding { origin: origin.to_owned(), problem })
     }
 
     /// The token that ends what is learnt by imitation.

@@ -1,7 +1,7 @@
 //! What a rollout was like, over all that was sampled, before any filter.
 
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Group, Response};
 use crate::metrics::Metrics;
 use isentrope_reward::Verdict;
 use std::collections::BTreeMap;
@@ -27,6 +27,8 @@ pub struct RolloutStatistics {
     /// Sums of the responses' mean entropies, and of all tokens' entropies.
     entropy_of_responses: f64,
     entropy_of_tokens: f64,
+    /// Greedy responses, which are baselines alone, that could not be judged.
+    greedy_faults: usize,
     /// Why the first faulted response could not be judged.
     fault: Option<String>,
 }
@@ -47,9 +49,7 @@ impl RolloutStatistics {
         self.solved_none += usize::from(group.accuracy() == Some(0.0));
         for response in &group.responses {
             self.responses += 1;
-            for (count, (verdict, _)) in self.verdicts.iter_mut().zip(VERDICTS) {
-                *count += usize::from(response.judgement.verdict == verdict);
-            }
+            self.count_verdict(response);
             if response.counts() {
                 self.counted += 1;
                 self.score += response.judgement.score;
@@ -59,8 +59,8 @@ impl RolloutStatistics {
                     *sum += value;
                     *count += 1;
                 }
-            } else if self.fault.is_none() {
-                self.fault = Some(format!("{}: {}", group.problem.origin, response.judgement.reason));
+            } else {
+                self.keep_first_fault(group, response);
             }
             self.tokens += response.tokens.len();
             self.longest = self.longest.max(response.tokens.len());
@@ -68,6 +68,21 @@ impl RolloutStatistics {
             self.entropy_of_responses += response.entropy();
             self.entropy_of_tokens += response.entropies.iter().map(|&h| f64::from(h)).sum::<f64>();
         }
+        for greedy in group.greedy.iter().filter(|greedy| !greedy.counts()) {
+            self.greedy_faults += 1;
+            self.count_verdict(greedy);
+            self.keep_first_fault(group, greedy);
+        }
+    }
+
+    fn count_verdict(&mut self, response: &Response) {
+        for (count, (verdict, _)) in self.verdicts.iter_mut().zip(VERDICTS) {
+            *count += usize::from(response.judgement.verdict == verdict);
+        }
+    }
+
+    fn keep_first_fault(&mut self, group: &Group, response: &Response) {
+        self.fault.get_or_insert_with(|| format!("{}: {}", group.problem.origin, response.judgement.reason));
     }
 
     /// Tokens sampled.
@@ -93,9 +108,9 @@ impl RolloutStatistics {
         }
     }
 
-    /// Why the first faulted response could not be judged, if any, and how many there are.
+    /// How many responses could not be judged, greedy ones too, and why the first could not.
     pub fn faults(&self) -> Option<(usize, &str)> {
-        self.fault.as_deref().map(|fault| (self.responses - self.counted, fault))
+        self.fault.as_deref().map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
     }
 
     /// Under the names of docs/metrics.md.
@@ -109,7 +124,7 @@ impl RolloutStatistics {
             metrics.set(format!("reward/{name}"), of(*sum, *count));
         }
         for (count, (_, name)) in self.verdicts.iter().zip(VERDICTS) {
-            metrics.set(name, of(*count as f64, self.responses));
+            metrics.set(name, of(*count as f64, self.responses + self.greedy_faults));
         }
         metrics.set("response/length_mean", of(self.tokens as f64, self.responses));
         metrics.set("response/length_max", self.longest as f64);

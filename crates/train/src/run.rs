@@ -1,6 +1,7 @@
 //! What every run has, whatever it trains: a place, a step, a log, evaluations, checkpoints and an end.
 
 use crate::checkpoint::{Found, State};
+use crate::clock::Clock;
 use crate::error::Result;
 use crate::evaluation::{Evaluation, EvaluationSet};
 use crate::learner::Learner;
@@ -21,15 +22,18 @@ pub struct Run {
     pub directory: RunDirectory,
     /// Steps made, the one under way included.
     pub step: u64,
-    steps: u64,
+    /// Steps to make in all.
+    pub steps: u64,
     log: Log,
     /// Before the first step.
     first: Vec<Evaluation>,
     last: Vec<Evaluation>,
     last_step: u64,
-    /// Mean accuracy after this very step, where it was evaluated.
+    /// Mean accuracy after this very step, where it was evaluated and every set could be judged.
     score: Option<f64>,
     best: Option<(u64, f64)>,
+    /// What this very step measured, where the run goes on before its evaluation.
+    unrecorded: Option<Metrics>,
     saved: Option<PathBuf>,
     started: Instant,
     /// Work of this process, over all steps.
@@ -58,9 +62,9 @@ pub struct Summary {
     pub last: Vec<Evaluation>,
     /// The last evaluated step.
     pub last_step: u64,
-    /// The best evaluated checkpoint: step and mean accuracy.
+    /// The best evaluated checkpoint, if it is still there: step and mean accuracy.
     pub best: Option<(u64, f64)>,
-    /// The last checkpoint, if this process saved one.
+    /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on from.
     pub checkpoint: Option<PathBuf>,
     /// The run's directory.
     pub directory: PathBuf,
@@ -77,7 +81,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`RunDirectory::open`], and what `learner` returns.
-    pub fn open<B: Backend, S: Serialize + DeserializeOwned>(
+    pub(crate) fn open<B: Backend, S: Serialize + DeserializeOwned>(
         place: &Place,
         run: &settings::Run,
         checkpoints: &Checkpoints,
@@ -86,15 +90,18 @@ impl Run {
         observer: &mut dyn Observer,
         learner: impl FnOnce(Option<&Found<S>>) -> Result<Learner<B>>,
     ) -> Result<(Self, Learner<B>, S)> {
-        let directory =
-            RunDirectory::open(place, checkpoints.clone(), &mut |text: &str| observer.note(text))?;
-        let found = match place.existing {
-            Existing::Resume => directory.checkpoints.latest::<S>(&mut |text: &str| observer.note(text))?,
-            Existing::Refuse | Existing::Overwrite => None,
-        };
+        let directory = RunDirectory::open(place, checkpoints.clone())?;
+        let found = directory.resumed::<S>(place, &mut |text: &str| observer.note(text))?;
+        // First, so that a run that cannot start leaves all as it was.
         let learner = learner(found.as_ref())?;
+        let recorded = found.as_ref().map(|f| f.state.recorded());
+        if recorded.is_some() {
+            directory.log(recorded)?; // metrics that cannot be gone on with
+        }
+        directory.begin(place)?;
         directory.write_manifest(&manifest, &mut |text: &str| observer.note(text))?;
-        let log = directory.log(found.as_ref().map(|f| f.state.step))?;
+        directory.remove_responses(found.as_ref().map(|f| f.state.step))?;
+        let log = directory.log(recorded)?;
         let mut opened = Self {
             directory,
             step: 0,
@@ -105,6 +112,7 @@ impl Run {
             last_step: 0,
             score: None,
             best: None,
+            unrecorded: None,
             saved: None,
             started: Instant::now(),
             total: Clock::default(),
@@ -120,17 +128,18 @@ impl Run {
             }
             Some(Found { dir, state }) => {
                 observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
-                opened.directory.checkpoints.retire(&state)?; // what a kill may have kept from being removed
+                opened.best = state.best;
+                opened.step = state.step;
+                opened.retire()?; // what a kill may have kept from being removed
                 if state.step >= run.steps {
                     observer.note(&format!(
                         "the run has made {} of {} steps: a larger run.steps trains on",
                         state.step, run.steps
                     ));
                 }
-                opened.step = state.step;
                 (opened.first, opened.last) = (state.first, state.last);
                 opened.last_step = state.last_step;
-                opened.best = state.best;
+                opened.unrecorded = state.unrecorded;
                 opened.saved = Some(dir);
                 state.trainer
             }
@@ -139,9 +148,8 @@ impl Run {
     }
 
     /// Takes in the evaluations made after this step.
-    pub fn evaluated(&mut self, evaluations: Vec<Evaluation>) {
-        let count = evaluations.len().max(1) as f64;
-        self.score = Some(evaluations.iter().map(|e| e.mean).sum::<f64>() / count);
+    pub(crate) fn evaluated(&mut self, evaluations: Vec<Evaluation>) {
+        self.score = Evaluation::mean_of_sets(&evaluations);
         if self.step == 0 {
             self.first.clone_from(&evaluations);
         }
@@ -153,7 +161,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`Log::write`].
-    pub fn record(&mut self, record: Record, observer: &mut dyn Observer) -> Result<()> {
+    pub(crate) fn record(&mut self, record: Record, observer: &mut dyn Observer) -> Result<()> {
         let Record { metrics, clock } = record;
         let timings = clock.metrics();
         self.total.merge(&clock);
@@ -172,7 +180,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`CheckpointStore::save`](crate::checkpoint::CheckpointStore::save).
-    pub fn save_if_due<B: Backend, S: Serialize>(
+    pub(crate) fn save_if_due<B: Backend, S: Serialize>(
         &mut self,
         learner: &Learner<B>,
         source: &Path,
@@ -184,7 +192,16 @@ impl Run {
         if !stop && !due {
             return Ok(false);
         }
-        observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
+        // Damaged weights, or ones whose gradients are not finite, must not take the place of good ones.
+        let step = self.step;
+        let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
+        if lost || !learner.tells_probabilities() {
+            observer.note(&format!(
+                "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
+                 optimizer.learning_rate and --resume"
+            ));
+            return Ok(stop && step < self.steps);
+        }
         // One that is only there because the run was stopped cannot be the best, so that stopping changes nothing.
         if let Some(score) = self.score
             && due
@@ -192,6 +209,51 @@ impl Run {
         {
             self.best = Some((self.step, score));
         }
+        self.save(learner, source, trainer, None, observer)?;
+        self.retire()?;
+        Ok(stop && self.step < self.steps)
+    }
+
+    /// The record of the step that the run goes on from, where its evaluation is yet to be made.
+    pub(crate) fn take_unrecorded(&mut self) -> Option<Record> {
+        self.unrecorded.take().map(|metrics| Record { metrics, clock: Clock::default() })
+    }
+
+    /// Saves what the run has come to, unless that has been done, since what comes next fails; `unrecorded` is what this step
+    /// has measured, if its evaluation is what fails. Earlier checkpoints all stay. Tells the observer, also if it cannot be
+    /// done.
+    pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
+        &mut self,
+        learner: &Learner<B>,
+        source: &Path,
+        trainer: &S,
+        unrecorded: Option<Metrics>,
+        observer: &mut dyn Observer,
+    ) {
+        let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
+        if step == 0 || self.saved.as_ref() == Some(&target) {
+            return;
+        }
+        let said = match self.save(learner, source, trainer, unrecorded, observer) {
+            Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
+            Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
+        };
+        observer.note(&said);
+    }
+
+    fn save<B: Backend, S: Serialize>(
+        &mut self,
+        learner: &Learner<B>,
+        source: &Path,
+        trainer: &S,
+        unrecorded: Option<Metrics>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
+        // Should the base model be gone by now, the last checkpoint has what is copied from it.
+        let has_model = |dir: &&Path| dir.join("config.json").is_file();
+        let source =
+            [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);
         let state = State {
             step: self.step,
             optimizer: learner.optimizer.progress,
@@ -199,21 +261,32 @@ impl Run {
             first: self.first.clone(),
             last: self.last.clone(),
             last_step: self.last_step,
+            unrecorded,
             trainer,
         };
         self.log.sync()?;
         self.saved = Some(self.directory.checkpoints.save(learner, source, &state)?);
-        Ok(stop && self.step < self.steps)
+        Ok(())
+    }
+
+    /// Removes checkpoints that need not be kept.
+    fn retire(&self) -> Result<()> {
+        self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
     }
 
     /// Before a step's work.
-    pub fn begin_step(&mut self) {
+    pub(crate) fn begin_step(&mut self) {
         self.step += 1;
         self.score = None;
     }
 
+    /// Back to where the run was before [`begin_step`](Self::begin_step), for a step that has changed nothing.
+    pub(crate) fn undo_step(&mut self) {
+        self.step -= 1;
+    }
+
     /// What to tell the user at the end.
-    pub fn summary(self, ending: Ending, sets: &[EvaluationSet]) -> Summary {
+    pub(crate) fn summary(self, ending: Ending, sets: &[EvaluationSet]) -> Summary {
         let problem = sets.first().and_then(|set| set.problems.first());
         Summary {
             ending,
@@ -222,7 +295,8 @@ impl Run {
             first: self.first,
             last: self.last,
             last_step: self.last_step,
-            best: self.best,
+            // A run that goes on from an earlier checkpoint may know of one that was removed for a better, later one.
+            best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,
             elapsed: self.started.elapsed(),
@@ -238,74 +312,4 @@ pub struct Record {
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
-}
-
-/// Where a step's time goes, and how many tokens it bought.
-#[derive(Clone, Debug)]
-pub struct Clock {
-    started: Instant,
-    /// Time of steps that are over.
-    before: Duration,
-    times: Vec<(&'static str, Duration)>,
-    tokens: Vec<(&'static str, usize)>,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self { started: Instant::now(), before: Duration::ZERO, times: Vec::new(), tokens: Vec::new() }
-    }
-}
-
-impl Clock {
-    /// Times a phase.
-    pub fn time<R>(&mut self, phase: &'static str, work: impl FnOnce() -> R) -> R {
-        let started = Instant::now();
-        let result = work();
-        self.add(phase, started.elapsed());
-        result
-    }
-
-    /// Adds to a phase's time.
-    pub fn add(&mut self, phase: &'static str, time: Duration) {
-        match self.times.iter_mut().find(|(name, _)| *name == phase) {
-            Some((_, sum)) => *sum += time,
-            None => self.times.push((phase, time)),
-        }
-    }
-
-    /// Adds to the tokens that went through a phase.
-    pub fn count(&mut self, phase: &'static str, tokens: usize) {
-        match self.tokens.iter_mut().find(|(name, _)| *name == phase) {
-            Some((_, sum)) => *sum += tokens,
-            None => self.tokens.push((phase, tokens)),
-        }
-    }
-
-    fn merge(&mut self, step: &Self) {
-        self.before += step.started.elapsed();
-        for &(phase, time) in &step.times {
-            self.add(phase, time);
-        }
-        for &(phase, tokens) in &step.tokens {
-            self.count(phase, tokens);
-        }
-    }
-
-    /// `time/*_s` and `throughput/*_tokens_per_s`.
-    pub fn metrics(&self) -> Metrics {
-        let mut metrics = Metrics::default();
-        let whole = if self.before.is_zero() { self.started.elapsed() } else { self.before };
-        metrics.set("time/step_s", whole.as_secs_f64());
-        for (phase, time) in &self.times {
-            metrics.set(format!("time/{phase}_s"), time.as_secs_f64());
-        }
-        for (phase, tokens) in &self.tokens {
-            let time =
-                self.times.iter().find(|(name, _)| name == phase).map_or(0.0, |(_, t)| t.as_secs_f64());
-            if time > 0.0 {
-                metrics.set(format!("throughput/{phase}_tokens_per_s"), *tokens as f64 / time);
-            }
-        }
-        metrics
-    }
 }

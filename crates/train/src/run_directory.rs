@@ -3,40 +3,21 @@
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
 //! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `evaluations/`, `checkpoints/`.
 
-use crate::checkpoint::CheckpointStore;
+use crate::checkpoint::{CheckpointStore, Found};
 use crate::error::{Error, Result};
-use crate::group::{Group, Response};
 use crate::metrics::Metrics;
+use crate::response_file::ResponseFile;
 use crate::settings::Checkpoints;
 use crate::sinks::{JsonlSink, TensorBoardSink};
-use isentrope_data::Problem;
-use serde_json::{Map, Value, json};
+use isentrope_model::checkpoint::sync_directory;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Where a run is to be kept.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The directory.
-    pub dir: PathBuf,
-    /// What to do when there is a run in it.
-    pub existing: Existing,
-    /// The resolved recipe, as text and as values.
-    pub recipe: (String, Value),
-}
-
-/// What to do with a run that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Leave it alone: an error.
-    Refuse,
-    /// Go on from its latest checkpoint; start it where there is none.
-    Resume,
-    /// Remove it.
-    Overwrite,
-}
+pub use crate::place::{Existing, Place};
 
 /// An open run directory.
 pub struct RunDirectory {
@@ -54,57 +35,53 @@ pub struct Log {
     tensorboard: TensorBoardSink,
 }
 
-impl Place {
-    /// Whether there is a run already.
-    ///
-    /// # Errors
-    /// [`Error::Run`] when there is one that is to be left alone, or something else; [`Error::Io`].
-    pub fn check(&self) -> Result<bool> {
-        let shown = self.dir.display();
-        if !self.dir.join(VALUES).exists() {
-            let names = names(&self.dir)?;
-            // A kill may have left the beginning of the first file.
-            if names.iter().all(|name| partial(Path::new(VALUES)) == Path::new(name)) {
-                return Ok(false);
-            }
-            let what = format!("{shown} has files in it and is no run; name another with --set run.out=...");
-            return Err(Error::Run(what));
-        }
-        if self.existing == Existing::Refuse {
-            return Err(Error::Run(format!(
-                "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and --set run.out=... \
-                 starts another"
-            )));
-        }
-        Ok(true)
-    }
-}
-
 impl RunDirectory {
-    /// Opens or makes the directory.
+    /// Opens or makes the directory, and keeps other processes out of it. A run that is there stays as it is until
+    /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// [`Error::Run`] when there is a run in it that is to be left alone, [`Error::Io`] when it cannot be written.
-    pub fn open(place: &Place, checkpoints: Checkpoints, note: &mut dyn FnMut(&str)) -> Result<Self> {
-        let Place { dir, existing, recipe: (text, values) } = place;
-        let is_run = place.check()?;
-        fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-        let lock = lock(dir, "training")?;
-        if is_run {
-            match existing {
-                Existing::Refuse => {}
-                Existing::Resume => note_changes(dir, values, note)?,
-                Existing::Overwrite => clear(dir)?,
-            }
+    /// As [`Place::check`]; [`Error::Io`] when the directory cannot be made.
+    pub fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
+        place.check()?;
+        let dir = place.dir.clone();
+        make(&dir)?;
+        let lock = lock(&dir, "training")?;
+        let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
+        Ok(Self { dir, checkpoints, _lock: lock })
+    }
+
+    /// What the run goes on from, if it is to be resumed and has a checkpoint. Tells `note` which settings are not what it was
+    /// started with.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::latest`]; [`Error::Invalid`] when the recipe that it was started with cannot be read.
+    pub fn resumed<S: DeserializeOwned>(
+        &self,
+        place: &Place,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Option<Found<S>>> {
+        if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
+            return Ok(None);
         }
-        write_atomically(&dir.join(VALUES), values.to_string().as_bytes())?;
-        write_atomically(&dir.join("recipe.toml"), text.as_bytes())?;
-        for part in ["rollouts", "evaluations", "tensorboard"] {
-            let part = dir.join(part);
-            fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;
+        note_changes(&self.dir, &place.recipe.1, note)?;
+        self.checkpoints.latest(note)
+    }
+
+    /// Writes down what is run, now that it can start, in place of a run that is to be overwritten.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn begin(&self, place: &Place) -> Result<()> {
+        let Place { existing, recipe: (text, values), .. } = place;
+        if *existing == Existing::Overwrite && self.dir.join(VALUES).exists() {
+            clear(&self.dir)?;
         }
-        let checkpoints = CheckpointStore::open(dir.join("checkpoints"), checkpoints)?;
-        Ok(Self { dir: dir.clone(), checkpoints, _lock: lock })
+        write_atomically(&self.dir.join(VALUES), values.to_string().as_bytes())?;
+        write_atomically(&self.dir.join(RECIPE), text.as_bytes())?;
+        for part in [ROLLOUTS, EVALUATIONS, "tensorboard"] {
+            make(&self.dir.join(part))?;
+        }
+        self.checkpoints.make()
     }
 
     /// Writes manifest.json, and says which files of model and data are not what the run began with.
@@ -126,7 +103,15 @@ impl RunDirectory {
         write_json(&path, manifest)
     }
 
-    /// Opens the metrics for a run that has made `step` steps, or that has no checkpoint to go on from; what is there of
+    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove_responses(&self, step: Option<u64>) -> Result<()> {
+        [ROLLOUTS, EVALUATIONS].iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
+    }
+
+    /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
     /// later ones is removed.
     ///
     /// # Errors
@@ -145,14 +130,18 @@ impl RunDirectory {
             }
         };
         let tensorboard = self.dir.join("tensorboard");
-        Ok(Log {
+        let log = Log {
             metrics: jsonl("metrics.jsonl")?,
             timings: jsonl("timings.jsonl")?,
             tensorboard: match step {
                 None => TensorBoardSink::create(&tensorboard)?,
                 Some(step) => TensorBoardSink::resume(&tensorboard, step)?,
             },
-        })
+        };
+        // The files' own names: their lines are nothing without.
+        sync_directory(&tensorboard)?;
+        sync_directory(&self.dir)?;
+        Ok(log)
     }
 
     /// Starts the file of the responses sampled in a step.
@@ -160,7 +149,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Error::Io`].
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(self.dir.join(format!("rollouts/step-{step:06}.jsonl")))
+        ResponseFile::create(self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
@@ -168,7 +157,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Error::Io`].
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
-        ResponseFile::create(self.dir.join(format!("evaluations/step-{step:06}-{set}.jsonl")))
+        ResponseFile::create(self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
     }
 }
 
@@ -196,7 +185,25 @@ impl Log {
 
 /// The recipe's values, to compare with when the run is resumed. Written first and removed last: a directory that holds
 /// it is a run.
-const VALUES: &str = ".recipe.json";
+pub(crate) const VALUES: &str = ".recipe.json";
+/// The resolved recipe.
+pub(crate) const RECIPE: &str = "recipe.toml";
+/// Where sampled responses are kept.
+const ROLLOUTS: &str = "rollouts";
+/// Where responses to held-out problems are kept.
+const EVALUATIONS: &str = "evaluations";
+
+/// All that a run writes into its directory, but for [`VALUES`].
+const WRITTEN: [&str; 8] = [
+    RECIPE,
+    "manifest.json",
+    "metrics.jsonl",
+    "timings.jsonl",
+    "tensorboard",
+    ROLLOUTS,
+    EVALUATIONS,
+    "checkpoints",
+];
 
 /// Says which settings are not what the run was started with.
 fn note_changes(dir: &Path, values: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
@@ -218,13 +225,14 @@ fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
         .extend(hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone()));
 }
 
-/// Says which values are not what they were, by their keys.
+/// Says which values are not what they were, by their keys; what is not there is null.
 pub(crate) fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     match (before, now) {
         (Value::Object(b), Value::Object(n)) => {
-            for (name, value) in n {
+            for name in n.keys().chain(b.keys().filter(|name| !n.contains_key(*name))) {
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                differences(&key, b.get(name).unwrap_or(&Value::Null), value, changes);
+                let value = |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
+                differences(&key, &value(b), &value(n), changes);
             }
         }
         _ if before != now => changes.push(format!("{key} {before} -> {now}")),
@@ -259,11 +267,37 @@ pub(crate) fn lock(dir: &Path, doing: &str) -> Result<Option<File>> {
     }
 }
 
-/// Removes everything in the directory of a run. It stays known as one until all else is gone.
+/// Makes a directory with those above it, and puts the names of new ones on the disk.
+fn make(dir: &Path) -> Result<()> {
+    let missing: Vec<&Path> =
+        dir.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
+    fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
+    for made in missing {
+        let above = made.parent().filter(|above| *above != Path::new(""));
+        sync_directory(above.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
+/// Removes the files `step-N...` of steps after this one, or of all steps.
+fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
+    for name in names(dir)? {
+        let text = name.to_string_lossy();
+        let number = text.strip_prefix("step-").map(|rest| rest.split(|c: char| !c.is_ascii_digit()));
+        let step = number.and_then(|mut parts| parts.next()?.parse::<u64>().ok());
+        if step.is_some_and(|step| last_step.is_none_or(|last| step > last)) {
+            remove(&dir.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all that a run has written, and nothing that the user has put beside it. The directory stays known as a run's
+/// until all else is gone.
 fn clear(dir: &Path) -> Result<()> {
-    let names = names(dir)?;
-    for name in names.iter().filter(|name| *name != VALUES) {
+    for name in WRITTEN {
         remove(&dir.join(name))?;
+        remove(&partial(&dir.join(name)))?;
     }
     remove(&dir.join(VALUES))
 }
@@ -277,79 +311,8 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// JSON lines of responses with their verdicts; the file appears when it is complete.
-pub struct ResponseFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    writer: BufWriter<File>,
-}
-
-impl ResponseFile {
-    fn create(path: PathBuf) -> Result<Self> {
-        let temporary = path.with_extension("jsonl.partial");
-        let file = File::create(&temporary).map_err(|e| Error::io(&temporary, e))?;
-        Ok(Self { path, temporary, writer: BufWriter::new(file) })
-    }
-
-    /// Writes a group's responses.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn group(&mut self, group: &Group) -> Result<()> {
-        self.responses(&group.problem, &group.responses)
-    }
-
-    /// Writes the responses to a problem.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
-        for (sample, response) in responses.iter().enumerate() {
-            let line = Value::Object(response_line(problem, sample, response));
-            writeln!(self.writer, "{line}").map_err(|e| Error::io(&self.path, e))?;
-        }
-        Ok(())
-    }
-
-    /// Gives the file its name.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn finish(mut self) -> Result<()> {
-        self.writer.flush().map_err(|e| Error::io(&self.path, e))?;
-        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io(&self.path, e))
-    }
-}
-
-/// What is kept of a response.
-pub(crate) fn response_line(problem: &Problem, sample: usize, response: &Response) -> Map<String, Value> {
-    let fields = [
-        ("origin", json!(problem.origin)),
-        ("prompt", json!(problem.prompt.question())),
-        ("ground_truth", problem.ground_truth.clone()),
-        ("sample", json!(sample)),
-        ("response", json!(response.text)),
-        ("tokens", json!(response.tokens.len())),
-        ("truncated", json!(response.truncated)),
-        ("verdict", json!(response.judgement.verdict)),
-        ("extracted", json!(response.judgement.extracted)),
-        ("reason", json!(response.judgement.reason)),
-        ("reward", json!(response.reward)),
-        ("entropy", json!(response.entropy())),
-    ];
-    let mut line: Map<String, Value> =
-        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    if !response.judgement.metrics.is_empty() {
-        line.insert("metrics".into(), json!(response.judgement.metrics));
-    }
-    if let Some(vote) = &response.vote {
-        line.insert("vote".into(), json!(vote));
-    }
-    line
-}
-
 /// The name of a file that is not complete.
-fn partial(path: &Path) -> PathBuf {
+pub(crate) fn partial(path: &Path) -> PathBuf {
     path.with_extension("partial")
 }
 
@@ -369,4 +332,35 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         fs::rename(&temporary, path)
     };
     write().map_err(|e| Error::io(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_of_later_steps_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            "mine.txt",
+            "step-000000-set.jsonl",
+            "step-000002.jsonl",
+            "step-000003-7b.jsonl",
+            "step-000003.jsonl.partial",
+            "step-1000000.jsonl",
+            "step-x.jsonl",
+        ];
+        for name in files {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let left = || {
+            let mut left = names(dir.path()).unwrap();
+            left.sort();
+            left
+        };
+        remove_later(dir.path(), Some(2)).unwrap();
+        assert_eq!(left(), ["mine.txt", "step-000000-set.jsonl", "step-000002.jsonl", "step-x.jsonl"]);
+        remove_later(dir.path(), None).unwrap();
+        assert_eq!(left(), ["mine.txt", "step-x.jsonl"]);
+    }
 }

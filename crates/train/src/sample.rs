@@ -22,7 +22,7 @@ pub enum Interrupt {
 ///
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`].
-pub fn sample<B: Backend>(
+pub(crate) fn sample<B: Backend>(
     model: &Model<B>,
     recording: Option<&mut Recording<B>>,
     tokenizer: &Tokenizer,
@@ -54,7 +54,7 @@ pub fn sample<B: Backend>(
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`]; and what `each` returns.
 #[allow(clippy::too_many_arguments, reason = "sampling's whole surroundings")]
-pub fn sample_each<B: Backend>(
+pub(crate) fn sample_each<B: Backend>(
     model: &Model<B>,
     recording: Option<&mut Recording<B>>,
     tokenizer: &Tokenizer,

@@ -71,7 +71,8 @@ pub struct Optimizer {
     pub beta1: f64,
     /// Decay rate of the mean of squared gradients, from 0 and below 1.
     pub beta2: f64,
-    /// Added to the root of the mean of squared gradients, above 0.
+    /// Added to the root of the mean of squared gradients, at least 1.2e-38: what is above 0 in single precision, of which
+    /// moments and weights are.
     pub eps: f64,
     /// Decoupled weight decay, on all parameters, as in verl.
     #[schemars(range(min = 0.0))]
@@ -138,12 +139,28 @@ impl Optimizer {
             }
         }
         positive("optimizer.eps", self.eps)?;
+        if (self.eps as f32) < f32::MIN_POSITIVE {
+            let what =
+                format!("is {:e}, which is 0 in single precision: it must be at least 1.2e-38", self.eps);
+            return Err(Error::setting("optimizer.eps", what));
+        }
         positive("optimizer.clip_norm", self.clip_norm)?;
         if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
             let what = format!("is {}: it must be 0 or above", self.weight_decay);
             return Err(Error::setting("optimizer.weight_decay", what));
         }
         Ok(())
+    }
+
+    /// What is allowed but hardly meant, for a run of so many steps.
+    pub(crate) fn warning(&self, steps: u64) -> Option<String> {
+        let warm = self.warmup_steps;
+        (warm >= steps && warm > 1).then(|| {
+            format!(
+                "optimizer.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises to the end of the run, and \
+                 optimizer.schedule has no effect"
+            )
+        })
     }
 }
 
@@ -234,9 +251,49 @@ pub(crate) fn at_least_one(key: &'static str, value: usize) -> Result<()> {
     if value > 0 { Ok(()) } else { Err(Error::setting(key, "is 0: it must be at least 1")) }
 }
 
+pub(crate) fn at_most(key: &'static str, value: usize, most: usize) -> Result<()> {
+    if value <= most {
+        Ok(())
+    } else {
+        Err(Error::setting(key, format!("is {value}: it must be at most {most}")))
+    }
+}
+
+/// Checks stop texts.
+pub(crate) fn stop_texts(key: &'static str, texts: &[String]) -> Result<()> {
+    if texts.iter().any(String::is_empty) {
+        return Err(Error::setting(key, "holds an empty text, which would end every response"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_eps_that_is_0_in_single_precision_is_refused() {
+        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check();
+        for eps in [1e-60, 1e-46, 1e-39] {
+            let error = check(eps).unwrap_err().to_string();
+            assert!(error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"), "{error}");
+        }
+        check(1.2e-38).unwrap();
+    }
+
+    #[test]
+    fn a_warm_up_that_does_not_end_is_warned_of() {
+        let warning = |warmup_steps| Optimizer { warmup_steps, ..Optimizer::default() }.warning(10);
+        assert_eq!((warning(0), warning(9)), (None, None));
+        for steps in [10, 11] {
+            let said = warning(steps).unwrap();
+            assert!(
+                said.contains(&format!("optimizer.warmup_steps = {steps} with run.steps = 10")),
+                "{said}"
+            );
+        }
+        assert_eq!(Optimizer { warmup_steps: 1, ..Optimizer::default() }.warning(1), None, "it has no rise");
+    }
 
     #[test]
     fn learning_rates_rise_hold_and_fall() {

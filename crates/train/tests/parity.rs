@@ -10,9 +10,10 @@ use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Model, Parameters};
 use isentrope_objective::{Covariance, DrawKey, Loss, Method, Settings};
 use isentrope_reward::{Judgement, Verdict};
+use isentrope_train::advantage::group_advantages;
 use isentrope_train::group::{Group, Response};
 use isentrope_train::learner::{Learner, PassLimits};
-use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch, group_advantages};
+use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::settings;
 use safetensors::SafeTensors;
@@ -182,7 +183,7 @@ impl Fixture {
                     vote: None,
                 })
                 .collect(),
-            greedy_reward: None,
+            greedy: None,
         });
         let groups = groups.collect();
         assert_eq!(old_logprobs.next(), None, "one log-prob per token");

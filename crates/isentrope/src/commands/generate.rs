@@ -1,6 +1,6 @@
 //! `isentrope generate`: sample responses.
 
-use crate::engine::{Loaded, ModelArguments};
+use crate::engine::{Loaded, ModelArguments, warn_of_losses};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
 use crate::output::{Output, print};
@@ -287,9 +287,12 @@ impl Generate {
         };
         let Some(lines) = lines else {
             let prompt = self.prompt.as_deref().context("a prompt is needed")?;
-            return Ok(vec![Prompt { id: 0.into(), tokens: text(prompt)? }]);
+            let tokens = text(prompt).map_err(|e| anyhow!("--prompt: {e}"))?;
+            warn_of_losses(loaded.take_loss().map(|lost| anyhow!("--prompt: {lost}")));
+            return Ok(vec![Prompt { id: 0.into(), tokens }]);
         };
-        lines
+        let mut losses = Vec::new();
+        let prompts = lines
             .iter()
             .enumerate()
             .map(|(i, line)| {
@@ -298,9 +301,12 @@ impl Generate {
                     "messages" => render(line.messages()?).map_err(|e| line.error(e))?,
                     _ => line.tokens("tokens")?,
                 };
+                losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
                 Ok(Prompt { id: line.get("id").cloned().unwrap_or(i.into()), tokens })
             })
-            .collect()
+            .collect::<Result<_>>()?;
+        warn_of_losses(losses);
+        Ok(prompts)
     }
 
     fn limits(&self, loaded: &Loaded, prompts: &[Prompt], sampling: &Sampling) -> Result<Limits> {

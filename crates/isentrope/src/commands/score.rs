@@ -1,6 +1,6 @@
 //! `isentrope score`: log-probs and entropies of given texts.
 
-use crate::engine::{Loaded, ModelArguments};
+use crate::engine::{Loaded, ModelArguments, warn_of_losses};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
 use crate::output::Output;
@@ -202,8 +202,18 @@ fn batch_len(items: &[Item]) -> usize {
 }
 
 fn understand(loaded: &Loaded, lines: &[Line]) -> Result<Vec<Item>> {
-    let mut template = None;
-    lines.iter().enumerate().map(|(i, line)| item(loaded, line, i, &mut template)).collect()
+    let (mut template, mut losses) = (None, Vec::new());
+    let items = lines
+        .iter()
+        .enumerate()
+        .map(|(i, line)| {
+            let item = item(loaded, line, i, &mut template)?;
+            losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
+            Ok(item)
+        })
+        .collect::<Result<_>>()?;
+    warn_of_losses(losses);
+    Ok(items)
 }
 
 fn item(loaded: &Loaded, line: &Line, index: usize, template: &mut Option<ChatTemplate>) -> Result<Item> {

@@ -7,7 +7,7 @@ use crate::output::print;
 use crate::progress::Download;
 use crate::recipe;
 use crate::terminal::{self, Terminal};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_kernels::Cpu;
@@ -17,6 +17,7 @@ use isentrope_train::run::Ending;
 use isentrope_train::run_directory::{Existing, Place};
 use isentrope_train::training::Training;
 use serde_json::{Map, Value, json};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -73,6 +74,7 @@ impl TrainingArguments {
                 (_, true) => Existing::Overwrite,
                 _ => Existing::Refuse,
             },
+            source: path.clone(),
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
         };
         place.check()?;
@@ -90,7 +92,9 @@ impl TrainingArguments {
         terminal.heading(&prepared.plan().to_string());
         let manifest = manifest(&cpu, seed, &model_path, &dir, prepared.data_files())?;
         interrupt::wind_up_first("finishing the current step");
-        let summary = prepared.train(&place, Arc::new(cpu), manifest, &mut terminal)?;
+        let summary = prepared
+            .train(&place, Arc::new(cpu), manifest, &mut terminal)
+            .map_err(|error| or_free_space(error.into()))?;
         terminal.finish();
         terminal::print_summary(&summary, command)?;
         match summary.ending {
@@ -114,9 +118,16 @@ impl TrainingArguments {
         let (_, model) = T::tables(&mut recipe);
         let path = model.path.clone();
         let Some(dir) = hub::cached(&path)? else {
+            let (what, then) = match hub::neighbours(&path).filter(|_| path.contains('/')) {
+                Some(there) => (
+                    format!("looks like a path, and there is no such directory ({there})"),
+                    "ask the hub for a model of this name",
+                ),
+                None => ("is not here yet".to_owned(), "download it"),
+            };
             return print(&format!(
-                "\n# The recipe is well-formed. The model {path} is not here yet, so its memory plan and prompts cannot be \
-                 shown; training would download it.\n"
+                "\n# The recipe is well-formed. The model {path} {what}, so its memory plan and prompts cannot be shown; \
+                 training would {then}.\n"
             ));
         };
         let mut prepared = T::prepare(recipe, &dir, Memory::now().available as usize)?;
@@ -128,6 +139,20 @@ impl TrainingArguments {
             print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
         }
         Ok(())
+    }
+}
+
+/// Adds what to do about a disk without space.
+fn or_free_space(error: Error) -> Error {
+    let is_full = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref().is_some_and(|e: &io::Error| e.kind() == io::ErrorKind::StorageFull)
+    };
+    match error.chain().any(is_full) {
+        true => {
+            let said = crate::sentence(&error);
+            anyhow!("{said}; free some space, then --resume goes on from the last checkpoint")
+        }
+        false => error,
     }
 }
 
@@ -159,4 +184,26 @@ fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) ->
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_is_to_be_freed() {
+        let told = |kind: io::ErrorKind| {
+            let source = io::Error::from(kind);
+            let path = PathBuf::from("out/model");
+            crate::sentence(&or_free_space(isentrope_train::Error::Io { path, source }.into()))
+        };
+        let full = told(io::ErrorKind::StorageFull);
+        let cause = io::Error::from(io::ErrorKind::StorageFull).to_string();
+        assert_eq!(
+            full,
+            format!("out/model: {cause}; free some space, then --resume goes on from the last checkpoint")
+        );
+        let other = io::Error::from(io::ErrorKind::PermissionDenied).to_string();
+        assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
+    }
 }

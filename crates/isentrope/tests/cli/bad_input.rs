@@ -1,6 +1,6 @@
 //! Files of JSON lines that are malformed.
 
-use crate::program::{Scratch, failure_saying, isentrope, text, token_model};
+use crate::program::{Scratch, failure_saying, isentrope, stderr, text, token_model};
 use crate::text_model::text_model;
 use serde_json::json;
 
@@ -20,6 +20,37 @@ fn refuses(command: &[&str], line: &[u8], parts: &[&str]) {
     let arguments = [command, &[&input, "--out", &out]].concat();
     failure_saying(&mut isentrope(&arguments), &[&["input.jsonl:2: "], parts].concat());
     assert_eq!(scratch.names(), ["input.jsonl"]);
+}
+
+/// The built-in task's tokenizer has digits and signs.
+#[test]
+fn characters_without_a_token_are_told_of_and_left_out() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/countdown-base");
+    let said = |arguments: &[&str]| {
+        let output = isentrope(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output))
+    };
+    let greedy = ["--temperature", "0", "--max-tokens", "8"];
+    let (lossy, told) = said(&[&["generate", model, "--prompt", "1 2 3x>6:"], &greedy[..]].concat());
+    assert!(told.contains("warning: --prompt: no token stands for 'x' (U+0078), which is lost\n"), "{told}");
+    let (whole, told) = said(&[&["generate", model, "--prompt", "1 2 3>6:"], &greedy[..]].concat());
+    assert!(lossy == whole && !told.contains("warning"), "{told}");
+
+    let scratch = Scratch::new();
+    let pair = |prompt: &str, response: &str| json!({"prompt": prompt, "response": response});
+    let lines = [pair("1 2 3>6:", "1+2=é"), pair("1 2 3>6:", "1+2=3"), pair("4>4:", "4b!"), pair("a", "1")];
+    let input = scratch.lines("pairs.jsonl", &lines[..3]);
+    let (_, told) = said(&["score", model, "--in", &input]);
+    assert!(
+        told.contains("no token stands for 'é' (U+00E9), which is lost; 1 more with such characters"),
+        "{told}"
+    );
+    let input = scratch.lines("nothing.jsonl", &lines[3..]);
+    failure_saying(
+        &mut isentrope(&["score", model, "--in", &input]),
+        &["nothing.jsonl", "the prompt is empty"],
+    );
 }
 
 #[test]

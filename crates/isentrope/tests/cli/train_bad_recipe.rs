@@ -40,8 +40,105 @@ fn unknown_keys_are_named_with_the_nearest() {
     ] {
         refused(&train, &[set], &["unknown key", parts[0], parts[1]]);
     }
-    refused(&sft, &["rollout.prompts=1"], &["unknown key", "rollout"]);
+    refused(
+        &sft,
+        &["rollout.prompts=1"],
+        &["unknown key `rollout`, which recipes for `isentrope train` have"],
+    );
+    refused(&train, &["sft.batch=1"], &["unknown key `sft`, which recipes for `isentrope sft` have"]);
     refused(&sft, &["sft.batchsize=1"], &["unknown key", "did you mean `batch`"]);
+}
+
+#[test]
+fn keys_of_other_trainers_are_translated() {
+    let (train, sft) = (Bench::train(), Bench::sft());
+    for (set, hint) in [
+        ("num_generations=8", "`rollout.responses`"),
+        ("actor_rollout_ref.rollout.n=8", "`rollout.responses`"),
+        ("algorithm.adv_estimator=grpo", "`objective.advantage`"),
+        (
+            "actor.ppo_mini_batch_size=256",
+            "`update.prompts`, which counts prompts, each with all its responses",
+        ),
+        (
+            "trainer.total_epochs=1",
+            "`run.steps`, which counts rollouts for `train` and updates for `sft`, not passes",
+        ),
+        ("objective.kl_cov_ratio=0.002", "`objective.covariance.fraction`"),
+        ("data.train_batch_size=9", "`rollout.prompts`"),
+    ] {
+        refused(&train, &[set], &["unknown key", "; here it is ", hint]);
+    }
+    refused(&sft, &["data.train_batch_size=9"], &["; here it is `sft.batch`"]);
+    refused(&sft, &["beta=0.1"], &["`objective.reference_kl.coefficient` in recipes for `isentrope train`"]);
+}
+
+/// The tokenizer of the model has no letters, and no token for what it does not have.
+#[test]
+fn rows_that_lose_characters_are_named() {
+    let lost = "no token stands for 'x' (U+0078), which is lost";
+    let bench = Bench::train();
+    let mut rows = crate::training::problems();
+    rows[2]["problem"] = json!("1 2 x>6:");
+    let file = bench.scratch.lines("some.jsonl", &rows);
+    let sets = ["run.steps=1", &format!("data.files=[{file:?}]"), &format!("eval.files=[{file:?}]")];
+    let said = crate::training::succeed(&mut bench.command("run", &sets, &[]));
+    let (training, held_out) = said.split_once("some.jsonl: 24 rows").unwrap();
+    for (said, part) in [
+        (training, "24 rows: 24 usable"),
+        (training, lost),
+        (held_out, "of the 6 problems that are asked, 1 with characters"),
+        (held_out, lost),
+    ] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    assert_eq!(said.matches("some.jsonl line 3").count(), 2, "{said}");
+    let all = bench.scratch.lines("all.jsonl", &[json!({"problem": "x", "answer": "1"})]);
+    refused_after_model(&bench, &[&format!("data.files=[{all:?}]")], &["all.jsonl line 1", lost]);
+    refused_after_model(&bench, &[&format!("eval.files=[{all:?}]")], &["all.jsonl line 1", lost]);
+
+    // Rows that are left out lose nothing, nor does the row after them.
+    rows[2]["problem"] = json!("1 2 1 2 1 2 1 2x>12:");
+    let file = bench.scratch.lines("long.jsonl", &rows);
+    let set = format!("data.files=[{file:?}]");
+    let sets = ["run.steps=1", "eval.every=0", "data.max_prompt_tokens=12", &set];
+    let said = crate::training::succeed(&mut bench.command("long", &sets, &[]));
+    assert!(said.contains("23 usable") && said.contains("1 too long") && !said.contains("lose"), "{said}");
+    // A task has no rows.
+    let sets =
+        ["run.steps=1", "eval.every=0", "data.files=[]", "data.task=countdown", "data.prompt_prefix=x"];
+    let said = stdout_of(&mut bench.command("task", &sets, &["--dry-run"]));
+    assert!(said.contains("training data: 1000 of the first 1000 with characters"), "{said}");
+    assert!(said.contains(lost) && !said.contains("0 rows"), "{said}");
+
+    let sft = Bench::sft();
+    let rows = [("1 2 3>6:", "1+2=3"), ("1 2 3>6:", "1+2=x"), ("x", "1+2=3"), ("1 2 3>6:", "3+3=6!")]
+        .map(|(prompt, response)| json!({"prompt": prompt, "response": response}));
+    let run = |name: &str, rows: &[Value], flags: &[&str]| {
+        let files = format!("data.files=[{:?}]", sft.scratch.lines(name, rows));
+        sft.command("run", &["data.task=", &files, "eval.every=0", "run.steps=1"], flags).output().unwrap()
+    };
+    let said = stderr(&run("pairs.jsonl", &rows, &[]));
+    for part in [
+        "4 rows: 3 usable",
+        "of the usable, 1 with characters",
+        "pairs.jsonl line 2: no token",
+        "pairs.jsonl line 3: ",
+        lost,
+    ] {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    let said = stderr(&run("none.jsonl", &rows[2..3], &["--overwrite"]));
+    assert!(said.contains("1 cannot be used, the first, none.jsonl line 1: "), "{said}");
+}
+
+#[test]
+fn sizes_beyond_the_data_are_named_with_what_there_is() {
+    let bench = Bench::train();
+    let shown = stdout_of(&mut bench.command("out", &["rollout.prompts=30"], &["--dry-run"]));
+    assert!(shown.contains("24 problems are fewer than rollout.prompts, 30"), "{shown}");
+    let sft = Bench::sft();
+    fails(&sft, &["eval.problems=1000000"], &["eval.problems is 1000000", "has about", "ask for fewer"]);
 }
 
 #[test]
@@ -50,6 +147,8 @@ fn wrong_types_and_choices_are_named() {
     for (set, parts) in [
         ("run.steps=many", &["run.steps", "whole number", "found a string"][..]),
         ("run.steps=-1", &["run.steps", "-1"]),
+        ("run.steps=99999999999999999999", &["run.steps", "the number is too large"]),
+        ("optimizer.learning_rate=1e400", &["optimizer.learning_rate", "the number is too large"]),
         ("run.steps=1.5", &["run.steps", "1.5"]),
         ("run.seed=[1]", &["run.seed", "an array of 1"]),
         ("optimizer.learning_rate=fast", &["optimizer.learning_rate", "found a string"]),
@@ -80,8 +179,12 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("rollout.responses=0", &["rollout.responses", "at least 1"]),
         ("rollout.max_tokens=0", &["rollout.max_tokens", "at least 1"]),
         ("rollout.max_batches=0", &["rollout.max_batches", "at least 1"]),
+        ("rollout.responses=9223372036854775807", &["rollout.prompts", "at most 1048576 responses"]),
+        ("rollout.prompts=100000000", &["rollout.prompts", "at most 1048576 responses"]),
+        ("rollout.stop=[\"\"]", &["rollout.stop", "empty text"]),
         ("rollout.temperature=0", &["rollout.temperature", "0.01 to 100"]),
         ("update.epochs=0", &["update.epochs", "at least 1"]),
+        ("update.epochs=9223372036854775807", &["update.epochs", "at most 65536"]),
         ("update.prompts=0", &["update.prompts", "at least 1"]),
         ("update.prompts=9", &["update.prompts", "is 9", "rollout.prompts (4)"]),
         ("optimizer.learning_rate=0", &["optimizer.learning_rate", "above 0"]),
@@ -89,6 +192,7 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("optimizer.beta1=1", &["optimizer.beta1", "below 1"]),
         ("optimizer.beta2=-0.1", &["optimizer.beta2", "at least 0"]),
         ("optimizer.eps=0", &["optimizer.eps", "above 0"]),
+        ("optimizer.eps=1e-60", &["optimizer.eps", "single precision"]),
         ("optimizer.clip_norm=-1", &["optimizer.clip_norm", "above 0"]),
         ("optimizer.weight_decay=-1", &["optimizer.weight_decay", "at least 0"]),
         ("optimizer.final_fraction=2", &["optimizer.final_fraction", "from 0 to 1"]),
@@ -102,6 +206,8 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("reward.overlong.buffer=17", &["reward.overlong.buffer", "at most the longest response, 16"]),
         ("reward.overlong.factor=-1", &["reward.overlong.factor"]),
         ("eval.samples=0", &["eval.samples", "at least 1"]),
+        ("eval.samples=9223372036854775807", &["eval.samples", "at most 65536"]),
+        ("eval.stop=[\"\"]", &["eval.stop", "empty text"]),
         ("eval.problems=0", &["eval.problems", "at least 1"]),
         ("eval.temperature=-1", &["eval.temperature"]),
         ("eval.max_tokens=0", &["eval.max_tokens", "at least 1"]),
@@ -116,6 +222,7 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
     }
     for (set, parts) in [
         ("sft.batch=0", &["sft.batch", "at least 1"][..]),
+        ("sft.batch=9223372036854775807", &["sft.batch", "at most 1048576"]),
         ("sft.max_tokens=0", &["sft.max_tokens", "at least 1"]),
         ("data.countdown.numbers=[2]", &["data.countdown.numbers", "from 3 to 6"]),
         (
@@ -199,7 +306,11 @@ fn data_that_is_missing_or_useless_is_named() {
         &[&file("no-answer.jsonl", &[json!({"problem": "1+1"})])],
         &["no-answer.jsonl", "answer"],
     );
-    refused_after_model(&bench, &["data.max_prompt_tokens=1"], &["data.max_prompt_tokens", "raise it"]);
+    refused_after_model(
+        &bench,
+        &["data.max_prompt_tokens=1"],
+        &["24 are longer than the 1 tokens that data.max_prompt_tokens allows"],
+    );
     // Chats for a model without a template.
     let chat = json!({"prompt": [{"role": "user", "content": "1 2 3>6:"}], "answer": "6"});
     refused_after_model(
@@ -239,7 +350,10 @@ fn prompts_and_examples_that_do_not_fit_the_context_are_left_out_or_refused() {
     let train = format!("data.files=[{file:?}]");
     let said =
         crate::training::succeed(&mut bench.command("run", &["run.steps=1", "eval.every=0", &train], &[]));
-    assert!(said.contains("1 prompts are longer than 127 tokens and left out"), "{said}");
+    assert!(
+        said.contains("1 prompts are longer than 127 tokens, all that the model's context allows"),
+        "{said}"
+    );
     let held_out = format!("eval.files=[{file:?}]");
     refused_after_model(
         &bench,
@@ -261,7 +375,7 @@ fn prompts_and_examples_that_do_not_fit_the_context_are_left_out_or_refused() {
     ];
     let out = sft.run("run", &sets, &[]);
     let line = &crate::training::metrics(&out)[1];
-    assert_eq!((&line["sft/tokens"], &line["sft/too_long"]), (&json!(12.0 * 57.0), &json!(11.0)));
+    assert_eq!((&line["sft/tokens"], &line["sft/too_long"]), (&json!(12.0 * 57.0), &json!(0.0)));
 }
 
 #[test]
@@ -279,6 +393,30 @@ fn memory_that_is_too_small_is_refused_with_what_would_help() {
             &["needs at least", "smaller model", "max_tokens"],
         );
     }
+}
+
+#[test]
+fn passes_that_do_not_fit_the_memory_are_refused_by_key() {
+    let sets = ["memory.budget_gib=0.1", "memory.micro_batch_tokens=1000000", "sft.batch=100000"];
+    refused_after_model(&Bench::sft(), &sets, &["memory.micro_batch_tokens is too large", "lower it"]);
+}
+
+#[test]
+fn prompts_of_a_task_that_are_longer_than_allowed_are_refused() {
+    let task = ["data.files=[]", "data.task=countdown", "eval.every=0"];
+    let sets = [&task[..], &["data.max_prompt_tokens=5"]].concat();
+    refused_after_model(
+        &Bench::train(),
+        &sets,
+        &["data.task has prompts of", "data.max_prompt_tokens allows 5"],
+    );
+    let prefix = format!("data.prompt_prefix={:?}", "1 ".repeat(64));
+    let sets = [&task[..], &[&*prefix]].concat();
+    refused_after_model(
+        &Bench::train(),
+        &sets,
+        &["data.task has prompts of", "the model's context allows 127"],
+    );
 }
 
 #[test]
@@ -378,6 +516,11 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let bench = Bench::train();
     let shown = stdout_of(&mut bench.command("out", &["model.path=Qwen/Qwen2.5-0.5B"], &["--dry-run"]));
     assert!(shown.contains("The model Qwen/Qwen2.5-0.5B is not here yet"), "{shown}");
+    // The tests run in the crate's directory.
+    let shown = stdout_of(&mut bench.command("out", &["model.path=tests/absent"], &["--dry-run"]));
+    let told =
+        "The model tests/absent looks like a path, and there is no such directory (tests/ has no model)";
+    assert!(shown.contains(told), "{shown}");
     let absent = format!("model.path={}", bench.scratch.path("absent"));
     for (set, says) in [(&absent[..], "absent"), ("memory.budget_gib=0.01", "the run needs at least")] {
         let output = bench.command("out", &[set], &["--dry-run"]).output().unwrap();

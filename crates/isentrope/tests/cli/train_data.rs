@@ -2,10 +2,10 @@
 
 use crate::program::{Scratch, array, isentrope, lines_of, stdout_of, text};
 use crate::text_model::text_model;
-use crate::training::{Bench, base, checkpoint, metrics, succeed};
+use crate::training::{Bench, base, checkpoint, metrics};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A random model that knows bytes and chats, with so many tokens of context.
 fn chat_model(scratch: &Scratch, context: usize) -> String {
@@ -15,15 +15,6 @@ fn chat_model(scratch: &Scratch, context: usize) -> String {
     config["max_position_embeddings"] = json!(context);
     fs::write(path, config.to_string()).unwrap();
     text(&dir)
-}
-
-/// Trains a step or two; the run's directory.
-fn run(scratch: &Scratch, command: &str, name: &str, recipe: &str) -> PathBuf {
-    let recipe = scratch.file(&format!("{name}.toml"), recipe);
-    let out = scratch.path(name);
-    let mut command = isentrope(&[command, &recipe, "--set", &format!("run.out={out}")]);
-    succeed(command.env("ISENTROPE_THREADS", "1"));
-    PathBuf::from(out)
 }
 
 fn verl_parquet() -> String {
@@ -55,26 +46,19 @@ fn problems_of_every_schema_are_trained_on() {
         scratch.lines("solutions.jsonl", &solutions),
         verl_parquet(),
     ];
+    let recipe = format!(
+        r#"
+        run.steps = 2
+        model.path = {model:?}
+        data.max_prompt_tokens = 1500
+        rollout = {{ prompts = 4, responses = 2, max_tokens = 6 }}
+        eval = {{ every = 2, problems = 3, samples = 2 }}
+        "#
+    );
+    let bench = Bench::new(scratch, "train", &recipe);
     for (i, file) in files.iter().enumerate() {
-        let recipe = format!(
-            r#"
-            run.steps = 2
-            model.path = {model:?}
-            [data]
-            files = [{file:?}]
-            max_prompt_tokens = 1500
-            [rollout]
-            prompts = 4
-            responses = 2
-            max_tokens = 6
-            [eval]
-            every = 2
-            files = [{file:?}]
-            problems = 3
-            samples = 2
-            "#
-        );
-        let out = run(&scratch, "train", &format!("run-{i}"), &recipe);
+        let sets = [&format!("data.files=[{file:?}]")[..], &format!("eval.files=[{file:?}]")];
+        let out = bench.run(&format!("run-{i}"), &sets, &[]);
         let lines = metrics(&out);
         assert_eq!(lines.len(), 3);
         let set = Path::new(file).file_stem().unwrap().to_str().unwrap();
@@ -102,39 +86,29 @@ fn examples_and_chats_are_learnt() {
             ]})
         })
         .collect();
-    for (name, file) in
-        [("pairs", scratch.lines("pairs.jsonl", &pairs)), ("chats", scratch.lines("chats.jsonl", &chats))]
-    {
-        let recipe = format!(
-            r#"
-            run.steps = 12
-            model.path = {model:?}
-            data.files = [{file:?}]
-            [sft]
-            batch = 4
-            max_tokens = 200
-            eval_files = [{file:?}]
-            [optimizer]
-            learning_rate = 1e-2
-            [eval]
-            every = 12
-            problems = 8
-            "#
-        );
-        let out = run(&scratch, "sft", name, &recipe);
+    let recipe = format!(
+        r#"
+        run.steps = 12
+        model.path = {model:?}
+        sft = {{ batch = 4, max_tokens = 200 }}
+        optimizer.learning_rate = 1e-2
+        eval = {{ every = 12, problems = 8 }}
+        "#
+    );
+    let bench = Bench::new(scratch, "sft", &recipe);
+    let pairs = bench.scratch.lines("pairs.jsonl", &pairs);
+    let chats = bench.scratch.lines("chats.jsonl", &chats);
+    for (name, file) in [("pairs", &pairs), ("chats", &chats)] {
+        let sets = [&format!("data.files=[{file:?}]")[..], &format!("sft.eval_files=[{file:?}]")];
+        let out = bench.run(name, &sets, &[]);
         let loss = |line: &Value| line["eval/loss"].as_f64().unwrap();
         let lines = metrics(&out);
         let (before, after) = (loss(&lines[0]), loss(lines.last().unwrap()));
         assert!(after < 0.8 * before, "{name}: the loss went from {before} to {after}");
     }
     // What is learnt stands in brackets: the answers and the ends of their turns, nothing else.
-    let shown = stdout_of(&mut isentrope(&[
-        "sft",
-        &scratch.path("chats.toml"),
-        "--dry-run",
-        "--set",
-        "data.shuffle=false",
-    ]));
+    let sets = [&format!("data.files=[{chats:?}]")[..], "data.shuffle=false"];
+    let shown = stdout_of(&mut bench.command("chats", &sets, &["--dry-run"]));
     for part in ["⟦0<|im_end|>", "⟦0!<|im_end|>", "Be brief.", "user\nSay 0."] {
         assert!(shown.contains(part), "{part:?} is not in: {shown}");
     }

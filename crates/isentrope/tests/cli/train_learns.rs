@@ -1,7 +1,7 @@
 //! Reinforcement learning makes a model better, at problems that it has trained on and at others.
 
-use crate::program::{Scratch, isentrope, text};
-use crate::training::{metrics, succeed};
+use crate::program::{Scratch, text};
+use crate::training::{Bench, metrics};
 use serde_json::Value;
 use std::path::Path;
 
@@ -10,12 +10,10 @@ use std::path::Path;
 /// three times the error of a difference, and more.
 #[test]
 fn accuracy_rises_by_more_than_chance_can() {
-    let scratch = Scratch::new();
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     let recipe = format!(
         r#"
 run.steps = 12
-run.out = {:?}
 model.path = {:?}
 data.task = "countdown"
 [rollout]
@@ -31,12 +29,9 @@ every = 12
 problems = 96
 samples = 4
 "#,
-        scratch.path("run"),
         text(&base)
     );
-    let recipe = scratch.file("recipe.toml", recipe);
-    succeed(isentrope(&["train", &recipe]).env("ISENTROPE_THREADS", "1"));
-    let lines = metrics(Path::new(&scratch.path("run")));
+    let lines = metrics(&Bench::new(Scratch::new(), "train", &recipe).run("run", &[], &[]));
     let number = |line: &Value, name: &str| line[name].as_f64().unwrap();
 
     let held_out = "eval/countdown/mean@4";

@@ -2,7 +2,7 @@
 
 use crate::program::{failure, names, stderr};
 use crate::training::{
-    Bench, assert_same_results, checkpoint, differences, metrics, results, state, succeed, tree,
+    Bench, assert_same_results, base, checkpoint, differences, metrics, results, state, succeed, tree,
 };
 use std::fs;
 use std::path::Path;
@@ -180,6 +180,9 @@ fn a_changed_coefficient_counts_from_the_first_update_on() {
     assert_eq!(coefficients, [0.25, 0.5]);
 }
 
+/// Responses of a step that the run went back behind and will not make again.
+const LEFT_OVER: &str = "rollouts/step-000007.jsonl";
+
 /// Something that happens to a checkpoint's directory.
 type Damage = fn(&Path);
 
@@ -197,6 +200,7 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
     let whole = bench.run("whole", &[], &[]);
     for (what, damage) in damages {
         damage(&checkpoint(&whole, 6));
+        fs::write(whole.join(LEFT_OVER), "").unwrap();
         let before = tree(&whole);
         let said = succeed(&mut bench.command("whole", &[], &["--resume"]));
         assert!(
@@ -206,6 +210,7 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
         assert!(said.contains("resuming after step 4"), "{what}: {said}");
         let changed = differences(&before, &tree(&whole));
         assert!(changed.iter().any(|name| name.contains("step-000006")), "{what}: nothing was repaired");
+        assert!(!whole.join(LEFT_OVER).exists(), "{what}: responses of a later step are left");
         assert_same_results(&whole, &bench.run("again", &[], &["--overwrite"]));
     }
 }
@@ -218,15 +223,15 @@ fn with_every_checkpoint_damaged_the_run_says_what_to_do_and_loses_nothing() {
         truncate(&checkpoint(&whole, step).join("model.safetensors"));
     }
     let before = tree(&whole);
-    let output = bench.command("whole", &[], &["--resume"]).output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("every checkpoint is damaged") && message.contains("--overwrite"), "{message}");
-    let changed = differences(&before, &tree(&whole));
-    assert!(
-        changed.iter().all(|name| !name.contains("checkpoints/") && name != "metrics.jsonl"),
-        "{changed:?}"
-    );
+    for _ in 0..2 {
+        let output = bench.command("whole", &["run.steps=7"], &["--resume"]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        for part in ["every checkpoint is damaged", "--overwrite", "run.steps 6 -> 7"] {
+            assert!(message.contains(part), "{message}");
+        }
+        assert_eq!(differences(&before, &tree(&whole)), [""; 0]);
+    }
 }
 
 fn flip(path: &Path) {
@@ -356,8 +361,102 @@ fn a_run_is_not_mistaken_for_another() {
     fs::remove_dir_all(out.join("checkpoints")).unwrap();
     fs::remove_file(out.join("recipe.toml")).unwrap();
     fs::write(out.join("rollouts/left-over"), "x").unwrap();
+    fs::write(out.join("notes.txt"), "mine").unwrap();
     bench.run("run", &["run.steps=1"], &["--overwrite"]);
+    assert_eq!(fs::read_to_string(out.join("notes.txt")).unwrap(), "mine");
+    fs::remove_file(out.join("notes.txt")).unwrap();
     assert_eq!(differences(&decided, &results(&out)), [""; 0]);
+}
+
+#[test]
+fn a_run_is_overwritten_only_when_the_new_one_can_start() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let before = tree(&out);
+    let own = format!("model.path={}", checkpoint(&out, 1).display());
+    let sentence = failure(&mut bench.command("run", &[&own], &["--overwrite"]));
+    assert!(sentence.contains("model.path") && sentence.contains("run.out"), "{sentence}");
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+
+    let broken = bench.out("broken");
+    fs::create_dir(&broken).unwrap();
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        fs::copy(checkpoint(&out, 1).join(name), broken.join(name)).unwrap();
+    }
+    let set = format!("model.path={}", broken.display());
+    let message = failure_of_last_line(&mut bench.command("run", &[&set], &["--overwrite"]));
+    assert!(message.contains("model.safetensors"), "{message}");
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+}
+
+#[test]
+fn damaged_weights_are_not_saved_over_a_good_checkpoint() {
+    let bench = Bench::train();
+    let sets = ["optimizer.schedule=constant", "checkpoint.every=2", "checkpoint.keep=1", "eval.every=0"];
+    let out = bench.run("run", &[&sets[..], &["run.steps=2"]].concat(), &[]);
+    let before = tree(&checkpoint(&out, 2));
+    let more = [&sets[..], &["run.steps=9", "optimizer.learning_rate=1e38"]].concat();
+    let output = bench.command("run", &more, &["--resume"]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("not finite") && !message.contains("is saved in"), "{message}");
+    assert_eq!(metrics(&out).last().unwrap()["step"], 3, "{message}");
+    assert_eq!(names(&out.join("checkpoints")), ["step-000002"]);
+    assert_eq!(differences(&before, &tree(&checkpoint(&out, 2))), [""; 0]);
+}
+
+#[test]
+fn a_run_that_diverges_keeps_its_last_good_checkpoint_and_goes_on_from_it() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["optimizer.schedule=constant", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"];
+        let out = bench.run("run", &[&sets[..], &["run.steps=2"]].concat(), &[]);
+        let before = tree(&checkpoint(&out, 2));
+        let more = [&sets[..], &["run.steps=5", "optimizer.learning_rate=1e38"]].concat();
+        let output = bench.command("run", &more, &["--resume"]).output().unwrap();
+        let message = stderr(&output);
+        assert!(
+            message.contains("step 3 is not saved: after it the model's numbers are not finite"),
+            "{message}"
+        );
+        assert_eq!(names(&out.join("checkpoints")), ["step-000002"], "{message}");
+        assert_eq!(differences(&before, &tree(&checkpoint(&out, 2))), [""; 0]);
+        succeed(&mut bench.command("run", &[&sets[..], &["run.steps=3"]].concat(), &["--resume"]));
+        assert_eq!(names(&out.join("checkpoints")), ["step-000003"]);
+    }
+}
+
+#[test]
+fn a_resume_that_fails_changes_no_setting_of_the_run() {
+    let bench = Bench::sft();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let metrics = out.join("metrics.jsonl");
+    fs::write(&metrics, [&fs::read(&metrics).unwrap()[..], b"junk\n"].concat()).unwrap();
+    let before = tree(&out);
+    let sentence = failure_of_last_line(&mut bench.command("run", &["run.steps=9"], &["--resume"]));
+    assert!(sentence.contains("metrics.jsonl:"), "{sentence}");
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+}
+
+#[test]
+fn a_run_without_its_reference_model_is_left_as_it_was() {
+    let bench = Bench::train();
+    let model = bench.out("model");
+    fs::create_dir(&model).unwrap();
+    for name in names(Path::new(base())) {
+        let file = Path::new(base()).join(&name);
+        if file.is_file() {
+            fs::copy(file, model.join(name)).unwrap();
+        }
+    }
+    let model_path = format!("model.path={}", model.display());
+    let sets = [&model_path, "objective.reference_kl.coefficient=0.1", "eval.every=0"];
+    let out = bench.run("run", &[&sets[..], &["run.steps=1"]].concat(), &[]);
+    fs::remove_file(model.join("model.safetensors")).unwrap();
+    let before = tree(&out);
+    let mut resumed = bench.command("run", &[&sets[..], &["run.steps=2"]].concat(), &["--resume"]);
+    let message = failure_of_last_line(&mut resumed);
+    assert!(message.contains("model.safetensors"), "{message}");
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rewards of the user's own: commands that judge, during whole runs.
 
 use crate::program::{Scratch, failure, isentrope, parse_lines, stderr, text};
-use crate::training::{Bench, assert_same_results, metrics, succeed};
+use crate::training::{Bench, assert_same_results, checkpoint, metrics, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -154,6 +154,89 @@ fn a_command_that_cannot_work_ends_the_run_with_what_it_said() {
         message.contains("fresh workers in a row failed") && message.contains("\n  KeyError: numbers\n"),
         "{message}"
     );
+    assert_nothing_is_left(&bench.scratch);
+}
+
+#[test]
+fn a_command_that_fails_in_mid_run_costs_no_step_that_was_made() {
+    let bench = Bench::train();
+    let sets = ["eval.every=0", "checkpoint.every=0", "run.steps=9", "checkpoint.keep=9"];
+    let run = |out: &str, script: &str, flags: &[&str]| {
+        let judged = command(script, ", workers = 1");
+        bench.command(out, &[&sets[..], &[&judged]].concat(), flags)
+    };
+    let works = worker(&bench.scratch, "");
+    succeed(&mut run("whole", &works, &[]));
+    let whole = bench.out("whole");
+    // The first step that takes groups over from the one before is the first that nobody judges.
+    let lines = metrics(&whole);
+    let takes_over = |line: &&Value| line["rollout/carried"].as_f64().is_some_and(|groups| groups > 0.0);
+    let step = lines.iter().find(takes_over).expect("no step has left groups over")["step"].as_u64().unwrap();
+    let judged: usize = (1..step).map(|step| rollouts(&whole, step).len()).sum();
+    let (asked, mended) = (bench.scratch.path("asked"), bench.scratch.path("mended"));
+    let failing = format!(
+        "printf x >> '{asked}'; [ -e '{mended}' ] || [ $(wc -c < '{asked}') -le {judged} ] || exit 1"
+    );
+    let fails = worker(&bench.scratch, &failing);
+
+    let output = run("out", &fails, &[]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let out = bench.out("out");
+    let saved = checkpoint(&out, step - 1);
+    for part in ["fresh workers in a row failed", &format!("step {} is saved in {}", step - 1, text(&saved))]
+    {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+    assert_eq!(metrics(&out).last().unwrap()["step"], step - 1);
+    assert!(!state(&out, step - 1)["trainer"]["surplus"].as_array().unwrap().is_empty());
+
+    fs::write(mended, "").unwrap();
+    let said = succeed(&mut run("out", &fails, &["--resume"]));
+    assert!(said.contains(&format!("resuming after step {}", step - 1)), "{said}");
+    fs::remove_dir_all(saved).unwrap(); // the one that nobody asked for
+    assert_same_results(&whole, &out);
+    assert_nothing_is_left(&bench.scratch);
+}
+
+#[test]
+fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
+    let bench = Bench::train();
+    let sets = ["eval.every=3", "checkpoint.keep=1", "run.steps=4"];
+    let (asked, limit) = (bench.scratch.path("asked"), bench.scratch.path("limit"));
+    let count = || fs::metadata(&asked).map_or(0, |file| file.len() as usize);
+    let check = format!("printf x >> '{asked}'; [ $(wc -c < '{asked}') -le $(cat '{limit}') ] || exit 1");
+    let judged = command(&worker(&bench.scratch, &check), ", workers = 1");
+    let evaluated = 12; // responses: 2 to each of 6 problems
+    for every in ["checkpoint.every=0", "checkpoint.every=2", "checkpoint.every=3"] {
+        let run = |out: &str, more: usize, flags: &[&str]| {
+            fs::write(&limit, (count() + more).to_string()).unwrap();
+            bench.command(out, &[&sets[..], &[every, &judged]].concat(), flags)
+        };
+        let whole = format!("whole-{every}");
+        succeed(&mut run(&whole, 1 << 30, &[]));
+        let whole = bench.out(&whole);
+        let sampled: usize = (1..=3).map(|step| rollouts(&whole, step).len()).sum();
+
+        let (name, flags) = (format!("out-{every}"), ["--resume"]);
+        let out = bench.out(&name);
+        let fails = |more: usize, recorded: u64| {
+            let output = run(&name, more, &flags).output().unwrap();
+            let message = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{message}");
+            assert!(message.contains("fresh workers in a row failed"), "{message}");
+            assert_eq!(metrics(&out).last().unwrap()["step"], recorded, "{message}");
+            assert!(checkpoint(&out, 3).is_dir(), "{message}");
+            message
+        };
+        let message = fails(evaluated + sampled, 2);
+        assert!(message.contains(&format!("step 3 is saved in {}", text(&checkpoint(&out, 3)))), "{message}");
+        assert_eq!(checkpoint(&out, 2).is_dir(), every == "checkpoint.every=2", "it is removed for this one");
+        assert!(fails(0, 2).contains("resuming after step 3"));
+        fails(evaluated, 3); // in the step after
+        succeed(&mut run(&name, 1 << 30, &flags));
+        assert_same_results(&whole, &out);
+    }
     assert_nothing_is_left(&bench.scratch);
 }
 

@@ -101,6 +101,12 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// Runs of `command` on the recipe.
+    pub fn new(scratch: Scratch, command: &'static str, recipe: &str) -> Self {
+        let recipe = scratch.file("recipe.toml", recipe);
+        Self { scratch, command, recipe }
+    }
+
     /// Reinforcement learning with everything in it that a run has to carry from step to step: dynamic sampling with
     /// its surplus, several updates per rollout, a covariance term with its alarms, an entropy bonus that moves.
     pub fn train() -> Self {
@@ -147,8 +153,7 @@ dtype = "bfloat16"
 "#,
             model = base()
         );
-        let recipe = scratch.file("recipe.toml", text);
-        Self { scratch, command: "train", recipe }
+        Self::new(scratch, "train", &text)
     }
 
     /// Supervised fine-tuning on examples of the built-in task.
@@ -179,8 +184,7 @@ max_tokens = 16
 every = 2
 {EASY}"#
         );
-        let recipe = scratch.file("recipe.toml", text);
-        Self { scratch, command: "sft", recipe }
+        Self::new(scratch, "sft", &text)
     }
 
     /// A run into a directory of the scratch, with more settings and flags.

@@ -1,7 +1,7 @@
-//! Reinforcement learning: the loop of its steps.
+//! Reinforcement learning: what a step is in the loop of `training_loop.rs`.
 //!
-//! A step: sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
-//! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure, evaluate, save.
+//! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
+//! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure.
 
 mod prepare;
 mod recipe;
@@ -9,26 +9,22 @@ mod recipe;
 pub use prepare::Prepared;
 pub use recipe::{Recipe, Update};
 
+use crate::advantage::{group_advantages, nothing_to_learn};
 use crate::collect::{Collector, Judge};
 use crate::error::Result;
-use crate::evaluation::{EvaluationSet, Evaluator};
 use crate::group::{Group, Response};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
-use crate::minibatch::{LossInputs, TrainingBatch, group_advantages};
-use crate::observer::{Observer, Phase, Progress};
-use crate::optimizer::Optimizer;
-use crate::plan::Plan;
+use crate::minibatch::{LossInputs, TrainingBatch};
+use crate::observer::{Phase, Progress};
 use crate::prompts::Prompter;
-use crate::run::{Ending, Record, Run, Summary};
-use crate::run_directory::Place;
+use crate::run::Record;
+use crate::training_loop::{Trainer, TrainingLoop};
 use isentrope_data::Source;
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
-use isentrope_rollout::Sampling;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::sync::Arc;
 
 /// The trainer's part of a checkpoint.
@@ -43,125 +39,57 @@ struct TrainerState {
     alarms: Alarms,
 }
 
-fn train<B: Backend>(
-    prepared: Prepared,
-    place: &Place,
-    backend: Arc<B>,
-    manifest: serde_json::Value,
-    observer: &mut dyn Observer,
-) -> Result<Summary> {
-    let Prepared { recipe, model_dir, prompter, verifier, source, sets, plan, .. } = prepared;
-    let start = TrainerState {
-        entropy_coefficient: recipe.objective.entropy_bonus.coefficient,
-        ..TrainerState::default()
-    };
-    let (run, learner, mut state) =
-        Run::open(place, &recipe.run, &recipe.checkpoint, manifest, start, observer, |found| match found {
-            Some(found) => found.learner(backend.clone(), recipe.optimizer.clone(), plan.passes()),
-            None => {
-                let model = Model::load(&model_dir, backend.clone())?;
-                let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
-                Ok(Learner::new(model, optimizer, plan.passes()))
-            }
-        })?;
-    let bonus = &recipe.objective.entropy_bonus;
-    if bonus.target.is_none() {
-        state.entropy_coefficient = bonus.coefficient; // it may have been changed since the checkpoint
-    }
-    let needs_reference = recipe.objective.needs_reference();
-    let reference = needs_reference.then(|| Model::load(&model_dir, backend)).transpose()?;
-    let judge =
-        Judge { verifier, overlong: recipe.reward.overlong.clone(), max_tokens: recipe.rollout.max_tokens };
-    let trainer = Trainer {
-        recipe: &recipe,
-        model_dir: &model_dir,
-        prompter: &prompter,
-        judge: &judge,
-        plan: &plan,
-        sets: &sets,
-        reference,
-        run,
-        learner,
-        state,
-        source,
-        observer,
-    };
-    trainer.run()
-}
-
-struct Trainer<'a, B: Backend> {
-    // What the run was given.
+struct PolicyGradient<'a, B: Backend> {
     recipe: &'a Recipe,
-    model_dir: &'a Path,
     prompter: &'a Prompter,
     judge: &'a Judge,
-    plan: &'a Plan,
-    sets: &'a [EvaluationSet],
     reference: Option<Model<B>>,
-    // What changes from step to step.
-    run: Run,
-    learner: Learner<B>,
-    state: TrainerState,
     source: Source,
-    observer: &'a mut dyn Observer,
 }
 
-impl<B: Backend> Trainer<'_, B> {
-    fn run(mut self) -> Result<Summary> {
-        if self.run.step == 0 {
-            let mut record = Record::default();
-            self.evaluate(&mut record)?;
-            self.run.record(record, self.observer)?;
-            if self.observer.stop_requested() {
-                return Ok(self.run.summary(Ending::Interrupted, self.sets)); // there is nothing to save
-            }
-        }
-        while self.run.step < self.recipe.run.steps {
-            self.run.begin_step();
-            let mut record = Record::default();
-            self.step(&mut record)?;
-            self.evaluate(&mut record)?;
-            self.run.record(record, self.observer)?;
-            if self.run.save_if_due(&self.learner, self.model_dir, &self.state, self.observer)? {
-                return Ok(self.run.summary(Ending::Interrupted, self.sets));
-            }
-        }
-        Ok(self.run.summary(Ending::Complete, self.sets))
-    }
+type Training<'a, B> = TrainingLoop<'a, B, TrainerState>;
+
+impl<B: Backend> Trainer<B> for PolicyGradient<'_, B> {
+    type State = TrainerState;
 
     /// One rollout and its updates.
-    fn step(&mut self, record: &mut Record) -> Result<()> {
-        let groups = self.rollout(record)?;
+    fn step(&mut self, training: &mut Training<'_, B>, record: &mut Record) -> Result<()> {
+        let groups = self.rollout(training, record).map_err(|error| training.abandon_step(error))?;
         let advantages = group_advantages(self.recipe.objective.advantage, &groups);
-        if advantages.iter().flatten().flatten().all(|&advantage| advantage == 0.0) {
-            self.observer
-                .note("no two rewards differ within a group: there is nothing to learn from in this step");
+        let other_terms = training.state.entropy_coefficient != 0.0 || self.reference.is_some();
+        if let Some(why) = nothing_to_learn(&advantages, other_terms) {
+            training.observer.note(why);
         }
-        let learning_rate = self.recipe.optimizer.rate(self.run.step, self.recipe.run.steps);
+        let learning_rate = self.recipe.optimizer.rate(training.run.step, self.recipe.run.steps);
         let prompts = self.recipe.prompts_per_update();
-        let minibatches: Vec<_> = (0..self.recipe.update.epochs)
-            .flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)))
-            .collect();
+        let epochs = self.recipe.update.epochs;
+        let minibatches = (0..epochs).flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)));
         let mut totals = UpdateTotals::default();
-        let (mut tokens, total) = (0, minibatches.len());
-        self.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
-        for (number, (groups, advantages)) in minibatches.iter().enumerate() {
-            tokens += self.update(number, groups, advantages, learning_rate, record, &mut totals)?;
-            self.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
+        let (mut tokens, total) = (0, epochs.saturating_mul(groups.len().div_ceil(prompts)));
+        training.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
+        for (number, (groups, advantages)) in minibatches.enumerate() {
+            let batch = TrainingBatch::new(groups, advantages, self.recipe.reward.mask_truncated);
+            if !batch.is_empty() {
+                self.update(training, number, &batch, learning_rate, record, &mut totals)?;
+            }
+            tokens += batch.response_tokens();
+            training.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
-        self.trim_if_tight();
         totals.record(&mut record.metrics);
         record.metrics.set("optimizer/learning_rate", learning_rate);
-        record.metrics.set("optimizer/skipped", f64::from(self.learner.optimizer.progress.skipped));
+        record.metrics.set("optimizer/skipped", f64::from(training.learner.optimizer.progress.skipped));
         let covariance = &self.recipe.objective.covariance;
-        if let Some(alarm) = self.state.alarms.after_step(covariance, &totals.statistics) {
-            self.observer.note(&alarm);
+        if let Some(alarm) = training.state.alarms.after_step(covariance, &totals.statistics) {
+            training.observer.note(&alarm);
         }
         Ok(())
     }
+}
 
-    /// Samples and judges the groups to learn from, and keeps every response in a file.
-    fn rollout(&mut self, record: &mut Record) -> Result<Vec<Group>> {
+impl<B: Backend> PolicyGradient<'_, B> {
+    /// Samples and judges the groups to learn from, and keeps every response in a file. The trainer's state changes only
+    /// when all of it has succeeded.
+    fn rollout(&mut self, training: &mut Training<'_, B>, record: &mut Record) -> Result<Vec<Group>> {
         let collector = Collector {
             settings: &self.recipe.rollout,
             sampling: Arc::new(self.recipe.sampling(self.prompter)),
@@ -169,98 +97,72 @@ impl<B: Backend> Trainer<'_, B> {
             greedy: self.recipe.objective.needs_greedy_baseline(),
             prompter: self.prompter,
             judge: self.judge,
-            limits: self.plan.sampling(),
+            limits: training.plan.sampling(),
             first_update: self.recipe.prompts_per_update(),
         };
-        let mut file = self.run.directory.rollouts(self.run.step)?;
-        let carried = std::mem::take(&mut self.state.surplus);
-        let (step, position) = (self.run.step, self.state.position);
+        let mut file = training.run.directory.rollouts(training.run.step)?;
+        let TrainerState { position, ref surplus, .. } = training.state;
+        let (step, carried) = (training.run.step, surplus.len());
         let collected = record.clock.time("rollout", || {
             let seen = &mut |group: &Group| file.group(group);
-            let Learner { model, recording, .. } = &mut self.learner;
+            let Learner { model, recording, .. } = &mut training.learner;
             if let Some(recording) = recording {
                 recording.clear();
             }
             let (recording, source) = (recording.as_mut(), &mut self.source);
-            collector.collect(model, recording, source, step, position, carried, seen, self.observer)
+            collector.collect(model, recording, source, step, position, carried, seen, training.observer)
         })?;
         file.finish()?;
-        self.trim_if_tight();
+        training.trim_if_tight();
 
         record.clock.add("verify", collected.verification);
         record.clock.count("rollout", collected.statistics.tokens());
         collected.statistics.record(&mut record.metrics);
-        record.metrics.set("rollout/carried", collected.carried as f64);
-        record_filtered(&collected.groups, &mut record.metrics);
+        record.metrics.set("rollout/carried", carried as f64);
+        let mut groups = std::mem::take(&mut training.state.surplus);
+        groups.extend(collected.groups);
+        training.state.surplus = groups.split_off(groups.len().min(self.recipe.rollout.prompts));
+        training.state.position += collected.taken;
+        record_filtered(&groups, &mut record.metrics);
         if let Some((count, fault)) = collected.statistics.faults() {
             let what = format!("{count} responses could not be judged and are left out; the first: {fault}");
-            self.observer.note(&what);
+            training.observer.note(&what);
         }
-        self.state.position += collected.taken;
-        self.state.surplus = collected.surplus;
-        Ok(collected.groups)
+        Ok(groups)
     }
 
-    /// The update `number` of this step, on a minibatch of groups. Returns how many tokens it trained on.
+    /// The update `number` of this step.
     fn update(
-        &mut self,
+        &self,
+        training: &mut Training<'_, B>,
         number: usize,
-        groups: &[Group],
-        advantages: &[Vec<Option<f64>>],
+        batch: &TrainingBatch,
         learning_rate: f64,
         record: &mut Record,
         totals: &mut UpdateTotals,
-    ) -> Result<usize> {
-        let batch = TrainingBatch::new(groups, advantages, self.recipe.reward.mask_truncated);
-        if batch.is_empty() {
-            return Ok(0);
-        }
+    ) -> Result<()> {
         let temperature = self.recipe.rollout.temperature;
         let reference_logprobs =
-            self.reference.as_ref().map(|model| batch.logprobs(model, &self.learner, temperature));
+            self.reference.as_ref().map(|model| batch.logprobs(model, &training.learner, temperature));
         let inputs = LossInputs {
             settings: &self.recipe.objective,
             temperature,
-            on_policy: (number == 0).then_some(self.run.step),
+            on_policy: (number == 0).then_some(training.run.step),
             reference_logprobs: reference_logprobs.as_deref(),
-            entropy_coefficient: self.state.entropy_coefficient,
-            key: DrawKey { seed: self.recipe.run.seed, step: self.run.step, update: number as u64 },
+            entropy_coefficient: training.state.entropy_coefficient,
+            key: DrawKey { seed: self.recipe.run.seed, step: training.run.step, update: number as u64 },
         };
-        let loss = record.clock.time("update", || batch.accumulate(&mut self.learner, &inputs));
+        let loss = record.clock.time("update", || batch.accumulate(&mut training.learner, &inputs));
         record.clock.add("objective", loss.objective_time);
         if !batch.is_idle(&inputs) {
             record.clock.count("update", batch.all_tokens()); // else there was next to nothing to do
         }
-        let update = record.clock.time("optimizer", || self.learner.step(learning_rate))?;
+        let update = record.clock.time("optimizer", || training.learner.step(learning_rate))?;
         let bonus = &self.recipe.objective.entropy_bonus;
-        self.state.entropy_coefficient = bonus.next_coefficient(self.state.entropy_coefficient, loss.entropy);
+        training.state.entropy_coefficient =
+            bonus.next_coefficient(training.state.entropy_coefficient, loss.entropy);
         totals.add(loss.objective.statistics, update.norm);
-        Ok(batch.response_tokens())
-    }
-
-    /// Measures the policy on the held-out sets, where due.
-    fn evaluate(&mut self, record: &mut Record) -> Result<()> {
-        let settings = &self.recipe.eval;
-        if self.sets.is_empty() || !settings.due(self.run.step, self.recipe.run.steps) {
-            return Ok(());
-        }
-        let stop = settings.stop.as_ref().unwrap_or(&self.recipe.rollout.stop);
-        let evaluator = Evaluator {
-            sampling: Sampling { stop_strings: stop.clone(), ..self.recipe.sampling(self.prompter) },
-            seed: self.recipe.run.seed,
-            prompter: self.prompter,
-            judge: self.judge,
-            limits: self.plan.sampling(),
-        };
-        let model = &self.learner.model;
-        evaluator.evaluate_all(model, self.sets, &mut self.run, record, self.observer)
-    }
-
-    /// Gives what a phase has freed back to the system, where the next would not fit beside it.
-    fn trim_if_tight(&self) {
-        if self.plan.is_tight() {
-            self.learner.model.backend.trim();
-        }
+        Ok(())
     }
 }
 

@@ -1,35 +1,38 @@
-//! Everything before the first step: what is read, and what is found wrong with it.
+//! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
 
-use super::Recipe;
+use super::{PolicyGradient, Recipe, TrainerState};
+use crate::collect::Judge;
 use crate::error::Result;
-use crate::evaluation::EvaluationSet;
+use crate::evaluation::{EvaluationSet, Evaluator};
+use crate::learner::Learner;
 use crate::observer::Observer;
+use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems::{self, Problems};
 use crate::prompts::Prompter;
-use crate::run::Summary;
+use crate::run::{Run, Summary};
 use crate::run_directory::Place;
 use crate::settings::{self, ModelSource};
 use crate::training::Training;
-use isentrope_data::FileHash;
-use isentrope_data::Source;
+use crate::training_loop::TrainingLoop;
+use isentrope_data::{FileHash, Source};
 use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig};
-use isentrope_reward::BatchVerifier;
+use isentrope_model::{Layout, Model, ModelConfig};
+use isentrope_rollout::Sampling;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A run that is ready for its first step.
 pub struct Prepared {
-    pub(super) recipe: Recipe,
-    pub(super) model_dir: PathBuf,
-    pub(super) prompter: Prompter,
-    pub(super) verifier: Box<dyn BatchVerifier>,
-    pub(super) source: Source,
-    pub(super) sets: Vec<EvaluationSet>,
-    pub(super) plan: Plan,
-    pub(super) notes: Vec<String>,
+    recipe: Recipe,
+    model_dir: PathBuf,
+    prompter: Prompter,
+    judge: Judge,
+    source: Source,
+    sets: Vec<EvaluationSet>,
+    plan: Plan,
+    notes: Vec<String>,
 }
 
 impl Training for Prepared {
@@ -49,7 +52,8 @@ impl Training for Prepared {
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
-        let mut notes = recipe.objective.warnings(recipe.updates_per_rollout());
+        let mut notes = recipe.warnings();
+        notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
         let data = Problems::open(
             &recipe.data,
             (&recipe.eval, recipe.rollout.max_tokens),
@@ -59,7 +63,13 @@ impl Training for Prepared {
             &recipe.reward.verifier,
         )?;
         notes.extend(data.notes);
-        let longest_trained = data.longest_prompt + recipe.rollout.max_tokens;
+        notes.extend(problems::repeated(
+            data.train.len(),
+            "problems",
+            "rollout.prompts",
+            recipe.rollout.prompts,
+        ));
+        let longest_trained = data.longest_prompt.saturating_add(recipe.rollout.max_tokens);
         if longest_trained > config.context() {
             notes.push(format!(
                 "prompts of up to {} tokens and responses of up to {} do not fit the model's context of {}: such \
@@ -72,23 +82,26 @@ impl Training for Prepared {
         let (longest_evaluated, evaluated) = problems::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
         let trained = recipe.prompts_per_update().saturating_mul(rollout.responses);
-        // No group is older than the policy that is updated.
-        let on_policy = recipe.updates_per_rollout() == 1 && !rollout.filter;
         let demand = Demand {
             longest_sampled: longest_trained.max(longest_evaluated).min(config.context()),
             sampled: rollout.prompts.saturating_mul(rollout.responses).max(evaluated),
             longest_trained: longest_trained.min(config.context()),
             trained,
-            forward_first: if on_policy { 0 } else { trained },
-            recorded: recipe
-                .prompts_per_update()
-                .saturating_mul(data.longest_prompt + rollout.responses.saturating_mul(rollout.max_tokens)),
+            forward_first: if recipe.on_policy() { 0 } else { trained },
+            loss_tokens: trained.saturating_mul(rollout.max_tokens.min(config.context())),
+            recorded: recipe.prompts_per_update().saturating_mul(
+                data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
+            ),
             reference: recipe.objective.needs_reference(),
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
-        let verifier = recipe.reward.verifier.build()?;
-        Ok(Self { recipe, model_dir, prompter, verifier, source: data.train, sets: data.sets, plan, notes })
+        let judge = Judge {
+            verifier: recipe.reward.verifier.build()?,
+            overlong: recipe.reward.overlong.clone(),
+            max_tokens: recipe.rollout.max_tokens,
+        };
+        Ok(Self { recipe, model_dir, prompter, judge, source: data.train, sets: data.sets, plan, notes })
     }
 
     fn plan(&self) -> &Plan {
@@ -114,6 +127,39 @@ impl Training for Prepared {
         manifest: Value,
         observer: &mut dyn Observer,
     ) -> Result<Summary> {
-        super::train(self, place, backend, manifest, observer)
+        let Prepared { recipe, model_dir, prompter, judge, source, sets, plan, .. } = self;
+        let start = TrainerState {
+            entropy_coefficient: recipe.objective.entropy_bonus.coefficient,
+            ..TrainerState::default()
+        };
+        let mut reference = None;
+        let (run, learner, mut state) =
+            Run::open(place, &recipe.run, &recipe.checkpoint, manifest, start, observer, |found| {
+                if recipe.objective.needs_reference() {
+                    reference = Some(Model::load(&model_dir, backend.clone())?);
+                }
+                if let Some(found) = found {
+                    return found.learner(backend, recipe.optimizer.clone(), plan.passes());
+                }
+                let model = Model::load(&model_dir, backend)?;
+                let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
+                Ok(Learner::new(model, optimizer, plan.passes()))
+            })?;
+        let bonus = &recipe.objective.entropy_bonus;
+        if bonus.target.is_none() {
+            state.entropy_coefficient = bonus.coefficient; // it may have been changed since the checkpoint
+        }
+        let stop = recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop);
+        let evaluator = Evaluator {
+            sampling: Sampling { stop_strings: stop.clone(), ..recipe.sampling(&prompter) },
+            seed: recipe.run.seed,
+            prompter: &prompter,
+            judge: &judge,
+            limits: plan.sampling(),
+        };
+        let (recipe, sets, plan, model_dir) = (&recipe, &sets, &plan, &model_dir);
+        let mut policy = PolicyGradient { recipe, prompter: &prompter, judge: &judge, reference, source };
+        TrainingLoop { eval: &recipe.eval, evaluator, sets, plan, model_dir, run, learner, state, observer }
+            .run(&mut policy)
     }
 }

@@ -2,11 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::prompts::Prompter;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most, stop_texts};
 use crate::{collect, evaluation};
 use isentrope_rollout::Sampling;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Most responses of a rollout.
+const RESPONSES: usize = 1 << 20;
+/// Most passes of updates through a rollout.
+const EPOCHS: usize = 1 << 16;
 
 /// A recipe for reinforcement learning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +37,7 @@ pub struct Recipe {
     pub eval: evaluation::Settings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// What the run may use. Nothing here changes a result, unless `objective.covariance.scope` is "micro-batch".
+    /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".
     pub memory: MemorySettings,
 }
 
@@ -88,7 +93,16 @@ impl Recipe {
         at_least_one("rollout.responses", self.rollout.responses)?;
         at_least_one("rollout.max_tokens", self.rollout.max_tokens)?;
         at_least_one("rollout.max_batches", self.rollout.max_batches)?;
+        if self.rollout.prompts.saturating_mul(self.rollout.responses) > RESPONSES {
+            let what = format!(
+                "is {} and rollout.responses is {}: together they may ask for at most {RESPONSES} responses",
+                self.rollout.prompts, self.rollout.responses
+            );
+            return Err(Error::setting("rollout.prompts", what));
+        }
+        stop_texts("rollout.stop", &self.rollout.stop)?;
         at_least_one("update.epochs", self.update.epochs)?;
+        at_most("update.epochs", self.update.epochs, EPOCHS)?;
         let temperature = self.rollout.temperature;
         if !(0.01..=100.0).contains(&temperature) {
             let what = format!("is {temperature}: it must be from 0.01 to 100");
@@ -114,6 +128,27 @@ impl Recipe {
         self.memory.check()
     }
 
+    /// Whether every group is trained on by the policy that sampled it: none is carried over from an earlier step, and none is
+    /// met again after an update.
+    pub(super) fn on_policy(&self) -> bool {
+        self.updates_per_rollout() == 1 && !self.rollout.filter
+    }
+
+    /// Sentences about settings that are allowed but hardly meant.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
+        warnings.extend(self.optimizer.warning(self.run.steps));
+        let (all, each) = (self.rollout.prompts, self.prompts_per_update());
+        if !all.is_multiple_of(each) {
+            warnings.push(format!(
+                "update.prompts = {each} does not divide rollout.prompts = {all}: the last update of a rollout has but {} of \
+                 them, at the same learning rate",
+                all % each
+            ));
+        }
+        warnings
+    }
+
     pub(super) fn sampling(&self, prompter: &Prompter) -> Sampling {
         Sampling {
             temperature: self.rollout.temperature,
@@ -122,5 +157,64 @@ impl Recipe {
             stop_strings: self.rollout.stop.clone(),
             ..Sampling::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recipe that is sound.
+    fn sound() -> Recipe {
+        let mut recipe = Recipe::default();
+        recipe.model.path = "model".into();
+        recipe.data.task = Some(isentrope_data::Task::Countdown);
+        recipe.check().unwrap();
+        recipe
+    }
+
+    #[test]
+    fn rollouts_and_updates_beyond_all_memory_are_refused_by_key() {
+        for (prompts, responses, epochs, key) in [
+            (usize::MAX, 1, 1, "rollout.prompts"),
+            (100_000_000, 1, 1, "rollout.prompts"),
+            (1, usize::MAX, 1, "rollout.prompts"),
+            (1 << 32, 1 << 32, 1, "rollout.prompts"),
+            (1 << 17, 9, 1, "rollout.prompts"),
+            (64, 8, usize::MAX, "update.epochs"),
+            (64, 8, 65537, "update.epochs"),
+        ] {
+            let mut recipe = sound();
+            (recipe.rollout.prompts, recipe.rollout.responses) = (prompts, responses);
+            recipe.update.epochs = epochs;
+            let error = recipe.check().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{key} is ")) && error.contains("at most"), "{error}");
+        }
+        let mut recipe = sound();
+        (recipe.rollout.prompts, recipe.rollout.responses, recipe.update.epochs) = (1 << 17, 8, 65536);
+        recipe.check().unwrap();
+    }
+
+    #[test]
+    fn an_empty_stop_text_is_refused_by_key() {
+        let mut recipe = sound();
+        recipe.rollout.stop = vec!["\n".into(), String::new()];
+        let error = recipe.check().unwrap_err().to_string();
+        assert!(error.starts_with("rollout.stop holds an empty text"), "{error}");
+    }
+
+    #[test]
+    fn a_minibatch_that_is_left_over_is_warned_of() {
+        let warnings = |prompts| {
+            let mut recipe = sound();
+            recipe.update.prompts = prompts;
+            recipe.warnings()
+        };
+        for prompts in [None, Some(64), Some(16), Some(1)] {
+            assert_eq!(warnings(prompts), [""; 0]);
+        }
+        let [said] = &warnings(Some(63))[..] else { panic!("one warning is due") };
+        assert!(said.contains("update.prompts = 63 does not divide rollout.prompts = 64"), "{said}");
+        assert!(said.contains("has but 1 of them"), "{said}");
     }
 }

@@ -1,37 +1,40 @@
-//! Everything before the first step: what is read, and what is found wrong with it.
+//! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
 
-use super::Recipe;
+use super::{FineTuning, Recipe, TrainerState};
+use crate::collect::Judge;
 use crate::error::Result;
-use crate::evaluation::{EvaluationSet, PROBLEMS, sets};
-use crate::examples::{TokenizedExample, tokenize};
+use crate::evaluation::{EvaluationSet, Evaluator, PROBLEMS, sets};
+use crate::examples::{TokenizedExample, encode, tokenize};
+use crate::learner::Learner;
 use crate::observer::Observer;
+use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems;
 use crate::prompts::Prompter;
-use crate::run::Summary;
+use crate::run::{Run, Summary};
 use crate::run_directory::Place;
 use crate::settings::{self, ModelSource};
 use crate::training::Training;
-use isentrope_data::Examples;
-use isentrope_data::FileHash;
+use crate::training_loop::TrainingLoop;
+use isentrope_data::{Examples, FileHash, Longest};
 use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig};
-use isentrope_reward::BatchVerifier;
+use isentrope_model::{Layout, Model, ModelConfig};
+use isentrope_rollout::Sampling;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A run that is ready for its first step.
 pub struct Prepared {
-    pub(super) recipe: Recipe,
-    pub(super) model_dir: PathBuf,
-    pub(super) prompter: Prompter,
-    pub(super) verifier: Box<dyn BatchVerifier>,
-    pub(super) examples: Examples,
-    pub(super) held_out: Vec<TokenizedExample>,
-    pub(super) sets: Vec<EvaluationSet>,
-    pub(super) plan: Plan,
-    pub(super) notes: Vec<String>,
+    recipe: Recipe,
+    model_dir: PathBuf,
+    prompter: Prompter,
+    judge: Judge,
+    examples: Examples,
+    held_out: Vec<TokenizedExample>,
+    sets: Vec<EvaluationSet>,
+    plan: Plan,
+    notes: Vec<String>,
 }
 
 impl Training for Prepared {
@@ -50,8 +53,10 @@ impl Training for Prepared {
         let config = ModelConfig::read(model_dir)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
-        let (examples, report) = Examples::open(&recipe.data, recipe.run.seed)?;
-        let mut notes: Vec<String> = problems::note("training data", &report).into_iter().collect();
+        let mut notes = Vec::new();
+        let examples = open(&recipe.data, "training data", &recipe, &prompter, &mut notes)?;
+        notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
+        notes.extend(recipe.optimizer.warning(recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes)?;
         let context = config.context();
         let (max_tokens, verifier) = (recipe.sft.max_tokens, &recipe.reward.verifier);
@@ -64,13 +69,18 @@ impl Training for Prepared {
             longest_trained: recipe.sft.max_tokens,
             trained: recipe.sft.batch,
             forward_first: 0,
+            loss_tokens: 0,
             recorded: 0,
             reference: false,
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
-        let verifier = recipe.reward.verifier.build()?;
-        Ok(Self { recipe, model_dir, prompter, verifier, examples, held_out, sets, plan, notes })
+        let judge = Judge {
+            verifier: recipe.reward.verifier.build()?,
+            overlong: recipe.reward.overlong.clone(),
+            max_tokens: recipe.longest_response(),
+        };
+        Ok(Self { recipe, model_dir, prompter, judge, examples, held_out, sets, plan, notes })
     }
 
     fn plan(&self) -> &Plan {
@@ -98,8 +108,70 @@ impl Training for Prepared {
         manifest: Value,
         observer: &mut dyn Observer,
     ) -> Result<Summary> {
-        super::train(self, place, backend, manifest, observer)
+        let Prepared { recipe, model_dir, prompter, judge, examples, held_out, sets, plan, .. } = self;
+        let first_model = || {
+            if recipe.model.from_scratch {
+                Model::initialize(&model_dir, recipe.run.seed, backend.clone())
+            } else {
+                Model::load(&model_dir, backend.clone())
+            }
+        };
+        let start = TrainerState::default();
+        let (run, learner, state) = Run::open(
+            place,
+            &recipe.run,
+            &recipe.checkpoint,
+            manifest,
+            start,
+            observer,
+            |found| match found {
+                Some(found) => found.learner(backend.clone(), recipe.optimizer.clone(), plan.passes()),
+                None => {
+                    let model = first_model()?;
+                    let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
+                    Ok(Learner::new(model, optimizer, plan.passes()))
+                }
+            },
+        )?;
+        let evaluator = Evaluator {
+            sampling: Sampling {
+                eos_tokens: prompter.eos_tokens.clone(),
+                stop_strings: recipe.eval.stop.clone().unwrap_or_default(),
+                ..Sampling::default()
+            },
+            seed: recipe.run.seed,
+            prompter: &prompter,
+            judge: &judge,
+            limits: plan.sampling(),
+        };
+        let (recipe, sets, plan, model_dir) = (&recipe, &sets, &plan, &model_dir);
+        let mut tuning = FineTuning { recipe, prompter: &prompter, held_out, examples };
+        TrainingLoop { eval: &recipe.eval, evaluator, sets, plan, model_dir, run, learner, state, observer }
+            .run(&mut tuning)
     }
+}
+
+/// The examples that the model can learn from; what is wrong with others is noted.
+fn open(
+    data: &isentrope_data::Settings,
+    what: &str,
+    recipe: &Recipe,
+    prompter: &Prompter,
+    notes: &mut Vec<String>,
+) -> Result<Examples> {
+    let (mut examples, mut report) = Examples::open(data, recipe.run.seed)?;
+    let longest = Longest { tokens: recipe.sft.max_tokens, allowed_by: "sft.max_tokens" };
+    let mut lossy = Vec::new();
+    examples.retain(&mut report, &longest, |example| {
+        let encoded = encode(example, prompter);
+        let loss = prompter.loss(&example.origin);
+        let tokens = encoded?.tokens.len();
+        lossy.extend(loss.filter(|_| tokens <= longest.tokens));
+        Ok(tokens)
+    })?;
+    report.lossy = lossy;
+    notes.extend(problems::note(what, &report));
+    Ok(examples)
 }
 
 /// Held-out examples: those of the files, or of the built-in task.
@@ -113,8 +185,7 @@ fn held_out(recipe: &Recipe, prompter: &Prompter, notes: &mut Vec<String>) -> Re
         (settings.task, settings.limit) = (None, None);
         settings.files.clone_from(&recipe.sft.eval_files);
     }
-    let (mut examples, report) = Examples::open(&settings, recipe.run.seed)?;
-    notes.extend(problems::note("held-out examples", &report));
+    let mut examples = open(&settings, "held-out examples", recipe, prompter, notes)?;
     // Of the built-in task's endless examples, some that no run comes to.
     let first = if from_task { 1 << 40 } else { 0 };
     let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));

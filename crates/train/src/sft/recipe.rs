@@ -2,10 +2,13 @@
 
 use crate::error::Result;
 use crate::evaluation;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// Most examples of one update.
+const EXAMPLES: usize = 1 << 20;
 
 /// A recipe for supervised fine-tuning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +30,7 @@ pub struct Recipe {
     pub eval: evaluation::Settings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// What the run may use. Nothing here changes a result, unless `objective.covariance.scope` is "micro-batch".
+    /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".
     pub memory: MemorySettings,
 }
 
@@ -62,6 +65,7 @@ impl Recipe {
         self.model.check()?;
         self.run.check()?;
         at_least_one("sft.batch", self.sft.batch)?;
+        at_most("sft.batch", self.sft.batch, EXAMPLES)?;
         at_least_one("sft.max_tokens", self.sft.max_tokens)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;

@@ -4,16 +4,21 @@
 //! prompts are sampled until there are enough (dynamic sampling, DAPO, arXiv:2503.14476). What is left over is kept for
 //! the next step.
 
+mod judge;
+
+pub use judge::Judge;
+pub(crate) use judge::item;
+
 use crate::error::{Error, Result};
-use crate::group::{Group, Response};
+use crate::group::Group;
 use crate::observer::{Observer, Phase};
 use crate::prompts::Prompter;
+use crate::rollout_statistics::RolloutStatistics;
 use crate::sample::sample;
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Recording};
-use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, overlong_penalty};
-use isentrope_rollout::{Completion, FinishReason, Key, Limits, Request, Sampling};
+use isentrope_rollout::{Completion, Key, Limits, Request, Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -72,7 +77,7 @@ pub enum WhenShort {
 }
 
 /// Everything that a rollout needs beside the model.
-pub struct Collector<'a> {
+pub(crate) struct Collector<'a> {
     /// Sizes and filter.
     pub settings: &'a Settings,
     /// How responses are drawn.
@@ -91,26 +96,12 @@ pub struct Collector<'a> {
     pub first_update: usize,
 }
 
-/// A verifier and the penalties that turn its scores into rewards.
-pub struct Judge {
-    /// Judges responses.
-    pub verifier: Box<dyn BatchVerifier>,
-    /// The penalty of long responses.
-    pub overlong: Overlong,
-    /// Longest response, in tokens.
-    pub max_tokens: usize,
-}
-
 /// The result of a rollout.
-pub struct Collected {
-    /// To learn from: what was carried over first, then what was sampled, in order.
+pub(crate) struct Collected {
+    /// To learn from: what was sampled and passed the filter, in order. May be more than was missing.
     pub groups: Vec<Group>,
-    /// Sampled in this step and not used: for the next.
-    pub surplus: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
-    pub statistics: crate::rollout_statistics::RolloutStatistics,
-    /// Groups that came from the step before.
-    pub carried: usize,
+    pub statistics: RolloutStatistics,
     /// How many problems were taken from the source.
     pub taken: u64,
     /// Time spent on verdicts.
@@ -118,7 +109,8 @@ pub struct Collected {
 }
 
 impl Collector<'_> {
-    /// Samples and judges until there are enough groups. `seen` is given each group that is sampled.
+    /// Samples and judges until there are enough groups beside the `carried` ones that the step before has left. `seen` is
+    /// given each group that is sampled.
     ///
     /// # Errors
     /// [`Error::Run`] when the filter leaves too few groups, or no response could be judged.
@@ -130,37 +122,36 @@ impl Collector<'_> {
         source: &mut Source,
         step: u64,
         position: u64,
-        carried: Vec<Group>,
+        carried: usize,
         seen: &mut dyn FnMut(&Group) -> Result<()>,
         observer: &mut dyn Observer,
     ) -> Result<Collected> {
         let Settings { prompts: wanted, filter, max_batches, when_short, .. } = *self.settings;
         let mut collected = Collected {
-            carried: carried.len(),
-            groups: carried,
-            surplus: Vec::new(),
-            statistics: Default::default(),
+            groups: Vec::new(),
+            statistics: RolloutStatistics::default(),
             taken: 0,
             verification: Duration::ZERO,
         };
-        let (mut batches, mut fresh) = (0, 0);
-        while collected.groups.len() < wanted {
+        let mut batches = 0;
+        while carried + collected.groups.len() < wanted {
+            let there = carried + collected.groups.len();
             if batches == max_batches.max(1) {
-                self.fell_short(&collected, batches, when_short, observer)?;
+                self.fell_short(&collected, there, batches, when_short, observer)?;
                 break;
             }
             // As many as are missing at the rate at which groups have passed the filter in this step.
-            let missing = wanted - collected.groups.len();
+            let missing = wanted - there;
             let sampled = collected.taken as usize;
             let count = if sampled == 0 {
                 missing
             } else {
-                (missing * sampled).div_ceil(fresh.max(1)).clamp(missing, wanted)
+                (missing * sampled).div_ceil(collected.groups.len().max(1)).clamp(missing, wanted)
             };
             let problems: Vec<Problem> =
                 (0..count as u64).map(|i| source.problem(position + collected.taken + i)).collect();
             let first = position + collected.taken;
-            let first_update = self.first_update.saturating_sub(collected.groups.len());
+            let first_update = self.first_update.saturating_sub(there);
             // Which groups will pass the filter is not known yet.
             let recorded = if filter && first_update > 0 { count } else { first_update };
             let recording = recording.as_deref_mut().map(|recording| (recording, recorded));
@@ -171,8 +162,7 @@ impl Collector<'_> {
             for group in self.judge(groups)? {
                 seen(&group)?;
                 collected.statistics.add(&group);
-                if !filter || group.informative() {
-                    fresh += 1;
+                if !filter || self.teaches(&group) {
                     collected.groups.push(group);
                 }
             }
@@ -182,29 +172,28 @@ impl Collector<'_> {
                 break;
             }
         }
-        if collected.groups.len() > wanted {
-            collected.surplus = collected.groups.split_off(wanted);
-        }
         Ok(collected)
+    }
+
+    /// Whether the group passes the filter.
+    fn teaches(&self, group: &Group) -> bool {
+        group.informative() && (!self.greedy || group.greedy_reward().is_some())
     }
 
     fn fell_short(
         &self,
         collected: &Collected,
+        there: usize,
         batches: usize,
         when_short: WhenShort,
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let statistics = &collected.statistics;
         let said = format!(
-            "{} of {} prompts after {batches} batches: of the {} sampled, {} were solved by all responses and {} by none",
-            collected.groups.len(),
-            self.settings.prompts,
-            collected.taken,
-            statistics.solved_all,
-            statistics.solved_none
+            "{there} of {} prompts after {batches} batches: of the {} sampled, {} were solved by all responses and {} by none",
+            self.settings.prompts, collected.taken, statistics.solved_all, statistics.solved_none
         );
-        if when_short == WhenShort::Train && !collected.groups.is_empty() {
+        if when_short == WhenShort::Train && there > 0 {
             observer.note(&format!("training on {said}"));
             return Ok(());
         }
@@ -256,7 +245,7 @@ impl Collector<'_> {
             .zip(parts)
             .map(|(position, ((problem, prompt), completions))| {
                 let empty = Vec::new();
-                let group = Group { step, position, problem, prompt, responses: empty, greedy_reward: None };
+                let group = Group { step, position, problem, prompt, responses: empty, greedy: None };
                 Sampled { group, completions }
             })
             .collect())
@@ -268,7 +257,7 @@ impl Collector<'_> {
         let problems = groups.iter().map(|group| &group.problem);
         let judged = self.judge.responses(problems.zip(completions).collect())?;
         for (group, mut responses) in groups.iter_mut().zip(judged) {
-            group.greedy_reward = if self.greedy { responses.pop().map(|r| r.reward) } else { None };
+            group.greedy = if self.greedy { responses.pop() } else { None };
             group.responses = responses;
         }
         Ok(groups)
@@ -279,132 +268,4 @@ impl Collector<'_> {
 struct Sampled {
     group: Group,
     completions: Vec<Completion>,
-}
-
-impl Judge {
-    /// The responses to each problem, all judged together, with their verdicts and rewards.
-    ///
-    /// # Errors
-    /// [`Error::Verifier`] when the verifier can judge nothing any more.
-    pub fn responses(&self, sampled: Vec<(&Problem, Vec<Completion>)>) -> Result<Vec<Vec<Response>>> {
-        let pairs = || {
-            sampled.iter().flat_map(|(problem, completions)| completions.iter().map(move |c| (*problem, c)))
-        };
-        let batch: Vec<(Item<'_>, &str)> =
-            pairs().map(|(problem, c)| (item(problem), c.text.as_deref().unwrap_or_default())).collect();
-        let mut judgements = self.verifier.verify_batch(&batch)?.into_iter();
-        drop(batch);
-        Ok(sampled
-            .into_iter()
-            .map(|(_, completions)| {
-                completions.into_iter().zip(&mut judgements).map(|(c, j)| self.response(c, j)).collect()
-            })
-            .collect())
-    }
-
-    fn response(&self, completion: Completion, judgement: Judgement) -> Response {
-        let judgement = with_finite_score(judgement);
-        let Overlong { buffer, factor } = self.overlong;
-        let penalty = overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor);
-        Response {
-            vote: None,
-            reward: judgement.score + penalty,
-            text: completion.text.unwrap_or_default(),
-            tokens: completion.tokens,
-            logprobs: completion.logprobs,
-            entropies: completion.entropies,
-            truncated: completion.finish_reason == FinishReason::Length,
-            judgement,
-            slots: completion.slots,
-        }
-    }
-}
-
-/// What the verifier is told of a problem.
-pub(crate) fn item(problem: &Problem) -> Item<'_> {
-    Item {
-        ground_truth: &problem.ground_truth,
-        prompt: problem.prompt.question().unwrap_or_default(),
-        data_source: &problem.data_source,
-        extra_info: &problem.extra_info,
-    }
-}
-
-/// A score that is no number is the verifier's fault.
-fn with_finite_score(judgement: Judgement) -> Judgement {
-    if judgement.score.is_finite() {
-        return judgement;
-    }
-    let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
-    Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rollout_statistics::RolloutStatistics;
-    use isentrope_data::Prompt;
-    use isentrope_reward::Verifier;
-    use serde_json::Value;
-
-    /// Gives every response the same score.
-    struct Constant(f64);
-
-    impl Verifier for Constant {
-        fn verify(&self, _: &Item<'_>, _: &str) -> Judgement {
-            Judgement { score: self.0, ..Judgement::new(Verdict::Correct, None, "") }
-        }
-    }
-
-    /// A group of two responses judged with the score.
-    fn group(score: f64) -> Group {
-        let overlong = Overlong::default();
-        let judge = Judge { verifier: Box::new(Constant(score)), overlong, max_tokens: 8 };
-        let problem = Problem {
-            prompt: Prompt::Text("?".into()),
-            ground_truth: Value::Null,
-            data_source: String::new(),
-            extra_info: Value::Null,
-            origin: "made up".into(),
-        };
-        let completion = Completion {
-            tokens: vec![1, 2],
-            logprobs: vec![-1.0; 2],
-            sampling_logprobs: None,
-            entropies: vec![1.0; 2],
-            text: Some("!".into()),
-            finish_reason: FinishReason::Stop,
-            slots: None,
-        };
-        let sampled = vec![(&problem, vec![completion.clone(), completion])];
-        let responses = judge.responses(sampled).unwrap().remove(0);
-        Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy_reward: None }
-    }
-
-    #[test]
-    fn a_reward_that_is_no_number_is_the_verifiers_fault() {
-        for score in [f64::NAN, f64::INFINITY] {
-            let group = group(score);
-            assert!(group.responses.iter().all(|r| r.judgement.verdict == Verdict::Fault && !r.counts()));
-            assert!(!group.informative() && group.accuracy().is_none());
-            let mut statistics = RolloutStatistics::default();
-            statistics.add(&group);
-            let error = statistics.check_faults().unwrap_err().to_string();
-            assert!(error.contains("could not judge any of 2 responses (made up: the verifier's score is"));
-            assert!(error.contains("look at reward.verifier"), "{error}");
-        }
-    }
-
-    #[test]
-    fn faults_beside_verdicts_are_counted_and_do_not_end_the_run() {
-        let mut statistics = RolloutStatistics::default();
-        statistics.add(&group(f64::NAN));
-        statistics.add(&group(1.0));
-        statistics.check_faults().unwrap();
-        assert_eq!(statistics.faults().map(|(count, _)| count), Some(2));
-        let mut metrics = crate::metrics::Metrics::default();
-        statistics.record(&mut metrics);
-        assert_eq!(metrics.get("reward/mean"), Some(1.0), "over what could be judged");
-        assert_eq!(metrics.get("verdict/fault"), Some(0.5));
-    }
 }

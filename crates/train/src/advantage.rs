@@ -1,0 +1,139 @@
+//! Advantages of a rollout's responses, and what verdicts that failed leave of them.
+
+use crate::group::Group;
+use isentrope_objective::{Estimator, Outcome, advantages};
+
+/// One advantage per response of each group; what could not be judged has none, and so has what is left without a
+/// [baseline](Group::has_baseline) because other responses could not be.
+pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
+    let outcomes: Vec<Outcome> = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, g)| g.has_baseline(estimator))
+        .flat_map(|(group, g)| {
+            g.counted().map(move |response| Outcome {
+                group,
+                reward: response.reward,
+                tokens: response.tokens.len(),
+                greedy_reward: g.greedy_reward().unwrap_or_default(), // there wherever it is read
+            })
+        })
+        .collect();
+    let mut values = advantages(estimator, &outcomes).into_iter();
+    let mut of_group = |g: &Group| {
+        let learnable = g.has_baseline(estimator);
+        g.responses.iter().map(|r| if learnable && r.counts() { values.next() } else { None }).collect()
+    };
+    groups.iter().map(&mut of_group).collect()
+}
+
+/// Why a step will hardly move the policy, if it has no response to train on, or none is better or worse than its baseline
+/// and no other term of the loss reaches its tokens.
+pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> Option<&'static str> {
+    let mut known = advantages.iter().flatten().flatten().peekable();
+    match known.peek() {
+        None => Some("no group has enough judged responses to compare: there is nothing to learn from in this step"),
+        Some(_) if other_terms => None,
+        Some(_) => known.all(|&advantage| advantage == 0.0).then_some(
+            "no response is better or worse than what it is compared with: there is nothing to learn from in this step",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::Response;
+    use crate::minibatch::TrainingBatch;
+    use isentrope_data::{Problem, Prompt};
+    use isentrope_reward::{Judgement, Verdict};
+    use serde_json::Value;
+
+    const COMPARING: [Estimator; 5] = [
+        Estimator::Grpo,
+        Estimator::DrGrpo,
+        Estimator::Rloo,
+        Estimator::ReinforcePlusPlusBaseline,
+        Estimator::Opo,
+    ];
+
+    /// A response with this reward, or one that could not be judged.
+    fn response(reward: Option<f64>) -> Response {
+        let verdict = if reward.is_some() { Verdict::Correct } else { Verdict::TimedOut };
+        Response {
+            text: String::new(),
+            tokens: vec![1, 2, 3],
+            logprobs: vec![-1.0; 3],
+            entropies: vec![1.0; 3],
+            truncated: false,
+            judgement: Judgement::new(verdict, None, ""),
+            reward: reward.unwrap_or_default(),
+            slots: None,
+            vote: None,
+        }
+    }
+
+    fn group(rewards: &[Option<f64>], greedy: Option<Option<f64>>) -> Group {
+        let problem = Problem {
+            prompt: Prompt::Text("?".into()),
+            ground_truth: Value::Null,
+            data_source: String::new(),
+            extra_info: Value::Null,
+            origin: "made up".into(),
+        };
+        let responses = rewards.iter().map(|&reward| response(reward)).collect();
+        Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: greedy.map(response) }
+    }
+
+    #[test]
+    fn what_faults_leave_alone_is_not_learnt_from() {
+        let survivor = group(&[None, Some(1.0), None, None], None);
+        let judged = group(&[Some(1.0), None, Some(0.0), Some(0.0)], None);
+        let groups = [survivor.clone(), judged.clone(), group(&[None, None], None)];
+        for estimator in COMPARING {
+            let [left, whole, none] = &group_advantages(estimator, &groups)[..] else { panic!() };
+            assert!(left.iter().chain(none).all(Option::is_none), "{estimator:?}: {left:?}");
+            let shape: Vec<bool> = whole.iter().map(Option::is_some).collect();
+            assert_eq!(shape, [true, false, true, true], "{estimator:?}");
+            // The others have what they would have without it.
+            assert_eq!(
+                group_advantages(estimator, std::slice::from_ref(&judged))[0],
+                *whole,
+                "{estimator:?}"
+            );
+            assert!(TrainingBatch::new(&groups[..1], std::slice::from_ref(left), false).is_empty());
+        }
+        // This one compares with the whole rollout.
+        let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
+        assert!(alone[0][1].is_some_and(|advantage| advantage > 0.0));
+    }
+
+    #[test]
+    fn a_response_sampled_alone_is_taken_as_it_is() {
+        let groups = [group(&[Some(0.75)], None), group(&[None], None)];
+        for estimator in [Estimator::DrGrpo, Estimator::Rloo, Estimator::Opo] {
+            assert_eq!(group_advantages(estimator, &groups), [[Some(0.75)], [None]], "{estimator:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_judged_greedy_response_there_is_no_baseline() {
+        let rewards = [Some(1.0), Some(0.0), None];
+        let judged = group(&rewards, Some(Some(0.25)));
+        let groups = [group(&rewards, Some(None)), group(&rewards, None), judged];
+        let advantages = group_advantages(Estimator::Remax, &groups);
+        assert_eq!(advantages, [[None; 3], [None; 3], [Some(0.75), Some(-0.25), None]]);
+    }
+
+    #[test]
+    fn a_step_is_idle_only_if_no_term_of_the_loss_says_anything() {
+        let (even, uneven) = ([vec![Some(0.0), None]], [vec![Some(0.0), Some(-0.5)]]);
+        assert!(nothing_to_learn(&even, false).unwrap().contains("better or worse"));
+        assert_eq!(nothing_to_learn(&even, true), None);
+        for other_terms in [false, true] {
+            let without_a_batch = nothing_to_learn(&[vec![None, None]], other_terms);
+            assert!(without_a_batch.unwrap().contains("enough judged responses"));
+        }
+        assert_eq!(nothing_to_learn(&uneven, false), None);
+    }
+}

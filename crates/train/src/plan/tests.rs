@@ -1,0 +1,136 @@
+use super::*;
+use isentrope_model::ModelConfig;
+use std::path::Path;
+
+#[test]
+fn the_longest_evaluated_response_has_room_too() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let demand = Demand {
+        longest_sampled: 100,
+        sampled: 1,
+        longest_trained: 100,
+        trained: 1,
+        forward_first: 1,
+        loss_tokens: 100,
+        recorded: 0,
+        reference: false,
+    };
+    let plan = |demand, bytes: usize| {
+        let settings =
+            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        Plan::new(&layout, demand, &settings, 0)
+    };
+    let long = Demand { longest_sampled: 100_000, ..demand };
+    let cache = (100_000usize.div_ceil(PAGE) + 1) * layout.cache_page_bytes();
+    let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
+    assert_eq!(roomy.cache, cache);
+    assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
+    let refused = plan(long, OVERHEAD + cache).unwrap_err().to_string();
+    assert!(refused.contains("work on 100000 tokens"), "{refused}");
+    plan(demand, OVERHEAD + cache).unwrap();
+}
+
+#[test]
+fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let plan_of = |forward_first, recorded, bytes: usize| {
+        let demand = Demand {
+            longest_sampled: 100,
+            sampled: 8,
+            longest_trained: 100,
+            trained: 800,
+            forward_first,
+            loss_tokens: 0,
+            recorded,
+            reference: false,
+        };
+        let settings =
+            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        Plan::new(&layout, demand, &settings, 0).unwrap()
+    };
+    let plan = |recorded, bytes| plan_of(800, recorded, bytes);
+    let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot());
+    assert!(!without.to_string().contains("kept for the update"), "{without}");
+    let peak = without.peak();
+    for (spare, recorded) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {
+        let plan = plan(800, peak + spare);
+        assert_eq!((plan.passes().recorded_tokens, plan.recording), (recorded, recorded * slot));
+        assert_eq!(plan.peak(), peak + plan.recording);
+        let others = |plan: &Plan| (plan.cache, plan.logits, plan.tape, plan.working);
+        assert_eq!(others(&plan), others(&without), "nothing else gives way");
+    }
+    let told = plan(800, 1 << 30).to_string();
+    assert!(told.contains("activations kept for the update up to"), "{told}");
+
+    // Where no pass waits for another, what is kept for the others is free for this.
+    let one_pass = |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(Keep::Activations);
+    assert!(without.tape > one_pass(&without));
+    let alone = plan_of(0, 800, peak);
+    assert!(alone.tape <= one_pass(&alone) && alone.recording > 0, "{alone}");
+}
+/// A vocabulary of 150000 and little else.
+fn wide() -> Layout {
+    let json = r#"{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 16,
+        "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "vocab_size": 150000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "tie_word_embeddings": true}"#;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("config.json"), json).unwrap();
+    Layout::new(&ModelConfig::read(dir.path()).unwrap())
+}
+
+/// What updates alone ask for: sequences of 1000 tokens, 700 of them a response's.
+fn updates(trained: usize) -> Demand {
+    Demand {
+        longest_sampled: 0,
+        sampled: 0,
+        longest_trained: 1000,
+        trained,
+        forward_first: trained,
+        loss_tokens: trained.saturating_mul(700),
+        recorded: 0,
+        reference: false,
+    }
+}
+
+#[test]
+fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
+    let layout = wide();
+    let (mut refused, mut made) = (0, 0);
+    for budget in [0.1, 0.2, 0.23, 0.24, 0.25, 0.3, 0.35, 0.5, 1.0, 4.0] {
+        for micro_batch_tokens in [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)] {
+            for trained in [1, 8, 100, 1 << 20, usize::MAX] {
+                let settings = MemorySettings { budget_gib: Some(budget), micro_batch_tokens };
+                match Plan::new(&layout, updates(trained), &settings, 0) {
+                    Ok(plan) => {
+                        made += 1;
+                        assert!(plan.peak() <= plan.budget, "{settings:?}, {trained}: {plan}");
+                    }
+                    Err(Error::Setting { key, .. }) => {
+                        refused += 1;
+                        assert_eq!(key, "memory.micro_batch_tokens");
+                        assert!(micro_batch_tokens.is_some_and(|tokens| tokens > 1), "{settings:?}");
+                    }
+                    Err(e) => assert!(e.to_string().contains("the run needs at least"), "{e}"),
+                }
+            }
+        }
+    }
+    assert!(refused > 5 && made > 30, "{refused} and {made}");
+    let settings = MemorySettings { budget_gib: Some(0.3), micro_batch_tokens: Some(1_000_000) };
+    let error = Plan::new(&layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
+    assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
+    let error = Plan::new(&layout, updates(100), &settings, 0).unwrap_err().to_string();
+    assert!(error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"), "{error}");
+}
+
+#[test]
+fn logits_and_losses_are_planned_for() {
+    let (layout, settings) = (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let working = |demand| Plan::new(&layout, demand, &settings, 0).unwrap().working;
+    assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
+    let without = Demand { loss_tokens: 0, ..updates(8) };
+    assert_eq!(working(updates(8)) - working(without), 8 * 700 * LOSS_BYTES);
+}

@@ -1,0 +1,75 @@
+//! What an update takes, against what was planned for it. The only test of its process, whose memory it reads.
+#![cfg(target_os = "linux")]
+
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::{Model, Sequence};
+use isentrope_train::learner::{Coefficients, Learner};
+use isentrope_train::optimizer::Optimizer;
+use isentrope_train::plan::{Demand, Plan};
+use isentrope_train::settings::{self, MemorySettings};
+use std::fs;
+use std::sync::Arc;
+
+const VOCABULARY: usize = 150_000;
+const SEQUENCES: usize = 6;
+const TOKENS: usize = 700;
+
+/// A model whose logits are larger than anything else, with long keys.
+fn model() -> Model<Cpu> {
+    let config = format!(
+        r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 16, "intermediate_size": 32,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128,
+        "vocab_size": {VOCABULARY}, "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "tie_word_embeddings": true}}"#
+    );
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("config.json"), config).unwrap();
+    Model::initialize(dir.path(), 1, Arc::new(Cpu::new(Isa::available()[0], 4).unwrap())).unwrap()
+}
+
+/// A field of the process's status, in bytes.
+fn status(field: &str) -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn updates_take_no_more_memory_than_was_planned() {
+    let before = status("VmRSS");
+    let model = model();
+    let demand = Demand {
+        longest_sampled: 0,
+        sampled: 0,
+        longest_trained: TOKENS,
+        trained: SEQUENCES,
+        forward_first: SEQUENCES,
+        loss_tokens: SEQUENCES * TOKENS,
+        recorded: 0,
+        reference: false,
+    };
+    // Passes of several sizes, whose activations are kept.
+    let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
+    let plan = Plan::new(&model.layout, demand, &settings, 8 << 30).unwrap();
+    let optimizer = Optimizer::new(&model, settings::Optimizer::default());
+    let mut learner = Learner::new(model, optimizer, plan.passes());
+
+    let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;
+    let tokens: Vec<Vec<u32>> =
+        (0..SEQUENCES).map(|s| (0..TOKENS - 90 * s).map(|i| token(s, i)).collect()).collect();
+    let sequences: Vec<Sequence<'_>> =
+        tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
+    for _ in 0..2 {
+        learner.accumulate(&sequences, &[false; SEQUENCES], 1.0, &vec![None; SEQUENCES], |scores| {
+            let ones = vec![1.0; scores.logprobs.len()];
+            (Coefficients { d_logprobs: ones.clone(), d_entropies: ones }, ())
+        });
+        assert!(learner.step(1e-3).unwrap().applied);
+    }
+
+    let (taken, planned) =
+        (status("VmHWM") - before, plan.weights + plan.gradient + plan.moments + plan.tape + plan.working);
+    let mib = |bytes: usize| bytes >> 20;
+    assert!(taken <= planned, "{} MiB were taken, and {} planned: {plan}", mib(taken), mib(planned));
+    assert!(2 * taken > planned, "{} MiB were taken, and {} planned: {plan}", mib(taken), mib(planned));
+}
