@@ -12,6 +12,9 @@ const MAX_STATEMENT: usize = 1000;
 /// How many statements from the end are looked at when the last ones say nothing.
 const MAX_TRIES: usize = 8;
 
+/// What an answer is called where it is stated.
+const NAMES: [&str; 3] = ["answer", "correct option", "correct choice"];
+
 /// The last answer that a text states.
 pub fn stated(text: &str) -> Option<String> {
     last_of(text, |lower, place| statement(lower, place).map(|(end, _)| end), answer_in)
@@ -33,7 +36,7 @@ fn last_of(
 ) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let mut marks: Vec<usize> = Vec::new();
-    for mark in ["answer", "####"] {
+    for mark in NAMES.into_iter().chain(["####"]) {
         marks.extend(
             lower
                 .rmatch_indices(mark)
@@ -60,7 +63,7 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         return None;
     }
     let is_final = lower[..place].ends_with("final ");
-    let after = rest.strip_prefix("answer")?;
+    let after = NAMES.iter().find_map(|name| rest.strip_prefix(name))?;
     let skipped = after.trim_start_matches(['*', '_', ' ', '#']);
     // "So the answer to the problem is 5" has its verb a few words later.
     let verb =
@@ -141,6 +144,9 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     if let Some(end) = first_number(sentence) {
         return Some(sentence[..end].into());
     }
+    if let Some(choice) = first_choice(sentence) {
+        return Some(choice.into());
+    }
     let number = last_number_outside(sentence, formulas.last().map_or(0, |last| last.end));
     if let Some((start, end)) = number {
         return Some(sentence[start..end].into());
@@ -150,6 +156,21 @@ pub fn answer_in(sentence: &str) -> Option<String> {
         None if sentence.split_whitespace().count() <= 2 => Some(sentence.into()),
         None => None,
     }
+}
+
+/// The letter of a choice that a sentence starts with, where it goes on with what the choice says or why it is right: "(B) as
+/// ...", "B because ...". A letter alone may be a quantity, or an article.
+fn first_choice(sentence: &str) -> Option<&str> {
+    let start = sentence.find(|c| c != '(')?;
+    let rest = &sentence[start..];
+    let letter = rest.get(..1).filter(|letter| matches!(letter.as_bytes()[0], b'A'..=b'J'))?;
+    let after = &rest[1..];
+    let is_choice = match start {
+        0 => [")", ":", " because ", " since "].iter().any(|next| after.starts_with(next)),
+        1 => after.starts_with(") "),
+        _ => false,
+    };
+    is_choice.then_some(letter)
 }
 
 /// The last number after a place, or the tuple or interval that it is the end of.

@@ -18,6 +18,9 @@ fn one_choice_counts_and_neither_several_nor_a_denied_one() {
             ("C", "The answer is (C) because 3 > 2."),
             ("C", "The answer is (C)."),
             ("C", "The correct choice is (C)."),
+            ("B", "So the answer is B because 42 is even."),
+            ("B", "The correct option is (B) 42."),
+            ("D", "The answer is (D) as 15 is odd."),
             ("C", "\\boxed{(C)\\ P(A) + P(B)}"),
             ("C", "\\boxed{\\text{(C) the angle at B.}}"),
             ("C", "\\boxed{\\text{(C) between A and the centre}}"),
@@ -31,6 +34,9 @@ fn one_choice_counts_and_neither_several_nor_a_denied_one() {
     assert_graded(
         false,
         &[
+            ("B", "The answer is C because B is 42."),
+            ("A", "The answer is A total of 12."),
+            ("B", "The correct option is not B because 42 is even."),
             ("A", "\\boxed{(A) is wrong}"),
             ("C", "\\boxed{C: no}"),
             ("A", "\\boxed{\\text{(A)} + 1}"),
