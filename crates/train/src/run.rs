@@ -95,13 +95,14 @@ impl Run {
         // First, so that a run that cannot start leaves all as it was.
         let learner = learner(found.as_ref())?;
         let recorded = found.as_ref().map(|f| f.state.recorded());
-        if recorded.is_some() {
-            directory.log(recorded)?; // metrics that cannot be gone on with
-        }
+        let goes_on = recorded.map(|step| directory.log(Some(step))).transpose()?;
         directory.begin(place)?;
         directory.write_manifest(&manifest, &mut |text: &str| observer.note(text))?;
         directory.remove_responses(found.as_ref().map(|f| f.state.step))?;
-        let log = directory.log(recorded)?;
+        let log = match goes_on {
+            Some(log) => log,
+            None => directory.log(None)?,
+        };
         let mut opened = Self {
             directory,
             step: 0,

@@ -78,7 +78,7 @@ impl RunDirectory {
         }
         write_atomically(&self.dir.join(VALUES), values.to_string().as_bytes())?;
         write_atomically(&self.dir.join(RECIPE), text.as_bytes())?;
-        for part in [ROLLOUTS, EVALUATIONS, "tensorboard"] {
+        for part in [ROLLOUTS, EVALUATIONS] {
             make(&self.dir.join(part))?;
         }
         self.checkpoints.make()
