@@ -4,6 +4,7 @@
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
+use num_traits::Pow;
 
 /// A mathematical expression, as it was written: nothing is evaluated or reordered yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +36,20 @@ pub struct Decimal {
     pub value: BigRational,
     /// Power of ten of the last digit written: -2 for `3.14`, 18 for `1.25e20`.
     pub last_digit: i32,
+}
+
+impl Decimal {
+    /// Times a power of ten.
+    pub fn shifted(self, exponent: i32) -> Self {
+        let factor = BigRational::from_integer(power_of_ten(exponent.unsigned_abs() as usize));
+        let value = if exponent < 0 { self.value / factor } else { self.value * factor };
+        Self { value, last_digit: self.last_digit.saturating_add(exponent) }
+    }
+}
+
+/// 10^exponent.
+pub fn power_of_ten(exponent: usize) -> BigInt {
+    Pow::pow(BigInt::from(10), exponent)
 }
 
 /// A number that has a name.

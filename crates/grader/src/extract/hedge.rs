@@ -5,7 +5,7 @@ use super::super::options::Options;
 use super::denial::denies_claim;
 use super::number::leading_number;
 use super::segments::segments;
-use super::statement::whole_answer;
+use super::sentence::whole_answer;
 
 /// Whether a sentence that is no answer as a whole settles on no value. As a text it is the same as no single answer.
 pub fn is_hedged(sentence: &str) -> bool {

@@ -5,6 +5,7 @@ mod denial;
 mod hedge;
 mod number;
 mod segments;
+mod sentence;
 mod statement;
 
 pub use boxed::last_boxed;

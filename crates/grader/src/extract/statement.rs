@@ -1,13 +1,10 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
-use super::super::reading::Reading;
 use super::denial::denies_claim;
 use super::hedge::is_hedged;
 use super::number::{first_number, last_number};
-use super::segments::{bare, last_formula, segments};
-
-/// Longest statement that is looked at, in bytes.
-const MAX_STATEMENT: usize = 1000;
+use super::segments::{last_formula, segments};
+use super::sentence::{bare_sentence, sentence, whole_answer};
 
 /// How many statements from the end are looked at when the last ones say nothing.
 const MAX_TRIES: usize = 8;
@@ -81,51 +78,6 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
 fn is_heading(before: &str) -> bool {
     let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
     line.starts_with(['#', '*']) && line.trim_matches(['#', '*', ' ']).is_empty()
-}
-
-/// The first sentence of a text that says something; formulas are not cut.
-fn sentence(text: &str) -> &str {
-    let text = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | ':' | '_'));
-    let mut limit = text.len().min(MAX_STATEMENT);
-    while !text.is_char_boundary(limit) {
-        limit -= 1;
-    }
-    let text = &text[..limit];
-    let formulas = segments(text);
-    let bytes = text.as_bytes();
-    let mut place = 0;
-    while place < bytes.len() {
-        if let Some(formula) = formulas.iter().find(|formula| formula.start == place) {
-            place = formula.end;
-            continue;
-        }
-        let next = bytes.get(place + 1);
-        let ends = match bytes[place] {
-            b'\n' => true,
-            b'.' => next
-                .is_none_or(|next| next.is_ascii_whitespace() || matches!(next, b'<' | b'*' | b'"' | b'[')),
-            b'<' => matches!(next, Some(b'|' | b'/')),
-            _ => false,
-        };
-        if ends {
-            return &text[..place];
-        }
-        place += 1;
-    }
-    text
-}
-
-/// A sentence without what is around it.
-fn bare_sentence(sentence: &str) -> &str {
-    let sentence = sentence.trim().trim_matches('*').trim_end_matches(['.', '"']).trim();
-    sentence.strip_prefix('"').unwrap_or(sentence)
-}
-
-/// The answer that a sentence is as a whole.
-pub fn whole_answer(sentence: &str) -> Option<String> {
-    let sentence = bare_sentence(sentence);
-    let reading = Reading::of(sentence).ok()?;
-    (!reading.is_text() || reading.choice.is_some()).then(|| bare(sentence).into())
 }
 
 /// The answer in a sentence: all of it, the formula or number that it starts with, or the last formula or number.

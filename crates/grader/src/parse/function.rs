@@ -5,6 +5,7 @@ use super::super::latex::{Kind, Token};
 use super::Unreadable;
 use super::expression::Parser;
 use super::slices::{closing, split, text};
+use super::value::product;
 
 impl<'a> Parser<'_, 'a, '_> {
     /// What a command stands for, with its arguments.
@@ -150,7 +151,7 @@ impl<'a> Parser<'_, 'a, '_> {
             while parser.peek().is_some_and(continues_operand)
                 || (parser.peek() == Some(Kind::Mark('(')) && matches!(operand, Expression::Number(_)))
             {
-                operand = super::number::product(operand, parser.factor()?.scalar()?);
+                operand = product(operand, parser.factor()?.scalar()?);
             }
             Ok(if negative { operand.negated() } else { operand })
         })
@@ -222,7 +223,7 @@ impl<'a> Parser<'_, 'a, '_> {
             let Ok(factor) = self.factor().and_then(super::value::Value::scalar) else {
                 return Err(Unreadable::NotMath);
             };
-            body = super::number::product(body, factor);
+            body = product(body, factor);
         }
         arguments.push(body);
         Ok(Expression::Unknown(name.into(), arguments))

@@ -2,18 +2,15 @@
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{One, Pow, Signed, ToPrimitive, Zero};
+use num_traits::{One, Signed, Zero};
 
 use super::super::answer::{Quantity, Unit};
-use super::super::expression::{Decimal, Expression};
+use super::super::expression::{Decimal, Expression, power_of_ten};
 use super::super::latex::{Commas, Kind, Token};
 use super::expression::Parser;
 use super::slices::{closing, text};
-use super::value::Value;
+use super::value::{MAX_EXPONENT, Value};
 use super::{Context, Unreadable};
-
-/// Largest power of ten that a number is multiplied out with.
-const MAX_EXPONENT: i32 = 2000;
 
 /// Most digits of a number.
 const MAX_DIGITS: usize = 5000;
@@ -159,38 +156,6 @@ fn proper(expression: &Expression) -> Option<BigRational> {
     is_proper.then(|| numerator / denominator)
 }
 
-/// a times b; a decimal times a power of ten is one decimal.
-pub(super) fn product(a: Expression, b: Expression) -> Expression {
-    match (a, b) {
-        (Expression::Decimal(decimal), Expression::Power(power)) => match power_of_ten_exponent(&power) {
-            Some(exponent) => Expression::Decimal(shifted(decimal, exponent)),
-            None => Expression::Product(vec![Expression::Decimal(decimal), Expression::Power(power)]),
-        },
-        (Expression::Product(mut factors), Expression::Product(more)) => {
-            factors.extend(more);
-            Expression::Product(factors)
-        }
-        (Expression::Product(mut factors), b) => {
-            factors.push(b);
-            Expression::Product(factors)
-        }
-        (a, Expression::Product(factors)) => Expression::Product(std::iter::once(a).chain(factors).collect()),
-        (a, b) => Expression::Product(vec![a, b]),
-    }
-}
-
-fn power_of_ten_exponent(power: &(Expression, Expression)) -> Option<i32> {
-    let (Expression::Number(base), Expression::Number(exponent)) = power else { return None };
-    let is_ten = *base == BigRational::from_integer(10.into()) && exponent.is_integer();
-    is_ten.then(|| exponent.to_integer().to_i32()).flatten().filter(|exponent| exponent.abs() <= MAX_EXPONENT)
-}
-
-fn shifted(decimal: Decimal, exponent: i32) -> Decimal {
-    let factor = BigRational::from_integer(power_of_ten(exponent.unsigned_abs() as usize));
-    let value = if exponent < 0 { decimal.value / factor } else { decimal.value * factor };
-    Decimal { value, last_digit: decimal.last_digit.saturating_add(exponent) }
-}
-
 /// The value of a written number, with whatever groups its digits.
 fn expression(written: &str, commas: Commas) -> Result<Expression, Unreadable> {
     let (mantissa, exponent) = match written.split_once(['e', 'E']) {
@@ -211,13 +176,9 @@ fn expression(written: &str, commas: Commas) -> Result<Expression, Unreadable> {
     }
     let decimals = decimals.unwrap_or(0);
     let value = BigRational::new(integer, power_of_ten(decimals));
-    Ok(Expression::Decimal(shifted(Decimal { value, last_digit: -(decimals as i32) }, exponent)))
+    Ok(Expression::Decimal(Decimal { value, last_digit: -(decimals as i32) }.shifted(exponent)))
 }
 
 fn integer_of(digits: &str) -> BigInt {
     digits.parse().unwrap_or_else(|_| BigInt::zero())
-}
-
-fn power_of_ten(exponent: usize) -> BigInt {
-    Pow::pow(BigInt::from(10), exponent)
 }

@@ -1,9 +1,14 @@
 //! What a formula may be, with its arithmetic.
 
+use num_rational::BigRational;
+use num_traits::ToPrimitive;
+
 use super::super::expression::Expression;
 use super::super::matrix::Matrix;
 use super::Unreadable;
-use super::number::product;
+
+/// Largest power of ten that a number is multiplied out with.
+pub const MAX_EXPONENT: i32 = 2000;
 
 /// What a formula is.
 #[derive(Debug)]
@@ -56,4 +61,30 @@ pub fn times(a: Value, b: Value) -> Result<Value, Unreadable> {
         }
         (Value::Matrix(a), Value::Matrix(b)) => a.times(&b).map(Value::Matrix).ok_or(Unreadable::NotMath),
     }
+}
+
+/// a times b; a decimal times a power of ten is one decimal.
+pub fn product(a: Expression, b: Expression) -> Expression {
+    match (a, b) {
+        (Expression::Decimal(decimal), Expression::Power(power)) => match power_of_ten_exponent(&power) {
+            Some(exponent) => Expression::Decimal(decimal.shifted(exponent)),
+            None => Expression::Product(vec![Expression::Decimal(decimal), Expression::Power(power)]),
+        },
+        (Expression::Product(mut factors), Expression::Product(more)) => {
+            factors.extend(more);
+            Expression::Product(factors)
+        }
+        (Expression::Product(mut factors), b) => {
+            factors.push(b);
+            Expression::Product(factors)
+        }
+        (a, Expression::Product(factors)) => Expression::Product(std::iter::once(a).chain(factors).collect()),
+        (a, b) => Expression::Product(vec![a, b]),
+    }
+}
+
+fn power_of_ten_exponent(power: &(Expression, Expression)) -> Option<i32> {
+    let (Expression::Number(base), Expression::Number(exponent)) = power else { return None };
+    let is_ten = *base == BigRational::from_integer(10.into()) && exponent.is_integer();
+    is_ten.then(|| exponent.to_integer().to_i32()).flatten().filter(|exponent| exponent.abs() <= MAX_EXPONENT)
 }

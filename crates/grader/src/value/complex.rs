@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::monomial::Exponent;
+use super::number::Exponent;
 use super::real::Real;
 
 /// A complex number.

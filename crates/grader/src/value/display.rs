@@ -7,7 +7,8 @@ use num_rational::BigRational;
 use num_traits::{One, Signed};
 
 use super::form::Form;
-use super::monomial::{Atom, Exponent, Monomial};
+use super::monomial::{Atom, Monomial};
+use super::number::Exponent;
 use super::polynomial::Polynomial;
 
 impl Display for Form {

@@ -4,9 +4,10 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
 use super::failure::Failure;
-use super::monomial::{Atom, Exponent, Monomial};
-use super::number;
+use super::monomial::{Atom, Monomial};
+use super::number::{self, Exponent};
 use super::polynomial::Polynomial;
+use crate::expression::Function;
 use crate::fuel::Fuel;
 
 /// A quotient of polynomials. The denominator is 1 or has at least two terms, integer coefficients without a common
@@ -42,6 +43,11 @@ impl Form {
     /// A power of an atom, see [`Monomial::of`].
     pub fn atom_power(atom: Atom, exponent: Exponent) -> Self {
         Polynomial::term(Monomial::of(atom, exponent), BigRational::one()).into()
+    }
+
+    /// A function of one argument, left as it is.
+    pub fn function(function: Function, argument: Self) -> Self {
+        Self::atom(Atom::Function(function, vec![argument]))
     }
 
     /// The imaginary unit.

@@ -47,11 +47,6 @@ pub fn apply(function: Function, arguments: Vec<Form>, fuel: &mut Fuel) -> Resul
     }
 }
 
-/// A function that is left as it is.
-pub fn opaque(function: Function, argument: Form) -> Form {
-    Form::atom(Atom::Function(function, vec![argument]))
-}
-
 /// The sum of the logarithms of a constant's factors; that of any other form is left.
 fn logarithm(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
     if x.is_zero() {
@@ -68,12 +63,12 @@ fn logarithm(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         return positive.plus(&pi_times(1, 1).times(&Form::i(), fuel)?, fuel);
     }
     let Some((monomial, coefficient)) = x.as_term().filter(|_| x.is_positive_constant()) else {
-        return Ok(opaque(Function::Ln, x.clone()));
+        return Ok(Form::function(Function::Ln, x.clone()));
     };
     let mut sum = Form::integer(0);
     for (value, sign) in [(coefficient.numer(), 1), (coefficient.denom(), -1)] {
         for (prime, exponent) in number::factorise(value, fuel)? {
-            let prime = opaque(Function::Ln, Form::rational(BigRational::from_integer(prime)));
+            let prime = Form::function(Function::Ln, Form::rational(BigRational::from_integer(prime)));
             let exponent = BigRational::from_integer((sign * exponent).into());
             sum = sum.plus(&prime.times_rational(&exponent, fuel)?, fuel)?;
         }
@@ -82,9 +77,9 @@ fn logarithm(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         let of_atom = match &**atom {
             Atom::E => Form::integer(1),
             Atom::Integer(value) => {
-                opaque(Function::Ln, Form::rational(BigRational::from_integer(value.clone())))
+                Form::function(Function::Ln, Form::rational(BigRational::from_integer(value.clone())))
             }
-            _ => opaque(Function::Ln, Form::atom(Atom::Pi)),
+            _ => Form::function(Function::Ln, Form::atom(Atom::Pi)),
         };
         let exponent = BigRational::new((*exponent.numer()).into(), (*exponent.denom()).into());
         sum = sum.plus(&of_atom.times_rational(&exponent, fuel)?, fuel)?;
@@ -106,7 +101,7 @@ fn absolute(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
     }
     let content = x.numerator().content(fuel)?;
     let rest = x.times_rational(&content.recip(), fuel)?;
-    opaque(Function::Abs, rest).times_rational(&content.abs(), fuel)
+    Form::function(Function::Abs, rest).times_rational(&content.abs(), fuel)
 }
 
 fn floor(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
@@ -118,7 +113,7 @@ fn floor(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
     {
         return Ok(Form::rational(BigRational::from_integer(floor)));
     }
-    Ok(opaque(Function::Floor, x.clone()))
+    Ok(Form::function(Function::Floor, x.clone()))
 }
 
 /// x!, where (x + k)! is (x + k) ... (x + 1) x! for whole k.
@@ -130,17 +125,17 @@ fn factorial(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         if let Some(factorial) = number::factorial(value.numer(), fuel)? {
             return Ok(Form::rational(BigRational::from_integer(factorial)));
         }
-        return Ok(opaque(Function::Factorial, x.clone()));
+        return Ok(Form::function(Function::Factorial, x.clone()));
     }
     let constant = x.as_polynomial().and_then(|polynomial| {
         let constant = polynomial.terms().find(|(monomial, _)| monomial.is_one());
         constant.and_then(|(_, value)| value.floor().to_integer().to_i64())
     });
     let Some(shift) = constant.filter(|shift| shift.abs() <= MAX_FACTORS) else {
-        return Ok(opaque(Function::Factorial, x.clone()));
+        return Ok(Form::function(Function::Factorial, x.clone()));
     };
     let base = x.clone().plus(&Form::integer(-shift), fuel)?;
-    let mut value = opaque(Function::Factorial, base.clone());
+    let mut value = Form::function(Function::Factorial, base.clone());
     for step in 1..=shift.abs() {
         let factor = base.clone().plus(&Form::integer(if shift > 0 { step } else { 1 - step }), fuel)?;
         value = if shift > 0 { value.times(&factor, fuel)? } else { value.over(&factor, fuel)? };

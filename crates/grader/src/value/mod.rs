@@ -7,6 +7,11 @@
 //! at one point makes the expressions different; one that is zero to thirty digits at all points makes them the same.
 //! That is evidence, not proof: numbers that differ after thirty digits beyond cancellation pass for equal.
 //!
+//! The type of a value is recursive, and so the files of its parts import each other: a form (`form.rs`) is a quotient of
+//! polynomials, a polynomial (`polynomial.rs`) a sum of monomials, a monomial (`monomial.rs`) a product of powers of atoms,
+//! and an atom may be a function of forms or a root of a polynomial. Read them in this order. All else here imports
+//! one way.
+//!
 //! Variables are real; in factorials, and in exponents of negative numbers as in (-1)^n, positive integers. Where a root
 //! or a logarithm is taken of a negative number, as in sqrt(x) sqrt(y) against sqrt(x y) for negative x and y,
 //! expressions count as the same if they agree everywhere else: sqrt(x^2) differs from x, since nothing negative is
@@ -39,7 +44,8 @@ use self::canonical::canonical;
 use self::extent::Extent;
 use self::failure::Failure;
 use self::form::Form;
-use self::monomial::{Atom, Exponent};
+use self::monomial::Atom;
+use self::number::Exponent;
 use self::polynomial::Polynomial;
 use self::probe::Finding;
 use super::expression::Expression;

@@ -5,18 +5,15 @@ use std::rc::Rc;
 
 use num_bigint::BigInt;
 use num_integer::Integer;
-use num_rational::{BigRational, Ratio};
+use num_rational::BigRational;
 use num_traits::{CheckedAdd, CheckedMul, One, Signed, Zero};
 
 use super::failure::Failure;
 use super::form::Form;
-use super::number;
+use super::number::{self, Exponent};
 use super::polynomial::Polynomial;
 use crate::expression::Function;
 use crate::fuel::Fuel;
-
-/// Exponent of an atom.
-pub type Exponent = Ratio<i64>;
 
 /// A sum to at most this power is multiplied out.
 pub const MAX_EXPANDED: i64 = 200;

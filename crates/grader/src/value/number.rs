@@ -2,12 +2,14 @@
 
 use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
-use num_rational::BigRational;
+use num_rational::{BigRational, Ratio};
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
 use super::failure::Failure;
-use super::monomial::Exponent;
 use crate::fuel::Fuel;
+
+/// A rational number that fits the machine, as exponents do.
+pub type Exponent = Ratio<i64>;
 
 /// Bits of the largest numerator or denominator that is computed with.
 pub const MAX_BITS: u64 = 1 << 15;

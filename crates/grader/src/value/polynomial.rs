@@ -9,8 +9,8 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
 use super::failure::Failure;
-use super::monomial::{Atom, Exponent, Monomial, Shared};
-use super::number;
+use super::monomial::{Atom, Monomial, Shared};
+use super::number::{self, Exponent};
 use crate::fuel::Fuel;
 
 /// A sum of rational multiples of different monomials. No coefficient is zero.

@@ -11,8 +11,8 @@ use num_traits::{One, Signed, Zero};
 
 use super::failure::Failure;
 use super::form::Form;
-use super::monomial::{Atom, Exponent, MAX_EXPANDED, Monomial, Multiplied, Shared};
-use super::number;
+use super::monomial::{Atom, MAX_EXPANDED, Monomial, Multiplied, Shared};
+use super::number::{self, Exponent};
 use super::polynomial::Polynomial;
 use crate::expression::Function;
 use crate::fuel::Fuel;

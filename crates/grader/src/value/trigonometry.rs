@@ -7,7 +7,6 @@ use num_traits::{One, ToPrimitive, Zero};
 
 use super::failure::Failure;
 use super::form::Form;
-use super::function::opaque;
 use super::monomial::{Atom, Monomial};
 use super::polynomial::Polynomial;
 use super::power::raise;
@@ -67,9 +66,9 @@ pub fn sine(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         }
     }
     if x.is_shown_negative() {
-        return opaque(Function::Sin, x.negated(fuel)?).negated(fuel);
+        return Form::function(Function::Sin, x.negated(fuel)?).negated(fuel);
     }
-    Ok(opaque(Function::Sin, x.clone()))
+    Ok(Form::function(Function::Sin, x.clone()))
 }
 
 /// cos(x).
@@ -78,7 +77,7 @@ pub fn cosine(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         return sine(&pi_times(1, 2).minus(x, fuel)?, fuel);
     }
     let x = if x.is_shown_negative() { x.negated(fuel)? } else { x.clone() };
-    Ok(opaque(Function::Cos, x))
+    Ok(Form::function(Function::Cos, x))
 }
 
 /// The arc, a multiple of pi/12, of which a function has this value.
@@ -106,9 +105,9 @@ pub fn arcsine(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         return Ok(arc);
     }
     if x.is_shown_negative() {
-        return opaque(Function::Arcsin, x.negated(fuel)?).negated(fuel);
+        return Form::function(Function::Arcsin, x.negated(fuel)?).negated(fuel);
     }
-    Ok(opaque(Function::Arcsin, x.clone()))
+    Ok(Form::function(Function::Arcsin, x.clone()))
 }
 
 /// arctan(x).
@@ -118,9 +117,9 @@ pub fn arctangent(x: &Form, fuel: &mut Fuel) -> Result<Form, Failure> {
         return Ok(arc);
     }
     if x.is_shown_negative() {
-        return opaque(Function::Arctan, x.negated(fuel)?).negated(fuel);
+        return Form::function(Function::Arctan, x.negated(fuel)?).negated(fuel);
     }
-    Ok(opaque(Function::Arctan, x.clone()))
+    Ok(Form::function(Function::Arctan, x.clone()))
 }
 
 /// (e^x + sign e^-x)/2.
