@@ -1,14 +1,12 @@
 //! Letters of a multiple choice: "(C)", "C. 12", "C) because ...".
 
-use super::latex::words::is_negation;
+use super::phrases::denials::{CHOICE_MAY_SAY, CHOICE_PREDICATES, NO, UNDETERMINED, is_negation};
+use super::phrases::statements::{AND, CHOICE_NAMES, OR};
 
 /// The letter of the one choice that bare text starts with, and what follows it, if anything does. A text that names a
 /// second letter chooses none, nor does one that says of the first that it is wrong.
 pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
-    let bare = ["Option ", "option ", "Choice ", "choice "]
-        .iter()
-        .find_map(|word| bare.strip_prefix(word))
-        .map_or(bare, str::trim_start);
+    let bare = CHOICE_NAMES.iter().find_map(|word| bare.strip_prefix(word)).map_or(bare, str::trim_start);
     let open = bare.starts_with('(');
     let rest = bare.strip_prefix('(').unwrap_or(bare);
     let letter = rest.chars().next().filter(is_label)?;
@@ -19,7 +17,7 @@ pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
         None => return None,
     };
     // After a dot or a bracket "No" may be what the choice says.
-    let is_no = rest.starts_with(':') && matches!(after.trim_end_matches(['.', '!']), "no" | "No" | "NO");
+    let is_no = rest.starts_with(':') && NO.contains(&after.trim_end_matches(['.', '!']));
     if is_no || names_other(after, letter) || denies(after) || continues(after) {
         return None;
     }
@@ -66,9 +64,9 @@ fn is_listed(before: &str, after: &str) -> bool {
     let (before, after) = (before.trim_end(), after.trim_start());
     let last = before.rsplit(char::is_whitespace).next().unwrap_or("");
     let next = after.split(char::is_whitespace).next().unwrap_or("");
-    let starts = before.is_empty() || before.ends_with([',', ';', '/', '&']) || matches!(last, "and" | "or");
+    let starts = before.is_empty() || before.ends_with([',', ';', '/', '&']) || matches!(last, AND | OR);
     let ends =
-        after.is_empty() || after.starts_with([',', ';', '/', '&', '.', ')']) || matches!(next, "and" | "or");
+        after.is_empty() || after.starts_with([',', ';', '/', '&', '.', ')']) || matches!(next, AND | OR);
     starts && ends
 }
 
@@ -81,19 +79,7 @@ fn denies(after: &str) -> bool {
         .filter(|word| !word.is_empty())
         .peekable();
     let is_predicate = words.peek().is_some_and(|first| {
-        matches!(
-            *first,
-            "is" | "was"
-                | "can"
-                | "cannot"
-                | "could"
-                | "must"
-                | "seems"
-                | "looks"
-                | "which"
-                | "but"
-                | "would"
-        ) || is_negation(first) && !matches!(*first, "not" | "false")
+        CHOICE_PREDICATES.contains(first) || is_negation(first) && !CHOICE_MAY_SAY.contains(first)
     });
-    is_predicate && !lower.contains("determined") && words.any(is_negation)
+    is_predicate && !lower.contains(UNDETERMINED) && words.any(is_negation)
 }

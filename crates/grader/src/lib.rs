@@ -2,8 +2,8 @@
 //!
 //! Start with [`grade()`]. In the order of the work: [`extract`] finds the answer in a text; [`latex`] cuts it into
 //! tokens; [`parse`] makes trees of them ([`answer`], [`choice`], [`expression`], [`matrix`]), of which [`reading`] keeps
-//! every plausible one; [`equal`] decides, with the algebra of [`value`]; [`mod@explain`] says how. All of it is bounded, by sizes
-//! and by [`fuel`]: the same input gives the same grade on every machine, and none takes long.
+//! every plausible one; [`equal`] decides, with the algebra of [`value`]; [`mod@explain`] says how. The words of English
+//! that decide anything on the way are in [`phrases`]. All of it is bounded, by sizes and by [`fuel`]: the same input gives the same grade on every machine, and none takes long.
 
 mod answer;
 mod choice;
@@ -18,6 +18,7 @@ mod latex;
 mod matrix;
 mod options;
 mod parse;
+mod phrases;
 mod reading;
 mod value;
 

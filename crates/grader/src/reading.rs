@@ -3,8 +3,11 @@
 use super::answer::Answer;
 use super::choice::choice;
 use super::expression::{Constant, Expression};
-use super::latex::{Commas, is_prose_letter, words};
+use super::latex::{Commas, is_prose_letter};
 use super::parse::{Convention, Unreadable, parse};
+use super::phrases::answers::{number, says_infinite, says_none, says_reals, says_undefined};
+use super::phrases::denials::{DENYING_WORDS, is_negation};
+use super::phrases::statements::{ARTICLES, SUBJECT_VERBS};
 
 /// Longest text that is read as an answer, in bytes.
 pub const MAX_BYTES: usize = 10_000;
@@ -62,17 +65,17 @@ impl Reading {
         if let Some(rest) = rest {
             answers.extend(meanings(rest)?);
         }
-        if words::says_none(&text) {
+        if says_none(&text) {
             answers = vec![Answer::Set(Vec::new())];
-        } else if words::says_infinite(&text) {
+        } else if says_infinite(&text) {
             answers = vec![Answer::plain(Expression::Constant(Constant::Infinity))];
-        } else if words::says_reals(&text) {
+        } else if says_reals(&text) {
             answers = vec![Answer::Reals];
         } else if let Some(number) =
-            words::number(&text).filter(|_| bare.split_whitespace().any(|word| normalised(word) == text))
+            number(&text).filter(|_| bare.split_whitespace().any(|word| normalised(word) == text))
         {
             answers = vec![Answer::plain(Expression::integer(number))];
-        } else if words::says_undefined(&text) {
+        } else if says_undefined(&text) {
             answers = vec![Answer::Text("undefined".into())];
         } else if answers.is_empty() {
             if !text.contains(char::is_alphanumeric) {
@@ -91,24 +94,11 @@ impl Reading {
     /// What a sentence of words says of its subject, as [`Self::text`] is: "odd" of "The function is odd."
     pub fn predicate(&self) -> Option<String> {
         let bare = without_markup(&self.source);
-        let (subject, predicate) = bare.split_once(" is ").or_else(|| bare.split_once(" are "))?;
-        let denies = bare.to_lowercase().split(|c: char| !c.is_alphanumeric() && c != '\'').any(|word| {
-            words::is_negation(word)
-                || matches!(
-                    word,
-                    "no" | "none"
-                        | "neither"
-                        | "nor"
-                        | "nothing"
-                        | "nobody"
-                        | "nowhere"
-                        | "hardly"
-                        | "scarcely"
-                        | "few"
-                        | "unless"
-                        | "if"
-                )
-        });
+        let (subject, predicate) = SUBJECT_VERBS.iter().find_map(|verb| bare.split_once(verb))?;
+        let denies = bare
+            .to_lowercase()
+            .split(|c: char| !c.is_alphanumeric() && c != '\'')
+            .any(|word| is_negation(word) || DENYING_WORDS.contains(&word));
         (!denies && !subject.is_empty()).then(|| normalised(predicate.trim()))
     }
 
@@ -242,7 +232,7 @@ fn without_markup(source: &str) -> String {
 /// Bare text without case, spaces, punctuation, and an article at its start.
 fn normalised(bare: &str) -> String {
     let lower = bare.to_lowercase();
-    let bare = ["a ", "an ", "the "].iter().find_map(|article| lower.strip_prefix(article)).unwrap_or(&lower);
+    let bare = ARTICLES.iter().find_map(|article| lower.strip_prefix(article)).unwrap_or(&lower);
     let mut text: String = bare
         .chars()
         .filter(|character| {

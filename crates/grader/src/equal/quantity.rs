@@ -8,7 +8,7 @@ use num_traits::One;
 use super::super::answer::{Answer, Quantity, Unit};
 use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
-use super::super::latex::words;
+use super::super::phrases::units::is_unit_letter;
 use super::super::value::{Sameness, has_decimal, same_value};
 use super::remainder::{parts, remainder};
 use super::{Comparison, Rule};
@@ -115,7 +115,7 @@ fn without_unit_letters(expression: &Expression) -> Option<Expression> {
             Expression::Power(power) if is_number(&power.1) => &power.0,
             factor => factor,
         };
-        matches!(base, Expression::Symbol(name) if words::is_unit_letter(name.trim_start_matches('\\')))
+        matches!(base, Expression::Symbol(name) if is_unit_letter(name.trim_start_matches('\\')))
     };
     let numbers = factors.iter().take_while(|factor| is_number(factor)).count();
     let rest = &factors[numbers..];

@@ -2,12 +2,14 @@
 
 use num_integer::Integer;
 
+use super::super::phrases::units::{AM, PM};
+
 /// The half of the day that a normalised text ends with: whether 3 p.m. is meant rather than 3 a.m.; `None` if it says
 /// neither.
 pub(super) fn is_afternoon(text: &str) -> Option<bool> {
     let half =
         |name| text.strip_suffix(name).is_some_and(|hour| hour.ends_with(|c: char| c.is_ascii_digit()));
-    if half("pm") { Some(true) } else { half("am").then_some(false) }
+    if half(PM) { Some(true) } else { half(AM).then_some(false) }
 }
 
 /// Whether a text has a time that cannot be taken for a ratio, because of a zero before its minutes: 1:05.

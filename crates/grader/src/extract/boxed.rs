@@ -1,5 +1,7 @@
 //! Answers in `\boxed{...}` and `\fbox{...}`.
 
+use super::super::phrases::statements::{AND, ENDS_LIST, OR};
+
 /// A box that is complete.
 #[derive(Clone, Copy, Debug)]
 struct Box {
@@ -97,11 +99,9 @@ fn joins(gap: &str) -> bool {
     let mut words = 0;
     for word in gap.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
         match word.to_ascii_lowercase().as_str() {
-            "and" | "or" => (joined, names_list) = (true, true),
+            AND | OR => (joined, names_list) = (true, true),
             "quad" | "qquad" | "text" | "textbf" | "textrm" | "mathrm" | "mbox" => {}
-            "no" | "not" | "so" | "then" | "thus" | "therefore" | "hence" | "but" | "is" | "are"
-            | "gives" | "get" | "which" | "wait" | "answer" | "because" | "since" | "we" | "instead"
-            | "rather" | "boxed" => return false,
+            word if ENDS_LIST.contains(&word) => return false,
             // The name of what comes next: x =.
             name if name.len() <= 2 => {}
             _ => words += 1,

@@ -1,5 +1,7 @@
 //! Answers that a text says are not the answer: "it is not 5", "it cannot be $5$".
 
+use super::super::phrases::denials::{BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, FALSE};
+
 /// Whether the end of a text denies what comes next.
 pub fn denies_next(before: &str) -> bool {
     let mut start = before.len().saturating_sub(MAX_BEFORE);
@@ -11,19 +13,15 @@ pub fn denies_next(before: &str) -> bool {
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
         .rev()
         .filter(|word| !word.is_empty())
-        .skip_while(|word| matches!(*word, "be" | "equal" | "to" | "the" | "choice" | "simply" | "just"));
+        .skip_while(|word| BEFORE_DENIED.contains(word));
     words.next().is_some_and(|word| {
-        matches!(word, "not" | "cannot" | "never" | "не") || word.ends_with("n't") || word.ends_with("不是")
+        DENIALS.contains(&word) || DENIAL_ENDINGS.iter().any(|ending| word.ends_with(ending))
     })
 }
 
 /// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say that the answer is 5".
 pub fn denies_claim(clause: &str) -> bool {
-    ["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"].iter().any(|word| {
-        ["to say", "to think", "to claim", "to assume", "that"]
-            .iter()
-            .any(|verb| clause.contains(&format!("{word} {verb}")))
-    })
+    FALSE.iter().any(|word| CLAIMS.iter().any(|verb| clause.contains(&format!("{word} {verb}"))))
 }
 
 /// How far back a denial may begin, in bytes.

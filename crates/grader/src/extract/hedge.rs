@@ -2,6 +2,11 @@
 
 use super::super::equal::same_answer;
 use super::super::options::Options;
+use super::super::phrases::has_pair;
+use super::super::phrases::hedges::{
+    AFTER_OR, BEFORE_BOUND, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
+};
+use super::super::phrases::statements::OR;
 use super::denial::denies_claim;
 use super::number::leading_number;
 use super::segments::segments;
@@ -12,10 +17,10 @@ pub fn is_hedged(sentence: &str) -> bool {
     let lower = sentence.to_ascii_lowercase();
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let is_choice = words.first() == Some(&"either") && words.contains(&"or");
+    let is_choice = words.first() == Some(&EITHER) && words.contains(&OR);
     is_choice
         || denies_claim(&lower)
-        || words.windows(2).any(|pair| matches!(pair, ["or", "perhaps" | "maybe" | "possibly"]))
+        || words.windows(2).any(|pair| matches!(pair, [OR, doubt] if DOUBTS.contains(doubt)))
         || is_bound(&words)
         || is_computed(&lower)
         || has_alternative(sentence, &lower)
@@ -24,42 +29,32 @@ pub fn is_hedged(sentence: &str) -> bool {
 /// Whether words begin as a bound does.
 fn is_bound(words: &[&str]) -> bool {
     let words = match words {
-        ["no" | "not" | "strictly" | "much" | "slightly" | "a" | "any" | "something", rest @ ..] => rest,
+        [first, rest @ ..] if BEFORE_BOUND.contains(first) => rest,
         words => words,
     };
-    match words {
-        ["at", "least" | "most", ..] => true,
-        [
-            "less" | "more" | "fewer" | "greater" | "smaller" | "larger" | "lower" | "higher" | "bigger",
-            next,
-            ..,
-        ] => *next == "than",
-        _ => false,
-    }
+    matches!(words, [first, second, ..] if has_pair(BOUNDS, first, second))
 }
 
 /// Whether a sentence begins with a value that something is yet to be done with: "4 times 5", "4 more than 5".
 fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();
-    let operand = ["times ", "plus ", "minus ", "multiplied by ", "divided by "]
-        .iter()
-        .find_map(|operation| rest.strip_prefix(operation));
+    let operand = OPERATIONS.iter().find_map(|operation| rest.strip_prefix(operation));
     operand.is_some_and(|operand| leading_value(operand.trim_start()).is_some())
-        || ["more than", "less than", "fewer than"].iter().any(|words| rest.starts_with(words))
+        || DIFFERENCES.iter().any(|words| rest.starts_with(words))
 }
 
 /// Whether a sentence is a value and then another: after "or", "maybe" and the like.
 fn has_alternative(sentence: &str, lower: &str) -> bool {
-    let separator = ["or", "maybe", "perhaps", "possibly"]
+    let separator = [OR]
         .iter()
+        .chain(DOUBTS)
         .filter_map(|word| word_place(lower, word).map(|place| (place, place + word.len())))
         .min();
     let Some((start, end)) = separator else { return false };
     let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ','])) else { return false };
     let rest = after_fillers(&sentence[end..]);
-    if ["more", "less", "fewer", "greater", "above", "below"].iter().any(|word| starts_with_word(rest, word))
-    {
+    if MORE_OR_LESS.iter().any(|word| starts_with_word(rest, word)) {
         return true;
     }
     leading_value(rest).is_some_and(|(other, _)| !same_answer(&value, other, &Options::default()))
@@ -79,13 +74,9 @@ fn starts_with_word(text: &str, word: &str) -> bool {
 
 /// A text without the words that may stand between "or" and a value.
 fn after_fillers(mut text: &str) -> &str {
-    const FILLERS: [&str; 14] = [
-        "it", "could", "might", "may", "can", "be", "is", "even", "also", "else", "maybe", "perhaps",
-        "possibly", "just",
-    ];
     loop {
         text = text.trim_start_matches([' ', ',']);
-        match FILLERS.iter().find(|word| starts_with_word(text, word)) {
+        match AFTER_OR.iter().find(|word| starts_with_word(text, word)) {
             Some(word) => text = &text[word.len()..],
             None => return text,
         }

@@ -13,6 +13,7 @@ pub use boxed::last_boxed;
 use super::choice::names_other;
 use super::latex::is_prose_letter;
 use super::options::Extraction;
+use super::phrases::statements::CONCLUSIONS;
 use super::reading::Reading;
 use denial::denies_next;
 use hedge::is_hedged;
@@ -164,10 +165,8 @@ fn last_choice(text: &str) -> Option<&str> {
 
 /// The last sentence that draws a conclusion.
 fn conclusion(text: &str) -> Option<&str> {
-    let place = ["Therefore", "therefore", "Thus", "thus", "Hence", "hence"]
-        .iter()
-        .filter_map(|word| text.rfind(word).map(|place| place + word.len()))
-        .max()?;
+    let place =
+        CONCLUSIONS.iter().filter_map(|word| text.rfind(word).map(|place| place + word.len())).max()?;
     let rest = text[place..].trim_start_matches([',', ' ']);
     let end = rest.find(". ").or_else(|| rest.find('\n')).unwrap_or(rest.len());
     Some(&rest[..end])

@@ -1,5 +1,6 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
+use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS};
 use super::denial::denies_claim;
 use super::hedge::is_hedged;
 use super::number::{first_number, last_number};
@@ -8,9 +9,6 @@ use super::sentence::{bare_sentence, sentence, whole_answer};
 
 /// How many statements from the end are looked at when the last ones say nothing.
 const MAX_TRIES: usize = 8;
-
-/// What an answer is called where it is stated.
-const NAMES: [&str; 3] = ["answer", "correct option", "correct choice"];
 
 /// The last answer that a text states.
 pub fn stated(text: &str) -> Option<String> {
@@ -33,7 +31,7 @@ fn last_of(
 ) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let mut marks: Vec<usize> = Vec::new();
-    for mark in NAMES.into_iter().chain(["####"]) {
+    for mark in ANSWER_NAMES.iter().chain(&["####"]) {
         marks.extend(
             lower
                 .rmatch_indices(mark)
@@ -59,12 +57,11 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     if denies_claim(clause) {
         return None;
     }
-    let is_final = lower[..place].ends_with("final ");
-    let after = NAMES.iter().find_map(|name| rest.strip_prefix(name))?;
+    let is_final = lower[..place].ends_with(FINAL);
+    let after = ANSWER_NAMES.iter().find_map(|name| rest.strip_prefix(name))?;
     let skipped = after.trim_start_matches(['*', '_', ' ', '#']);
     // "So the answer to the problem is 5" has its verb a few words later.
-    let verb =
-        ["is:", "is", ":", "=", "would be", "will be"].iter().find_map(|verb| skipped.strip_prefix(verb));
+    let verb = VERBS.iter().find_map(|verb| skipped.strip_prefix(verb));
     let skipped = match verb {
         Some(rest) if !rest.starts_with(|c: char| c.is_ascii_alphabetic()) => rest,
         None if is_final && (skipped.starts_with('\n') || after.starts_with("**")) => skipped,
@@ -118,7 +115,7 @@ fn first_choice(sentence: &str) -> Option<&str> {
     let letter = rest.get(..1).filter(|letter| matches!(letter.as_bytes()[0], b'A'..=b'J'))?;
     let after = &rest[1..];
     let is_choice = match start {
-        0 => [")", ":", " because ", " since "].iter().any(|next| after.starts_with(next)),
+        0 => after.starts_with([')', ':']) || REASONS.iter().any(|reason| after.starts_with(reason)),
         1 => after.starts_with(") "),
         _ => false,
     };

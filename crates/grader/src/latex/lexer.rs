@@ -1,7 +1,10 @@
 //! Cuts text into tokens. What only looks (sizes, fonts, spaces, dollars, boxes) is left out.
 
 use super::digits::{Commas, number_length};
-use super::{Kind, MAX_TOKENS, Token, TooLong, words};
+use super::{Kind, MAX_TOKENS, Token, TooLong};
+use crate::phrases::formulas::{command, is_short_word};
+use crate::phrases::statements::{AND, OR};
+use crate::phrases::units::{ORDINALS, is_short_unit, is_unit_letter};
 
 /// Cuts a text, which must be [plain](super::plain()), into tokens.
 ///
@@ -145,26 +148,24 @@ impl<'a> Lexer<'a> {
     fn letters(&mut self, rest: &'a str, text: bool) -> Result<(), TooLong> {
         let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let run = &rest[..length];
-        if run.eq_ignore_ascii_case("and") {
+        if run.eq_ignore_ascii_case(AND) {
             return self.push(Kind::And, length);
         }
-        if run.eq_ignore_ascii_case("or") {
+        if run.eq_ignore_ascii_case(OR) {
             return self.push(Kind::Or, length);
         }
         // "1 or2", "1or W".
-        if let Some(rest) = run.strip_prefix("or").filter(|rest| rest.len() == 1 && !text) {
-            self.push(Kind::Or, 2)?;
+        if let Some(rest) = run.strip_prefix(OR).filter(|rest| rest.len() == 1 && !text) {
+            self.push(Kind::Or, OR.len())?;
             return self.push(Kind::Letter(rest.as_bytes()[0].into()), 1);
         }
         // 15th is 15.
-        let ordinal = !self.spaced
-            && matches!(run, "st" | "nd" | "rd" | "th")
-            && matches!(self.last(), Some(Kind::Number(_)));
+        let ordinal = !self.spaced && ORDINALS.contains(&run) && matches!(self.last(), Some(Kind::Number(_)));
         if ordinal {
             self.place += length;
             return Ok(());
         }
-        let command = words::command(run);
+        let command = command(run);
         if text {
             return match command {
                 Some("%") => self.push(Kind::Mark('%'), length),
@@ -175,8 +176,8 @@ impl<'a> Lexer<'a> {
         let after_number = matches!(self.last(), Some(Kind::Number(_) | Kind::Mark('}' | ')')));
         let is_word = match length {
             1 => false,
-            2 | 3 => words::is_short_word(run) || (after_number && words::is_short_unit(run)),
-            _ => !words::is_ascending(run),
+            2 | 3 => is_short_word(run) || (after_number && is_short_unit(run)),
+            _ => !is_ascending(run),
         };
         match command {
             _ if run == "in" && opens_set(&rest[length..]) => self.push(Kind::Command("in"), length),
@@ -287,11 +288,11 @@ impl<'a> Lexer<'a> {
             self.place = close;
         } else if upright && content.len() == 1 {
             // An upright e, i, d or variable, but a unit after a number.
-            let is_unit = after_number && words::is_unit_letter(content);
+            let is_unit = after_number && is_unit_letter(content);
             self.place += 1;
             self.run(close, is_unit || text, depth + 1)?;
         } else if upright
-            && let Some(command) = words::command(content)
+            && let Some(command) = command(content)
             && command != "%"
         {
             self.push(Kind::Command(command), 0)?;
@@ -406,6 +407,11 @@ fn row_spacing(after: &str) -> usize {
         unit.len() < text.len() && matches!(unit.trim_end(), "pt" | "em" | "ex" | "mm" | "cm" | "in")
     };
     distance.filter(|(text, _)| is_distance(text)).map_or(0, |(text, _)| text.len() + 2)
+}
+
+/// Whether letters are in strictly ascending order, as variables that are multiplied often are: `abcd`, `wxyz`.
+fn is_ascending(word: &str) -> bool {
+    word.as_bytes().windows(2).all(|pair| pair[0] < pair[1])
 }
 
 /// Whether what follows "in" is a set.

@@ -4,7 +4,6 @@ mod character;
 mod digits;
 mod lexer;
 mod plain;
-pub mod words;
 
 pub use character::is_prose_letter;
 pub use digits::{Commas, number_length};

@@ -3,6 +3,7 @@
 use super::super::answer::{Answer, Brackets, Quantity, Relation, Unit};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
+use super::super::phrases::statements::TO;
 use super::expression::Parser;
 use super::names::{name_several, says_kind, share_name, solutions};
 use super::sets::{ends_in_set, names_reals, number_set};
@@ -184,7 +185,7 @@ impl Context {
             return Ok(answer);
         }
         let parts = split(tokens, |kind| {
-            matches!(kind, Kind::Mark(':') | Kind::Command("colon") | Kind::Upright("to") | Kind::Word("to"))
+            matches!(kind, Kind::Mark(':') | Kind::Command("colon") | Kind::Upright(TO) | Kind::Word(TO))
         });
         if parts.len() > 1 {
             let quantity = |part: &&[Token<'_>]| match self.quantity(trimmed(part))? {

@@ -2,6 +2,7 @@
 
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
+use super::super::phrases::units::ORDINALS;
 use super::slices::{closing, split};
 use super::value::{Value, negated, plus, times};
 use super::{Context, Unreadable};
@@ -231,10 +232,9 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 times(value, Value::Scalar(Expression::Constant(Constant::Degree)))
             }
             // 12^{th}.
-            (
-                Some((Kind::Upright("th" | "st" | "nd" | "rd"), length)),
-                Value::Scalar(Expression::Number(_)),
-            ) => {
+            (Some((Kind::Upright(ending), length)), Value::Scalar(Expression::Number(_)))
+                if ORDINALS.contains(&ending) =>
+            {
                 self.place += length;
                 Ok(value)
             }

@@ -7,6 +7,7 @@ use num_traits::{One, Signed, Zero};
 use super::super::answer::{Quantity, Unit};
 use super::super::expression::{Decimal, Expression, power_of_ten};
 use super::super::latex::{Commas, Kind, Token};
+use super::super::phrases::answers::number;
 use super::expression::Parser;
 use super::slices::{closing, text};
 use super::value::{MAX_EXPONENT, Value};
@@ -119,23 +120,17 @@ impl Context {
 }
 
 /// The value of digits to the base that is their subscript, and the place after it.
-fn based(tokens: &[Token<'_>], number: usize, digits: &str) -> Option<(BigInt, usize)> {
-    let subscript = number + 2;
+fn based(tokens: &[Token<'_>], place: usize, digits: &str) -> Option<(BigInt, usize)> {
+    let subscript = place + 2;
     let end = match tokens.get(subscript)?.kind {
         Kind::Mark('{') => closing(tokens, subscript)?,
         _ => subscript,
     };
-    let base = match text(&tokens[subscript..=end]).trim_matches(['{', '}']) {
-        "two" => 2,
-        "three" => 3,
-        "four" => 4,
-        "five" => 5,
-        "six" => 6,
-        "seven" => 7,
-        "eight" => 8,
-        "nine" => 9,
-        "ten" => 10,
-        base => base.parse().ok().filter(|base| (2..=36).contains(base))?,
+    let base = text(&tokens[subscript..=end]);
+    let base = base.trim_matches(['{', '}']);
+    let base = match number(base) {
+        Some(base @ 2..=10) => base.into(),
+        _ => base.parse().ok().filter(|base| (2..=36).contains(base))?,
     };
     if digits.len() > MAX_DIGITS {
         return None;

@@ -1,7 +1,14 @@
 //! What stands around a formula without being a part of it: punctuation, labels, conditions, units.
 
-use super::super::latex::words::{is_negation, is_short_unit, number};
 use super::super::latex::{Kind, Token};
+use super::super::phrases::answers::number;
+use super::super::phrases::denials::{DISCARDED, is_negation};
+use super::super::phrases::has_pair;
+use super::super::phrases::hedges::NO_AMOUNT;
+use super::super::phrases::statements::{
+    CONDITIONS, LABEL_COMPUTES, LABEL_VERBS, LABELS, OF, RESULTS, SEQUENCE_NAMES,
+};
+use super::super::phrases::units::{MULTIPLES, REMARKS, is_short_unit};
 use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
@@ -21,8 +28,7 @@ pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
         Some(Kind::Word(word) | Kind::Upright(word)) => word,
         _ => "",
     };
-    let is_clause =
-        |place: usize| word(place) == "for" && matches!(word(place + 1), "all" | "any" | "every" | "each");
+    let is_clause = |place: usize| has_pair(CONDITIONS, word(place), word(place + 1));
     let clauses = places(tokens, |place, _| place > 0 && is_clause(place));
     clauses.first().map_or(tokens, |&place| &tokens[..place])
 }
@@ -41,7 +47,9 @@ pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
     let end = match (tokens.get(words)?.kind, tokens[words.checked_sub(1)?].kind) {
         (Kind::Mark(':' | '='), _) => words,
         // Sentences outside `\text{...}` are searched for what they state.
-        (_, Kind::Upright("is" | "are" | "equals")) if !(0..words).filter_map(word).any(is_negation) => {
+        (_, Kind::Upright(verb))
+            if LABEL_VERBS.contains(&verb) && !(0..words).filter_map(word).any(is_negation) =>
+        {
             words - 1
         }
         _ => return None,
@@ -53,34 +61,10 @@ pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
 /// minus one".
 fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
-    let is_operation = words.iter().any(|word| {
-        matches!(
-            word.as_str(),
-            "minus"
-                | "plus"
-                | "twice"
-                | "thrice"
-                | "double"
-                | "triple"
-                | "half"
-                | "more"
-                | "less"
-                | "fewer"
-                | "increased"
-                | "decreased"
-                | "reduced"
-                | "multiplied"
-                | "divided"
-                | "squared"
-                | "cubed"
-                | "doubled"
-                | "tripled"
-                | "halved"
-        )
-    });
+    let is_operation = words.iter().any(|word| LABEL_COMPUTES.contains(&word.as_str()));
     // "The final answer" and "the answer to (a)", but not "the root of the answer".
-    let answer = words.iter().position(|word| matches!(word.as_str(), "answer" | "result" | "solution"));
-    is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == "of"))
+    let answer = words.iter().position(|word| RESULTS.contains(&word.as_str()));
+    is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == OF))
 }
 
 /// Whether tokens that are no formula may be what has a value: `P(A \mid B)`, `P(\text{red})`, but no prose.
@@ -96,67 +80,19 @@ pub fn is_name(tokens: &[Token<'_>]) -> bool {
 /// A sequence without upright words before it that say what it is, of those that say no more: `\text{the point } (3, 4)`,
 /// but not `\text{outside } (3, 4)`.
 pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    let is_noun = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(word) if names_sequence(word));
+    let is_noun = |token: &&Token<'_>| match token.kind {
+        Kind::Upright(word) => SEQUENCE_NAMES.contains(&word.to_ascii_lowercase().as_str()),
+        _ => false,
+    };
     let rest = &tokens[tokens.iter().take_while(is_noun).count()..];
     let has_comma = rest.iter().any(|token| token.kind == Kind::Mark(','));
     if has_comma && is_enclosed(rest) { rest } else { tokens }
 }
 
-/// Whether a word is one of those that say what kind of thing a tuple or an interval is.
-fn names_sequence(word: &str) -> bool {
-    matches!(
-        word.to_ascii_lowercase().as_str(),
-        "the"
-            | "a"
-            | "an"
-            | "is"
-            | "are"
-            | "at"
-            | "point"
-            | "points"
-            | "ordered"
-            | "pair"
-            | "pairs"
-            | "triple"
-            | "tuple"
-            | "vector"
-            | "coordinates"
-            | "vertex"
-            | "center"
-            | "centre"
-            | "focus"
-            | "midpoint"
-            | "origin"
-            | "intersection"
-            | "position"
-            | "interval"
-            | "open"
-            | "closed"
-            | "domain"
-            | "range"
-            | "set"
-            | "solution"
-            | "answer"
-    )
-}
-
 /// Tokens without a word before the number that says no more than what follows, such as a currency.
 pub fn without_label<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     while let [Token { kind: Kind::Word(word) | Kind::Upright(word), .. }, rest @ ..] = tokens
-        && matches!(
-            word.to_ascii_lowercase().as_str(),
-            "about"
-                | "approximately"
-                | "only"
-                | "rs"
-                | "usd"
-                | "eur"
-                | "gbp"
-                | "rmb"
-                | "is"
-                | "exactly"
-                | "answer"
-        )
+        && LABELS.contains(&word.to_ascii_lowercase().as_str())
         && !rest.is_empty()
     {
         tokens = trimmed(rest);
@@ -198,7 +134,7 @@ pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
         }
         // P(red) is a function's value.
         [.., Token { kind: Kind::Number(_) | Kind::Mark('}' | ')'), .. }] => {
-            is_known_remark(&remark) || is_short_unit(&remark)
+            REMARKS.contains(&remark.to_ascii_lowercase().as_str()) || is_short_unit(&remark)
         }
         _ => false,
     };
@@ -207,12 +143,7 @@ pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
 
 /// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
 pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
-    remark(tokens).is_some_and(|(_, remark)| {
-        matches!(
-            remark.as_str(),
-            "extraneous" | "rejected" | "discarded" | "invalid" | "inadmissible" | "impossible"
-        )
-    })
+    remark(tokens).is_some_and(|(_, remark)| DISCARDED.contains(&remark.as_str()))
 }
 
 /// Tokens before the words in brackets at their end, and these words with spaces between.
@@ -230,46 +161,6 @@ fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> 
         }
         _ => None,
     }
-}
-
-/// Whether a remark on a value leaves it as it is.
-fn is_known_remark(remark: &str) -> bool {
-    matches!(
-        remark.to_ascii_lowercase().as_str(),
-        "as required"
-            | "as desired"
-            | "as expected"
-            | "as needed"
-            | "as claimed"
-            | "in all"
-            | "in total"
-            | "total"
-            | "altogether"
-            | "exact"
-            | "exactly"
-            | "approx"
-            | "approximately"
-            | "rounded"
-            | "simplified"
-            | "unsimplified"
-            | "only"
-            | "answer"
-            | "final answer"
-            | "the answer"
-            | "correct"
-            | "unit"
-            | "units"
-            | "square units"
-            | "cubic units"
-            | "dollars"
-            | "meters"
-            | "metres"
-            | "hours"
-            | "minutes"
-            | "seconds"
-            | "days"
-            | "years"
-    )
 }
 
 /// Tokens without a quotient of words at their end, which is a unit: `\frac{\text{miles}}{\text{hour}}`.
@@ -294,22 +185,12 @@ pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>]
     }
 }
 
-/// Whether a word right after a number makes another number of it: 5 million.
-fn changes_number(word: &str) -> bool {
-    matches!(
-        word.to_ascii_lowercase().as_str(),
-        "hundred" | "thousand" | "million" | "billion" | "trillion" | "dozen" | "squared" | "cubed"
-    )
-}
-
 /// Whether tokens after a value are its unit: words with powers and quotients, or nothing.
 pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let kind = |place: usize| tokens.get(place).map(|token| token.kind);
     let allowed = |place: usize| match tokens[place].kind {
         // "5 is wrong" is no amount of anything, nor is "5 at least".
-        Kind::Word(word) | Kind::Upright(word) => {
-            !is_negation(word) && !matches!(word, "least" | "most" | "minus" | "plus")
-        }
+        Kind::Word(word) | Kind::Upright(word) => !is_negation(word) && !NO_AMOUNT.contains(&word),
         Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
         Kind::Command("cdot" | "circ" | "degree") => true,
         Kind::Letter(letter) => {
@@ -329,7 +210,9 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     };
     let starts = match kind(0) {
         None => true,
-        Some(Kind::Word(word) | Kind::Upright(word)) => !changes_number(word),
+        Some(Kind::Word(word) | Kind::Upright(word)) => {
+            !MULTIPLES.contains(&word.to_ascii_lowercase().as_str())
+        }
         _ => false,
     };
     starts && (0..tokens.len()).all(allowed)
