@@ -4,8 +4,8 @@
 //! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages}` and `{prompt | problem |
 //! question, response | completion | output | answer | solution}`.
 
+use isentrope_grader::last_boxed;
 use isentrope_reward::VerifierSettings;
-use isentrope_reward::math::last_boxed;
 use serde_json::Value;
 
 use crate::countdown::Countdown;

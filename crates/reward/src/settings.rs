@@ -1,10 +1,11 @@
 //! The recipe's table `[reward]`.
 
+use isentrope_grader::GroundTruth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::countdown::{Challenge, Countdown};
-use crate::math::{GroundTruth, Math};
+use crate::math::Math;
 use crate::{Item, Judgement, Verifier, VerifierSettings};
 
 /// How responses are rewarded.

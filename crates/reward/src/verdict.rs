@@ -26,6 +26,20 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 5] = [Self::Correct, Self::Wrong, Self::Unparseable, Self::TimedOut, Self::Fault];
+
+    /// Its name in every file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Correct => "correct",
+            Self::Wrong => "wrong",
+            Self::Unparseable => "unparseable",
+            Self::TimedOut => "timed-out",
+            Self::Fault => "fault",
+        }
+    }
+
     /// Whether the verdict is about the response, and its score may enter the loss.
     pub fn is_scored(self) -> bool {
         matches!(self, Self::Correct | Self::Wrong | Self::Unparseable)
@@ -133,6 +147,13 @@ mod tests {
         fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
             let reason = format!("{:?}", thread::current().id());
             Judgement::new(Verdict::Wrong, Some(response.to_owned()), reason)
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_written_by_its_name() {
+        for verdict in Verdict::ALL {
+            assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use isentrope_grader::Options;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
 use crate::command::{self, CommandVerifier};
-use crate::math::{self, Math};
+use crate::math::Math;
 use crate::{BatchVerifier, Error, VerifierError, VerifierName};
 
 /// Which verifier judges.
@@ -50,7 +51,7 @@ pub enum Single {
 #[serde(deny_unknown_fields)]
 pub struct MathSettings {
     /// How answers are found and compared.
-    pub math: math::Options,
+    pub math: Options,
 }
 
 /// A weighted sum.

@@ -15,7 +15,7 @@ pub struct RolloutStatistics {
     /// Groups whose counted responses are all not correct.
     pub solved_none: usize,
     responses: usize,
-    verdicts: [usize; VERDICTS.len()],
+    verdicts: [usize; Verdict::ALL.len()],
     counted: usize,
     score: f64,
     reward: f64,
@@ -32,14 +32,6 @@ pub struct RolloutStatistics {
     /// Why the first faulted response could not be judged.
     fault: Option<String>,
 }
-
-const VERDICTS: [(Verdict, &str); 5] = [
-    (Verdict::Correct, "verdict/correct"),
-    (Verdict::Wrong, "verdict/wrong"),
-    (Verdict::Unparseable, "verdict/unparseable"),
-    (Verdict::TimedOut, "verdict/timed_out"),
-    (Verdict::Fault, "verdict/fault"),
-];
 
 impl RolloutStatistics {
     /// Takes in a group.
@@ -76,7 +68,7 @@ impl RolloutStatistics {
     }
 
     fn count_verdict(&mut self, response: &Response) {
-        for (count, (verdict, _)) in self.verdicts.iter_mut().zip(VERDICTS) {
+        for (count, verdict) in self.verdicts.iter_mut().zip(Verdict::ALL) {
             *count += usize::from(response.judgement.verdict == verdict);
         }
     }
@@ -123,7 +115,8 @@ impl RolloutStatistics {
         for (name, (sum, count)) in &self.of_verifier {
             metrics.set(format!("reward/{name}"), of(*sum, *count));
         }
-        for (count, (_, name)) in self.verdicts.iter().zip(VERDICTS) {
+        for (count, verdict) in self.verdicts.iter().zip(Verdict::ALL) {
+            let name = format!("verdict/{}", verdict.name().replace('-', "_"));
             metrics.set(name, of(*count as f64, self.responses + self.greedy_faults));
         }
         metrics.set("response/length_mean", of(self.tokens as f64, self.responses));

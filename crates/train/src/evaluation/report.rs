@@ -96,10 +96,10 @@ fn summarize(name: &str, problems: &[Vec<Outcome>]) -> (Summary, Option<(f64, Ve
         }
         estimates.insert(name, Estimate::new(value, drawn));
     }
-    let mut verdicts: BTreeMap<String, usize> = VERDICTS.iter().map(|v| (v.1.to_owned(), 0)).collect();
+    let mut verdicts: BTreeMap<String, usize> =
+        Verdict::ALL.iter().map(|verdict| (verdict.name().to_owned(), 0)).collect();
     for outcome in problems.iter().flatten() {
-        let name = VERDICTS.iter().find(|(verdict, _)| *verdict == outcome.verdict).map_or("fault", |v| v.1);
-        *verdicts.entry(name.to_owned()).or_default() += 1;
+        *verdicts.entry(outcome.verdict.name().to_owned()).or_default() += 1;
     }
     (
         Summary {
@@ -112,11 +112,3 @@ fn summarize(name: &str, problems: &[Vec<Outcome>]) -> (Summary, Option<(f64, Ve
         mean,
     )
 }
-
-const VERDICTS: [(Verdict, &str); 5] = [
-    (Verdict::Correct, "correct"),
-    (Verdict::Wrong, "wrong"),
-    (Verdict::Unparseable, "unparseable"),
-    (Verdict::TimedOut, "timed-out"),
-    (Verdict::Fault, "fault"),
-];

@@ -1,7 +1,7 @@
 //! How one response is judged, for people.
 
 use anyhow::{Result, bail};
-use isentrope_reward::math::{self, Options};
+use isentrope_reward::math::Math;
 use isentrope_reward::{Combined, Item, MathSettings, Single, Verifier, VerifierName, VerifierSettings};
 use serde_json::Value;
 
@@ -13,10 +13,12 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
         bail!("--explain is for a single verifier, not for sums and choices");
     };
     let verifier = match single {
-        Single::Math(MathSettings { math }) => return Ok(explain_math(gold, response, math)),
-        Single::BuiltIn(VerifierName::Math) => return Ok(explain_math(gold, response, &Options::default())),
+        Single::Math(MathSettings { math }) => {
+            return Ok(explain_math(Math { options: *math }, gold, response));
+        }
+        Single::BuiltIn(VerifierName::Math) => return Ok(explain_math(Math::default(), gold, response)),
         Single::BuiltIn(VerifierName::Auto) if object.is_none() => {
-            return Ok(explain_math(gold, response, &Options::default()));
+            return Ok(explain_math(Math::default(), gold, response));
         }
         Single::BuiltIn(verifier) => verifier,
         Single::Command(_) => {
@@ -34,6 +36,6 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
     ))
 }
 
-fn explain_math(gold: &str, response: &str, options: &Options) -> String {
-    format!("{}\n", math::explain(gold, response, options))
+fn explain_math(verifier: Math, gold: &str, response: &str) -> String {
+    format!("{}\n", verifier.explain(gold, response))
 }

@@ -13,7 +13,7 @@ const NAMED: usize = 20;
 #[derive(Default)]
 pub struct Totals {
     lines: usize,
-    counts: [usize; VERDICTS.len()],
+    counts: [usize; Verdict::ALL.len()],
     score: f64,
     scored: usize,
     /// Lines that say what is expected and could be judged, and that say so and could not.
@@ -25,14 +25,6 @@ pub struct Totals {
     unjudged: Option<(usize, String)>,
 }
 
-const VERDICTS: [(Verdict, &str); 5] = [
-    (Verdict::Correct, "correct"),
-    (Verdict::Wrong, "wrong"),
-    (Verdict::Unparseable, "unparseable"),
-    (Verdict::TimedOut, "timed out"),
-    (Verdict::Fault, "fault"),
-];
-
 impl Totals {
     pub fn lines(&self) -> usize {
         self.lines
@@ -40,7 +32,7 @@ impl Totals {
 
     pub fn add(&mut self, row: &Row, judgement: &Judgement) {
         self.lines += 1;
-        for (count, (verdict, _)) in self.counts.iter_mut().zip(VERDICTS) {
+        for (count, verdict) in self.counts.iter_mut().zip(Verdict::ALL) {
             *count += usize::from(judgement.verdict == verdict);
         }
         if judgement.verdict.is_scored() {
@@ -70,7 +62,8 @@ impl Totals {
             self.lines as f64 / seconds
         );
         let mut mark = ": ";
-        for (&count, (_, name)) in self.counts.iter().zip(VERDICTS).filter(|(count, _)| **count > 0) {
+        for (&count, verdict) in self.counts.iter().zip(Verdict::ALL).filter(|(count, _)| **count > 0) {
+            let name = verdict.name().replace('-', " ");
             let _ = write!(text, "{mark}{count} {name} ({:.1} %)", percent(count, self.lines));
             mark = ", ";
         }

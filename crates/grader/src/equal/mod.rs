@@ -1,0 +1,190 @@
+//! Deciding whether an answer is the one that was asked for.
+//!
+//! Comparison is not symmetric: the ground truth says what form is asked for, and an answer that says more (`x = 3` for
+//! 3) or writes it in another form is right.
+
+mod collection;
+mod quantity;
+mod relation;
+mod remainder;
+mod spans;
+mod time_of_day;
+
+use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
+use self::quantity::has_one_case;
+use self::time_of_day::{has_padded_minutes, is_afternoon, is_time};
+use super::answer::{Answer, Brackets};
+use super::fuel::{Fuel, OutOfFuel};
+use super::options::Options;
+use super::reading::Reading;
+use super::value::{DEFAULT_FUEL, Tolerance};
+
+/// What made two answers the same.
+pub type Rule = &'static str;
+
+/// The rule by which a response's answer is the ground truth's, if it is.
+///
+/// # Errors
+/// [`OutOfFuel`].
+pub fn compare(gold: &Reading, given: &Reading, options: &Options) -> Result<Option<Rule>, OutOfFuel> {
+    let tolerance = Tolerance { decimals: options.decimals, significant_digits: options.significant_digits };
+    let mut fuel = Fuel::new(DEFAULT_FUEL);
+    Comparison::new(tolerance, options.allow_set_relation, &mut fuel).same(gold, given)
+}
+
+/// Whether two answers, such as two responses', are the same; false where that cannot be told.
+pub fn same_answer(a: &str, b: &str, options: &Options) -> bool {
+    let (Ok(a), Ok(b)) = (Reading::of(a), Reading::of(b)) else { return false };
+    let same = |a, b| matches!(compare(a, b, options), Ok(Some(_)));
+    same(&a, &b) || same(&b, &a)
+}
+
+/// One comparison: what is allowed, and the work that it may still do.
+#[derive(Debug)]
+struct Comparison<'f> {
+    /// How exact decimals must be.
+    tolerance: Tolerance,
+    /// Whether an inequality may answer for the interval that the ground truth is.
+    allow_set_relation: bool,
+    /// What is left to spend.
+    fuel: &'f mut Fuel,
+    /// Whether letters may be in the other case: not where an answer has a letter in both.
+    ignore_case: bool,
+    /// Whether `a:b` is a time of day rather than a ratio.
+    are_times: bool,
+}
+
+impl<'f> Comparison<'f> {
+    /// A comparison that may do so much work.
+    fn new(tolerance: Tolerance, allow_set_relation: bool, fuel: &'f mut Fuel) -> Self {
+        Self { tolerance, allow_set_relation, fuel, ignore_case: true, are_times: false }
+    }
+
+    fn same(&mut self, gold: &Reading, given: &Reading) -> Result<Option<Rule>, OutOfFuel> {
+        if gold.source == given.source {
+            return Ok(Some("the same text"));
+        }
+        if let Some(letter) = gold.lone_choice()
+            && given.choice == Some(letter)
+        {
+            return Ok(Some("the same choice"));
+        }
+        if gold.is_text() {
+            let same = gold.text == given.text
+                || gold.answers.iter().any(|answer| given.answers.contains(answer))
+                || given.predicate().is_some_and(|predicate| predicate == gold.text);
+            return Ok(same.then_some("the same words"));
+        }
+        let (asked, said) = (is_afternoon(&gold.text), is_afternoon(&given.text));
+        if asked.is_some() && said.is_some() && asked != said {
+            return Ok(None);
+        }
+        self.are_times =
+            asked.or(said).is_some() || is_time(&gold.source) || has_padded_minutes(&given.source);
+        let mut out_of_fuel = None;
+        for answer in &gold.answers {
+            for other in &given.answers {
+                self.ignore_case = has_one_case(answer) && has_one_case(other);
+                match self.answers(answer, other) {
+                    Ok(None) => {}
+                    Ok(Some(rule)) => return Ok(Some(rule)),
+                    Err(error) => out_of_fuel = Some(error),
+                }
+            }
+        }
+        out_of_fuel.map_or(Ok(None), Err)
+    }
+
+    /// The rule by which two answers are the same, if they are.
+    pub(super) fn answers(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        self.fuel.spend(1)?;
+        let found = match (gold, given) {
+            (Answer::Quantity(gold), Answer::Quantity(given)) => return self.quantities(gold, given),
+            // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is either.
+            (gold @ Answer::Quantity(_), Answer::List(forms))
+                if distinct(forms).len() == forms.len() && are_forms(forms) =>
+            {
+                for (index, form) in forms.iter().enumerate() {
+                    let is_another = index > 0 && self.answers(&forms[0], form)?.is_none();
+                    if is_another || self.answers(gold, form)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Some("the same value in several forms")
+            }
+            (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
+            (Answer::Chain(..), _) | (_, Answer::Chain(..)) => return self.relations(gold, given),
+            (Answer::List(a), Answer::List(b)) => {
+                self.lists(a, b)?.then_some("the same answers in any order")
+            }
+            (Answer::List(a), Answer::Sequence(_, b)) => {
+                self.ordered(a, b)?.then_some("the same answers in the same order")
+            }
+            (Answer::Sequence(brackets, a), Answer::List(b)) if has_equation(b) && !has_equation(a) => {
+                match by_coordinate(b).filter(|_| *brackets == Brackets::ROUND) {
+                    Some(b) => self.ordered(a, &b)?.then_some("the same coordinates"),
+                    None => None,
+                }
+            }
+            (Answer::Sequence(_, a), Answer::List(b)) => {
+                self.ordered(a, b)?.then_some("the same answers in the same order")
+            }
+            (Answer::Set(a), Answer::Set(b) | Answer::List(b)) | (Answer::List(a), Answer::Set(b)) => {
+                self.sets(a, b)?.then_some("the same set")
+            }
+            (Answer::Sequence(a, gold), Answer::Sequence(b, given)) if gold.len() != 2 || a == b => {
+                self.ordered(gold, given)?.then_some("the same sequence")
+            }
+            (Answer::Matrix(a), Answer::Matrix(b)) => self.matrices(a, b)?.then_some("the same matrix"),
+            (Answer::Matrix(matrix), Answer::Sequence(Brackets::ROUND, items) | Answer::List(items))
+            | (Answer::Sequence(Brackets::ROUND, items), Answer::Matrix(matrix)) => {
+                self.vector(matrix, items)?.then_some("the same vector")
+            }
+            (Answer::Ratio(a), Answer::Ratio(b)) => self.ratios(a, b)?.then_some("the same ratio"),
+            (Answer::Ratio(ratio), Answer::Quantity(given)) => {
+                match quotient(ratio).filter(|_| !self.are_times) {
+                    Some(gold) => self.expressions(&gold, &given.expression)?.then_some("the same ratio"),
+                    None => None,
+                }
+            }
+            (Answer::Quantity(gold), Answer::Ratio(ratio)) => {
+                match quotient(ratio).filter(|_| !self.are_times && is_reduced(ratio)) {
+                    Some(given) => self.expressions(&gold.expression, &given)?.then_some("the same ratio"),
+                    None => None,
+                }
+            }
+            (Answer::Set(items), answer @ (Answer::Quantity(_) | Answer::Sequence(..)))
+            | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items)) => match &items[..]
+            {
+                [item] => return self.answers(item, answer),
+                _ => None,
+            },
+            (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => Some("unions of the same sets"),
+            _ => None,
+        };
+        let about_numbers = (is_set(gold) || are_conditions(gold))
+            && (is_set(given) || (self.allow_set_relation || are_conditions(gold)) && are_conditions(given));
+        match found {
+            None if about_numbers => Ok(self.same_spans(gold, given)?.then_some("the same numbers")),
+            found => Ok(found),
+        }
+    }
+}
+
+/// Whether an answer is several equations or inequalities.
+fn are_conditions(answer: &Answer) -> bool {
+    matches!(answer, Answer::List(items) if items.iter().all(|item| matches!(item, Answer::Chain(..))))
+}
+
+/// Whether an answer is, or may be, a set of real numbers.
+fn is_set(answer: &Answer) -> bool {
+    match answer {
+        Answer::Union(_)
+        | Answer::Intersection(_)
+        | Answer::Difference(_)
+        | Answer::Reals
+        | Answer::Set(_) => true,
+        Answer::Sequence(_, items) => items.len() == 2,
+        _ => false,
+    }
+}

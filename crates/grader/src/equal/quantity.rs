@@ -1,0 +1,213 @@
+//! Expressions with their units.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use num_rational::BigRational;
+use num_traits::One;
+
+use super::super::answer::{Answer, Quantity, Unit};
+use super::super::expression::{Constant, Expression};
+use super::super::fuel::OutOfFuel;
+use super::super::phrases::units::is_unit_letter;
+use super::super::value::{Sameness, has_decimal, same_value};
+use super::remainder::{parts, remainder};
+use super::{Comparison, Rule};
+
+impl Comparison<'_> {
+    /// Two expressions. A ground truth without a decimal asks for an exact value: a rounding of it needs as many digits as
+    /// decimals must agree to.
+    pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
+        let mut tolerance = self.tolerance;
+        if !has_decimal(gold) {
+            tolerance.significant_digits = tolerance.significant_digits.max(tolerance.decimals);
+        }
+        Ok(same_value(gold, given, tolerance, self.fuel)? == Sameness::Same)
+    }
+
+    /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for what it is: 28% is
+    /// 0.28, and 90° is pi/2.
+    pub(super) fn quantities(
+        &mut self,
+        gold: &Quantity,
+        given: &Quantity,
+    ) -> Result<Option<Rule>, OutOfFuel> {
+        let (a, b) = (&gold.expression, &given.expression);
+        if let (Some((c, m, is_congruence)), Some((d, n, _))) = (parts(a), parts(b)) {
+            if self.expressions(c, d)? && self.expressions(m, n)? {
+                return Ok(Some("the same number with the same modulus"));
+            }
+            if is_congruence {
+                return Ok(None);
+            }
+        }
+        // A congruence that is asked for stands as it is.
+        let asked = if parts(a).is_some_and(|(.., is_congruence)| is_congruence) {
+            None
+        } else {
+            remainder(a, self.fuel)?
+        };
+        let found = remainder(b, self.fuel)?;
+        let (a, b) = (asked.as_ref().unwrap_or(a), found.as_ref().unwrap_or(b));
+        match (&gold.unit, &given.unit) {
+            (Unit::Base(digits), Unit::None | Unit::Percent | Unit::Degree) => {
+                // To leave out the base is right; to change it is no answer to "in base 8".
+                return Ok(self
+                    .expressions(&Expression::integer(digits.clone()), b)?
+                    .then_some("the same digits, base left out"));
+            }
+            (Unit::None, Unit::Base(digits))
+                if self.expressions(a, &Expression::integer(digits.clone()))? =>
+            {
+                return Ok(Some("the same digits, base left out"));
+            }
+            _ => {}
+        }
+        if self.expressions(a, b)? {
+            return Ok(Some(if gold.unit == given.unit {
+                "the same value"
+            } else {
+                "the same value, unit left out"
+            }));
+        }
+        if self.ignore_case
+            && let Some(renamed) = in_case_of(a, b)
+        {
+            return Ok(self
+                .expressions(a, &renamed)?
+                .then_some("the same value, variables in the other case"));
+        }
+        if gold.unit == given.unit {
+            let Some(bare) = without_unit_letters(b).filter(|_| is_number(a)) else { return Ok(None) };
+            return Ok(self.expressions(a, &bare)?.then_some("the same value, unit left out"));
+        }
+        let (a, b) = (in_units(gold), in_units(given));
+        Ok(self.expressions(&a, &b)?.then_some("the same value in other units"))
+    }
+}
+
+/// A quantity as a number without a unit.
+fn in_units(quantity: &Quantity) -> Expression {
+    let expression = quantity.expression.clone();
+    match quantity.unit {
+        Unit::Percent => expression.over(Expression::integer(100)),
+        Unit::Degree => Expression::Product(vec![expression, Expression::Constant(Constant::Degree)]),
+        Unit::None | Unit::Base(_) => expression,
+    }
+}
+
+/// Whether an expression has no variables.
+pub(super) fn is_number(expression: &Expression) -> bool {
+    match expression {
+        Expression::Number(_) | Expression::Decimal(_) | Expression::Constant(_) => true,
+        Expression::Symbol(_) | Expression::Unknown(..) => false,
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            parts.iter().all(is_number)
+        }
+        Expression::Power(power) => is_number(&power.0) && is_number(&power.1),
+    }
+}
+
+/// A number times letters that may be units, without them: 5 m/s^2 is 5.
+fn without_unit_letters(expression: &Expression) -> Option<Expression> {
+    let Expression::Product(factors) = expression else { return None };
+    let is_unit = |factor: &Expression| {
+        let base = match factor {
+            Expression::Power(power) if is_number(&power.1) => &power.0,
+            factor => factor,
+        };
+        matches!(base, Expression::Symbol(name) if is_unit_letter(name.trim_start_matches('\\')))
+    };
+    let numbers = factors.iter().take_while(|factor| is_number(factor)).count();
+    let rest = &factors[numbers..];
+    // Variables that are multiplied are no units: at most m/s^2.
+    let are_units = numbers > 0 && (1..=2).contains(&rest.len()) && rest.iter().all(is_unit);
+    are_units.then(|| match &factors[..numbers] {
+        [number] => number.clone(),
+        numbers => Expression::Product(numbers.to_vec()),
+    })
+}
+
+/// Adds the names of variables and functions in an expression.
+pub(super) fn collect_names<'e>(expression: &'e Expression, names: &mut BTreeSet<&'e str>) {
+    match expression {
+        Expression::Symbol(name) => {
+            names.insert(name);
+        }
+        Expression::Unknown(name, parts) => {
+            names.insert(name);
+            parts.iter().for_each(|part| collect_names(part, names));
+        }
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            parts.iter().for_each(|part| collect_names(part, names));
+        }
+        Expression::Power(power) => {
+            collect_names(&power.0, names);
+            collect_names(&power.1, names);
+        }
+        Expression::Number(_) | Expression::Decimal(_) | Expression::Constant(_) => {}
+    }
+}
+
+/// Whether no two names in an answer are the same letter in two cases.
+pub(super) fn has_one_case(answer: &Answer) -> bool {
+    let mut names = BTreeSet::new();
+    collect_names_of_answer(answer, &mut names);
+    let folded: BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    folded.len() == names.len()
+}
+
+fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
+    match answer {
+        Answer::Quantity(quantity) => collect_names(&quantity.expression, names),
+        Answer::List(parts)
+        | Answer::Sequence(_, parts)
+        | Answer::Set(parts)
+        | Answer::Union(parts)
+        | Answer::Intersection(parts)
+        | Answer::Chain(parts, _) => parts.iter().for_each(|part| collect_names_of_answer(part, names)),
+        Answer::Difference(sets) => {
+            collect_names_of_answer(&sets.0, names);
+            collect_names_of_answer(&sets.1, names);
+        }
+        Answer::Matrix(matrix) => {
+            matrix.rows().iter().flatten().for_each(|entry| collect_names(entry, names));
+        }
+        Answer::Ratio(parts) => parts.iter().for_each(|part| collect_names(&part.expression, names)),
+        Answer::Reals | Answer::Text(_) => {}
+    }
+}
+
+/// The second expression with its variables in the case that the first has them in; `None` if that changes nothing, or if
+/// one letter is there in both cases.
+fn in_case_of(gold: &Expression, given: &Expression) -> Option<Expression> {
+    let (mut wanted, mut found) = (BTreeSet::new(), BTreeSet::new());
+    collect_names(gold, &mut wanted);
+    collect_names(given, &mut found);
+    if wanted == found || wanted.len() != found.len() {
+        return None;
+    }
+    let cases: BTreeMap<String, &str> = wanted.iter().map(|name| (name.to_lowercase(), *name)).collect();
+    let folded: BTreeSet<String> = found.iter().map(|name| name.to_lowercase()).collect();
+    if cases.len() != wanted.len() || folded.len() != found.len() || !folded.iter().eq(cases.keys()) {
+        return None;
+    }
+    let mut renamed = given.clone();
+    renamed.rename(&|name| cases.get(&name.to_lowercase()).map(|name| (*name).into()));
+    Some(renamed)
+}
+
+/// Whether an expression is no more than a name: a variable, a function of names, products and quotients of these.
+pub(super) fn is_name(expression: &Expression) -> bool {
+    match expression {
+        Expression::Symbol(_) | Expression::Unknown(..) => true,
+        Expression::Product(factors) => factors.iter().all(is_name),
+        Expression::Power(power) => {
+            matches!(&power.1, Expression::Number(exponent) if *exponent == -BigRational::one())
+                && is_name(&power.0)
+        }
+        Expression::Function(super::super::expression::Function::Abs, arguments) => {
+            arguments.iter().all(is_name)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,142 @@
+//! What the grader saw: for people who wonder about a grade.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::answer::{Answer, Brackets, Quantity, Relation, Unit};
+use super::extract::{from_ground_truth, from_response};
+use super::fuel::Fuel;
+use super::grade::{Grade, grade};
+use super::ground_truth::GroundTruth;
+use super::options::Options;
+use super::reading::Reading;
+use super::value::{DEFAULT_FUEL, normal_form};
+
+/// How a grade came about.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What was seen in the two texts.
+    pub seen: Seen,
+    /// The grade; or why the ground truth cannot be read.
+    pub grade: Result<Grade, String>,
+}
+
+/// What was seen in a ground truth and in a response. As text, a line for the answer of each and one for each meaning
+/// that it may have.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    ground_truth: Side,
+    response: Side,
+}
+
+/// What was made of one side.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    /// Where the answer was found; empty if nowhere.
+    origin: &'static str,
+    /// The text of the answer.
+    extracted: String,
+    /// The normal form of every meaning of the text, likelier ones first; or why it has none.
+    forms: Vec<String>,
+}
+
+/// Explains the grade of a response.
+pub fn explain(ground_truth: &str, response: &str, options: &Options) -> Explanation {
+    let (gold, origin) = from_ground_truth(ground_truth);
+    let grade = GroundTruth::from_value(&Value::String(ground_truth.into()))
+        .map(|ground_truth| grade(&ground_truth, response, options));
+    let response = from_response(response, options.extraction);
+    let seen = Seen {
+        ground_truth: Side::of(gold, origin.describe()),
+        response: response.map_or_else(Side::default, |(answer, origin)| Side::of(answer, origin.describe())),
+    };
+    Explanation { seen, grade }
+}
+
+impl Side {
+    fn of(extracted: String, origin: &'static str) -> Self {
+        let forms = match Reading::of(&extracted) {
+            Ok(reading) => reading.answers.iter().map(form).collect(),
+            Err(error) => vec![format!("none: it {error}")],
+        };
+        Self { origin, extracted, forms }
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, side) in [("ground truth", &self.ground_truth), ("response", &self.response)] {
+            if side.origin.is_empty() {
+                writeln!(f, "{name}: no answer")?;
+                continue;
+            }
+            writeln!(f, "{name}: {} ({})", side.extracted, side.origin)?;
+            for form in &side.forms {
+                writeln!(f, "  read as {form}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The normal form of an answer.
+fn form(answer: &Answer) -> String {
+    let joined =
+        |answers: &[Answer], separator: &str| answers.iter().map(form).collect::<Vec<_>>().join(separator);
+    match answer {
+        Answer::Quantity(quantity) => quantity_form(quantity),
+        Answer::List(answers) => format!("the list {}", joined(answers, ", ")),
+        Answer::Sequence(Brackets { closed_left, closed_right }, answers) => {
+            let (open, close) = (if *closed_left { '[' } else { '(' }, if *closed_right { ']' } else { ')' });
+            format!("{open}{}{close}", joined(answers, ", "))
+        }
+        Answer::Set(answers) => format!("{{{}}}", joined(answers, ", ")),
+        Answer::Union(answers) => joined(answers, " union "),
+        Answer::Intersection(answers) => joined(answers, " intersection "),
+        Answer::Difference(sets) => format!("{} without {}", form(&sets.0), form(&sets.1)),
+        Answer::Reals => "the real numbers".into(),
+        Answer::Matrix(matrix) => {
+            let row = |row: &Vec<_>| row.iter().map(expression_form).collect::<Vec<_>>().join(", ");
+            format!("the matrix [{}]", matrix.rows().iter().map(row).collect::<Vec<_>>().join("; "))
+        }
+        Answer::Ratio(parts) => parts.iter().map(quantity_form).collect::<Vec<_>>().join(" : "),
+        Answer::Chain(sides, relations) => {
+            let mut text = sides.first().map(form).unwrap_or_default();
+            for (relation, side) in relations.iter().zip(&sides[1..]) {
+                text.push_str(&format!(" {} {}", sign(*relation), form(side)));
+            }
+            text
+        }
+        Answer::Text(text) => format!("the words {text:?}"),
+    }
+}
+
+fn quantity_form(quantity: &Quantity) -> String {
+    let form = expression_form(&quantity.expression);
+    match &quantity.unit {
+        Unit::None => form,
+        Unit::Percent => format!("{form} percent"),
+        Unit::Degree => format!("{form} degrees"),
+        Unit::Base(digits) => format!("{form}, from the digits {digits}"),
+    }
+}
+
+fn expression_form(expression: &super::expression::Expression) -> String {
+    let mut fuel = Fuel::new(DEFAULT_FUEL);
+    normal_form(expression, &mut fuel).unwrap_or_else(|error| format!("an expression of which {error}"))
+}
+
+fn sign(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Equal => "=",
+        Relation::Approximate => "≈",
+        Relation::NotEqual => "≠",
+        Relation::Less => "<",
+        Relation::LessOrEqual => "≤",
+        Relation::Greater => ">",
+        Relation::GreaterOrEqual => "≥",
+        Relation::In => "in",
+        Relation::Other => "~",
+    }
+}

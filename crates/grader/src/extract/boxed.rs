@@ -1,0 +1,113 @@
+//! Answers in `\boxed{...}` and `\fbox{...}`.
+
+use super::super::phrases::statements::{AND, ENDS_LIST, OR};
+
+/// A box that is complete.
+#[derive(Clone, Copy, Debug)]
+struct Box {
+    /// Where its command starts.
+    start: usize,
+    /// Where its content starts and ends.
+    content: (usize, usize),
+}
+
+/// What the last complete box of a text holds: of several, the one that opens last.
+pub fn last_boxed(text: &str) -> Option<&str> {
+    boxes(text).last().map(|last| &text[last.content.0..last.content.1])
+}
+
+/// What the last box holds, with the boxes that it is listed with, and where they end.
+pub fn last_boxes(text: &str) -> Option<(String, usize)> {
+    let boxes = boxes(text);
+    let last = *boxes.last()?;
+    let mut group = vec![last];
+    for &previous in boxes.iter().rev().skip(1) {
+        let next = group[group.len() - 1];
+        if previous.content.1 >= next.start || !joins(&text[previous.content.1 + 1..next.start]) {
+            break;
+        }
+        group.push(previous);
+    }
+    let mut contents: Vec<&str> = Vec::with_capacity(group.len());
+    for found in group.iter().rev() {
+        let content = text[found.content.0..found.content.1].trim();
+        if !content.is_empty() && !contents.contains(&content) {
+            contents.push(content);
+        }
+    }
+    Some((contents.join(", "), last.content.1 + 1))
+}
+
+/// What a box holds that is never closed: as much as there is.
+pub fn open_box(text: &str) -> Option<&str> {
+    ["\\boxed{", "\\fbox{"]
+        .iter()
+        .filter_map(|command| text.rfind(command).map(|at| at + command.len()))
+        .max()
+        .map(|start| &text[start..])
+}
+
+/// What follows a `\boxed` without braces: one word.
+pub fn bare_box(text: &str) -> Option<(String, usize)> {
+    let start = text.rfind("\\boxed ")? + "\\boxed ".len();
+    let word = text[start..].split(|c: char| c.is_whitespace() || c == '$').next()?;
+    let word = word.trim_end_matches(['.', ',']);
+    (!word.is_empty() && !word.starts_with('{')).then(|| (word.to_owned(), start + word.len()))
+}
+
+/// The complete boxes in the order in which they open. Escaped braces are text.
+fn boxes(text: &str) -> Vec<Box> {
+    let mut found = Vec::new();
+    let mut open: Vec<(usize, Option<usize>)> = Vec::new();
+    let mut escaped = false;
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'{' => open.push((place + 1, command_start(&text[..place]))),
+            b'}' => {
+                if let Some((content, Some(start))) = open.pop() {
+                    found.push(Box { start, content: (content, place) });
+                }
+            }
+            _ => {}
+        }
+    }
+    found.sort_unstable_by_key(|found| found.start);
+    found
+}
+
+/// Where the command of a box starts whose brace comes after the text.
+fn command_start(text: &str) -> Option<usize> {
+    let text = text.trim_end_matches(' ');
+    ["\\boxed", "\\fbox"]
+        .iter()
+        .find(|command| text.ends_with(*command))
+        .map(|command| text.len() - command.len())
+}
+
+/// Longest text between two boxes of one list, in bytes.
+const MAX_GAP: usize = 60;
+
+/// Whether what stands between two boxes makes them one list: "and", a comma, nothing, with perhaps a few words or a
+/// name for the next.
+fn joins(gap: &str) -> bool {
+    if gap.len() > MAX_GAP || gap.contains(". ") || gap.contains(".\n") || gap.contains("\n\n") {
+        return false;
+    }
+    let (mut joined, mut names_list) = (false, false);
+    let mut words = 0;
+    for word in gap.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+        match word.to_ascii_lowercase().as_str() {
+            AND | OR => (joined, names_list) = (true, true),
+            "quad" | "qquad" | "text" | "textbf" | "textrm" | "mathrm" | "mbox" => {}
+            word if ENDS_LIST.contains(&word) => return false,
+            // The name of what comes next: x =.
+            name if name.len() <= 2 => {}
+            _ => words += 1,
+        }
+    }
+    // Next to each other they are a list within one formula.
+    joined |= gap.contains([',', ';', '&', '+']) || !gap.contains(['$', '(', ')', '[', ']', '\n']);
+    joined && words <= if names_list { 4 } else { 0 }
+}

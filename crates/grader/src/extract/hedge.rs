@@ -1,0 +1,92 @@
+//! Sentences that give no one value: "4, maybe 5", "4 or 5, I'm not sure", "at least 4", "4 times 5".
+
+use super::super::equal::same_answer;
+use super::super::options::Options;
+use super::super::phrases::has_pair;
+use super::super::phrases::hedges::{
+    AFTER_OR, BEFORE_BOUND, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
+};
+use super::super::phrases::statements::OR;
+use super::denial::denies_claim;
+use super::number::leading_number;
+use super::segments::segments;
+use super::sentence::whole_answer;
+
+/// Whether a sentence that is no answer as a whole settles on no value. As a text it is the same as no single answer.
+pub fn is_hedged(sentence: &str) -> bool {
+    let lower = sentence.to_ascii_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_choice = words.first() == Some(&EITHER) && words.contains(&OR);
+    is_choice
+        || denies_claim(&lower)
+        || words.windows(2).any(|pair| matches!(pair, [OR, doubt] if DOUBTS.contains(doubt)))
+        || is_bound(&words)
+        || is_computed(&lower)
+        || has_alternative(sentence, &lower)
+}
+
+/// Whether words begin as a bound does.
+fn is_bound(words: &[&str]) -> bool {
+    let words = match words {
+        [first, rest @ ..] if BEFORE_BOUND.contains(first) => rest,
+        words => words,
+    };
+    matches!(words, [first, second, ..] if has_pair(BOUNDS, first, second))
+}
+
+/// Whether a sentence begins with a value that something is yet to be done with: "4 times 5", "4 more than 5".
+fn is_computed(lower: &str) -> bool {
+    let Some((_, rest)) = leading_value(lower) else { return false };
+    let rest = rest.trim_start();
+    let operand = OPERATIONS.iter().find_map(|operation| rest.strip_prefix(operation));
+    operand.is_some_and(|operand| leading_value(operand.trim_start()).is_some())
+        || DIFFERENCES.iter().any(|words| rest.starts_with(words))
+}
+
+/// Whether a sentence is a value and then another: after "or", "maybe" and the like.
+fn has_alternative(sentence: &str, lower: &str) -> bool {
+    let separator = [OR]
+        .iter()
+        .chain(DOUBTS)
+        .filter_map(|word| word_place(lower, word).map(|place| (place, place + word.len())))
+        .min();
+    let Some((start, end)) = separator else { return false };
+    let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ','])) else { return false };
+    let rest = after_fillers(&sentence[end..]);
+    if MORE_OR_LESS.iter().any(|word| starts_with_word(rest, word)) {
+        return true;
+    }
+    leading_value(rest).is_some_and(|(other, _)| !same_answer(&value, other, &Options::default()))
+}
+
+/// Where a word stands by itself for the first time.
+fn word_place(lower: &str, word: &str) -> Option<usize> {
+    lower.match_indices(word).map(|(place, _)| place).find(|&place| {
+        !lower[..place].ends_with(|c: char| c.is_alphanumeric() || c == '\\')
+            && !lower[place + word.len()..].starts_with(char::is_alphanumeric)
+    })
+}
+
+fn starts_with_word(text: &str, word: &str) -> bool {
+    text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+/// A text without the words that may stand between "or" and a value.
+fn after_fillers(mut text: &str) -> &str {
+    loop {
+        text = text.trim_start_matches([' ', ',']);
+        match AFTER_OR.iter().find(|word| starts_with_word(text, word)) {
+            Some(word) => text = &text[word.len()..],
+            None => return text,
+        }
+    }
+}
+
+/// The formula or number that a text starts with, and what follows it.
+fn leading_value(text: &str) -> Option<(&str, &str)> {
+    if let Some(first) = segments(text).first().filter(|first| first.start == 0) {
+        return Some((&text[first.content.0..first.content.1], &text[first.end..]));
+    }
+    leading_number(text).map(|end| text.split_at(end))
+}

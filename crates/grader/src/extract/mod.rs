@@ -1,0 +1,176 @@
+//! Finding the answer in a response.
+
+mod boxed;
+mod denial;
+mod hedge;
+mod number;
+mod segments;
+mod sentence;
+mod statement;
+
+pub use boxed::last_boxed;
+
+use super::choice::names_other;
+use super::latex::is_prose_letter;
+use super::options::Extraction;
+use super::phrases::statements::CONCLUSIONS;
+use super::reading::Reading;
+use denial::denies_next;
+use hedge::is_hedged;
+use segments::{is_prose, last_formula, segments};
+use statement::{answer_in, last_number_outside, stated, stated_as_final};
+
+/// Where an answer was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In a box.
+    Box,
+    /// After words that announce it.
+    Statement,
+    /// The text is nothing else.
+    Whole,
+    /// It is the last formula.
+    Formula,
+    /// It is the last number.
+    Number,
+}
+
+impl Origin {
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Box => "the last box",
+            Self::Statement => "the last stated answer",
+            Self::Whole => "the whole text",
+            Self::Formula => "the last formula",
+            Self::Number => "the last number",
+        }
+    }
+}
+
+/// Longest response that can be an answer as a whole, in bytes.
+const MAX_WHOLE: usize = 400;
+
+/// The text of a response's answer and where it was found; `None` if there is none.
+pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
+    let (thought, said) = thought_and_said(response);
+    let guess = || if extraction == Extraction::Any { guessed(said) } else { None };
+    announced(said, extraction)
+        .or_else(guess)
+        .or_else(|| announced(thought, Extraction::Boxed))
+        .or_else(|| if extraction == Extraction::Any { few_words(said) } else { None })
+}
+
+/// What a response thinks, and what it says after that: nothing, if it is cut off while it thinks.
+fn thought_and_said(response: &str) -> (&str, &str) {
+    const END: &str = "</think>";
+    match response.rfind(END) {
+        Some(place) => response.split_at(place + END.len()),
+        None if response.trim_start().starts_with("<think>") => (response, ""),
+        None => ("", response),
+    }
+}
+
+/// The text of a ground truth's answer, which may be a worked solution.
+pub fn from_ground_truth(text: &str) -> (String, Origin) {
+    let text = text.trim();
+    if let Some(found) = announced(text, Extraction::Boxed) {
+        return found;
+    }
+    if let Some(content) = boxed::open_box(text) {
+        return (content.into(), Origin::Box);
+    }
+    if is_prose(text)
+        && let Some(answer) = stated(text)
+    {
+        return (answer, Origin::Statement);
+    }
+    (text.into(), Origin::Whole)
+}
+
+fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
+    let found = boxed::last_boxes(text).or_else(|| boxed::bare_box(text));
+    let (rest, stated): (_, fn(&str) -> Option<String>) = match &found {
+        Some((_, end)) => (&text[*end..], stated_as_final),
+        None => (text, stated),
+    };
+    if extraction != Extraction::Boxed
+        && let Some(answer) = stated(rest)
+        && (found.is_none() || Reading::of(&answer).is_ok_and(|answer| !answer.is_text()))
+    {
+        return Some((answer, Origin::Statement));
+    }
+    found.map(|(answer, _)| (answer, Origin::Box))
+}
+
+fn guessed(text: &str) -> Option<(String, Origin)> {
+    let text = text.trim();
+    let whole = whole(text);
+    let one_line = !text.contains('\n') || text.starts_with(['$', '\\']);
+    if one_line && whole.as_ref().is_some_and(|whole| !whole.is_text() || whole.lone_choice().is_some()) {
+        return Some((text.into(), Origin::Whole));
+    }
+    if one_line && text.len() <= MAX_WHOLE && is_hedged(text) {
+        return Some((text.into(), Origin::Whole));
+    }
+    if one_line && let Some(tail) = after_foreign_prose(text) {
+        return Some((tail.into(), Origin::Formula));
+    }
+    let formulas = segments(text);
+    if let Some(last) = last_formula(text, &formulas) {
+        // "Therefore it is 5." after the last formula is more of an answer.
+        let rest = &text[last.end..];
+        if let Some(answer) = conclusion(rest)
+            .and_then(answer_in)
+            .filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
+        {
+            return Some((answer, Origin::Number));
+        }
+        return Some((text[last.content.0..last.content.1].trim().into(), Origin::Formula));
+    }
+    if let Some((start, end)) = last_number_outside(text, 0) {
+        return Some((text[start..end].into(), Origin::Number));
+    }
+    last_choice(text).map(|choice| (choice.into(), Origin::Formula))
+}
+
+/// A text of no more words than an answer may have that is words only.
+fn few_words(text: &str) -> Option<(String, Origin)> {
+    let text = text.trim();
+    (text.split_whitespace().count() <= 3 && whole(text).is_some()).then(|| (text.into(), Origin::Whole))
+}
+
+/// A text that may be an answer as a whole, as one.
+fn whole(text: &str) -> Option<Reading> {
+    if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None }
+}
+
+/// What follows the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".
+fn after_foreign_prose(text: &str) -> Option<&str> {
+    let (place, letter) = text.char_indices().rfind(|(_, letter)| is_prose_letter(*letter))?;
+    let (prose, tail) = text.split_at(place + letter.len_utf8());
+    let tail = tail.trim_matches(|c: char| c.is_whitespace() || ":：。*".contains(c));
+    let reading = Reading::of(tail).ok()?;
+    (!reading.is_text() && !denies_next(prose)).then_some(tail)
+}
+
+/// The one letter of a multiple choice in brackets, of a text that is short enough to be about one.
+fn last_choice(text: &str) -> Option<&str> {
+    let place = text.rfind('(').filter(|_| text.len() <= MAX_WHOLE)?;
+    let choice = text.get(place..place + 3)?;
+    let reading = Reading::of(choice).ok()?;
+    let letter = reading.lone_choice()?;
+    (!names_other(text, letter) && !denies_next(&text[..place])).then_some(choice)
+}
+
+/// The last sentence that draws a conclusion.
+fn conclusion(text: &str) -> Option<&str> {
+    let place =
+        CONCLUSIONS.iter().filter_map(|word| text.rfind(word).map(|place| place + word.len())).max()?;
+    let rest = text[place..].trim_start_matches([',', ' ']);
+    let end = rest.find(". ").or_else(|| rest.find('\n')).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests;

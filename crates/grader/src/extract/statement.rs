@@ -1,0 +1,141 @@
+//! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
+
+use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS};
+use super::denial::denies_claim;
+use super::hedge::is_hedged;
+use super::number::{first_number, last_number};
+use super::segments::{last_formula, segments};
+use super::sentence::{bare_sentence, sentence, whole_answer};
+
+/// How many statements from the end are looked at when the last ones say nothing.
+const MAX_TRIES: usize = 8;
+
+/// The last answer that a text states.
+pub fn stated(text: &str) -> Option<String> {
+    last_of(text, |lower, place| statement(lower, place).map(|(end, _)| end), answer_in)
+}
+
+/// The last answer that a text states to be the final one, in a sentence that says nothing else.
+pub fn stated_as_final(text: &str) -> Option<String> {
+    let after =
+        |lower: &str, place| statement(lower, place).filter(|(_, is_final)| *is_final).map(|(end, _)| end);
+    last_of(text, after, |sentence| whole_answer(sentence).filter(|_| !sentence.trim().ends_with('?')))
+}
+
+/// The last answer for which `after`, given the text in lower case and the place of a mark, says where it starts, and that
+/// `answer` finds in the sentence there.
+fn last_of(
+    text: &str,
+    after: impl Fn(&str, usize) -> Option<usize>,
+    answer: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let mut marks: Vec<usize> = Vec::new();
+    for mark in ANSWER_NAMES.iter().chain(&["####"]) {
+        marks.extend(
+            lower
+                .rmatch_indices(mark)
+                .map(|(place, _)| place)
+                .filter(|&place| after(&lower, place).is_some())
+                .take(MAX_TRIES),
+        );
+    }
+    marks.sort_unstable_by(|a, b| b.cmp(a));
+    marks.into_iter().find_map(|place| answer(sentence(&text[after(&lower, place)?..])))
+}
+
+/// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if nothing is stated.
+fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
+    let rest = &lower[place..];
+    if rest.starts_with("####") {
+        return Some((place + 4, true));
+    }
+    if lower[..place].ends_with('<') && rest.starts_with("answer>") {
+        return Some((place + "answer>".len(), true));
+    }
+    let clause = &lower[lower[..place].rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..place];
+    if denies_claim(clause) {
+        return None;
+    }
+    let is_final = lower[..place].ends_with(FINAL);
+    let after = ANSWER_NAMES.iter().find_map(|name| rest.strip_prefix(name))?;
+    let skipped = after.trim_start_matches(['*', '_', ' ', '#']);
+    // "So the answer to the problem is 5" has its verb a few words later.
+    let verb = VERBS.iter().find_map(|verb| skipped.strip_prefix(verb));
+    let skipped = match verb {
+        Some(rest) if !rest.starts_with(|c: char| c.is_ascii_alphabetic()) => rest,
+        None if is_final && (skipped.starts_with('\n') || after.starts_with("**")) => skipped,
+        None if skipped.starts_with('\n') && is_heading(&lower[..place]) => skipped,
+        _ => return None,
+    };
+    Some((lower.len() - skipped.len(), is_final))
+}
+
+/// Whether a line that starts with no more than marks of a heading ends here.
+fn is_heading(before: &str) -> bool {
+    let line = &before[before.rfind('\n').map_or(0, |end| end + 1)..];
+    line.starts_with(['#', '*']) && line.trim_matches(['#', '*', ' ']).is_empty()
+}
+
+/// The answer in a sentence: all of it, the formula or number that it starts with, or the last formula or number.
+pub fn answer_in(sentence: &str) -> Option<String> {
+    if let Some(whole) = whole_answer(sentence) {
+        return Some(whole);
+    }
+    let sentence = bare_sentence(sentence);
+    if is_hedged(sentence) {
+        return Some(sentence.into());
+    }
+    let formulas = segments(sentence);
+    if let Some(first) = formulas.first().filter(|first| first.start == 0) {
+        return Some(sentence[first.content.0..first.content.1].into());
+    }
+    if let Some(end) = first_number(sentence) {
+        return Some(sentence[..end].into());
+    }
+    if let Some(choice) = first_choice(sentence) {
+        return Some(choice.into());
+    }
+    let number = last_number_outside(sentence, formulas.last().map_or(0, |last| last.end));
+    if let Some((start, end)) = number {
+        return Some(sentence[start..end].into());
+    }
+    match last_formula(sentence, &formulas) {
+        Some(last) => Some(sentence[last.content.0..last.content.1].into()),
+        None if sentence.split_whitespace().count() <= 2 => Some(sentence.into()),
+        None => None,
+    }
+}
+
+/// The letter of a choice that a sentence starts with, where it goes on with what the choice says or why it is right: "(B) as
+/// ...", "B because ...". A letter alone may be a quantity, or an article.
+fn first_choice(sentence: &str) -> Option<&str> {
+    let start = sentence.find(|c| c != '(')?;
+    let rest = &sentence[start..];
+    let letter = rest.get(..1).filter(|letter| matches!(letter.as_bytes()[0], b'A'..=b'J'))?;
+    let after = &rest[1..];
+    let is_choice = match start {
+        0 => after.starts_with([')', ':']) || REASONS.iter().any(|reason| after.starts_with(reason)),
+        1 => after.starts_with(") "),
+        _ => false,
+    };
+    is_choice.then_some(letter)
+}
+
+/// The last number after a place, or the tuple or interval that it is the end of.
+pub fn last_number_outside(text: &str, from: usize) -> Option<(usize, usize)> {
+    let (start, end) = last_number(&text[from..]).map(|(start, end)| (from + start, from + end))?;
+    Some(brackets_around(text, from, (start, end)).unwrap_or((start, end)))
+}
+
+/// The brackets of which a number is the last part, if there are only numbers between them: (1, 2), [0, 3).
+fn brackets_around(text: &str, from: usize, (start, end): (usize, usize)) -> Option<(usize, usize)> {
+    let close = end + text[end..].find(|c: char| c != ' ')?;
+    let open = from + text[from..start].rfind(['(', '[', ')', ']'])?;
+    let is_closed = text[close..].starts_with([')', ']']) && text[open..].starts_with(['(', '[']);
+    let content = text.get(open + 1..close)?;
+    // f(1, 2) is no point, and (see 3, 4) neither.
+    let is_of_name = text[..open].ends_with(|c: char| c.is_alphanumeric());
+    (is_closed && !is_of_name && content.contains(',') && !content.contains(char::is_alphabetic))
+        .then_some((open, close + 1))
+}

@@ -1,0 +1,68 @@
+//! Grading a response.
+
+use super::equal::compare;
+use super::extract::from_response;
+use super::ground_truth::GroundTruth;
+use super::options::{Extraction, Options};
+use super::reading::Reading;
+
+/// What the comparison of a response with the ground truth found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The response's answer is the ground truth.
+    Same,
+    /// The response has an answer, which is another.
+    Different,
+    /// The response has no answer that can be read.
+    NoAnswer,
+    /// To tell takes more work than is allowed.
+    OutOfFuel,
+}
+
+/// What was found of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grade {
+    /// How its answer compares with the ground truth.
+    pub outcome: Outcome,
+    /// Its answer; none unless one could be read.
+    pub extracted: Option<String>,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+impl Grade {
+    fn no_answer(reason: impl Into<String>) -> Self {
+        Self { outcome: Outcome::NoAnswer, extracted: None, reason: reason.into() }
+    }
+}
+
+/// Finds a response's answer and compares it with each that is accepted.
+pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> Grade {
+    let Some((answer, origin)) = from_response(response, options.extraction) else {
+        return Grade::no_answer(match options.extraction {
+            Extraction::Boxed => "the response has no complete \\boxed{...}",
+            Extraction::Stated => "the response neither boxes nor states an answer",
+            Extraction::Any => "the response has neither a box, nor a formula, nor a number",
+        });
+    };
+    let given = match Reading::of(&answer) {
+        Ok(given) => given,
+        Err(error) => {
+            let origin = origin.describe();
+            return Grade::no_answer(format!("{origin} of the response cannot be read: it {error}"));
+        }
+    };
+    let mut outcome = Outcome::Different;
+    let mut reason = format!("{} differs from the ground truth", origin.describe());
+    for gold in &ground_truth.0 {
+        match compare(gold, &given, options) {
+            Ok(None) => {}
+            Ok(Some(rule)) => {
+                (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));
+                break;
+            }
+            Err(error) => (outcome, reason) = (Outcome::OutOfFuel, error.to_string()),
+        }
+    }
+    Grade { outcome, extracted: Some(given.source), reason }
+}

@@ -1,0 +1,338 @@
+//! Lists, relations, sets, intervals and tuples: all that is not one expression.
+
+use super::super::answer::{Answer, Brackets, Quantity, Relation, Unit};
+use super::super::expression::Expression;
+use super::super::latex::{Kind, Token};
+use super::super::phrases::statements::TO;
+use super::expression::Parser;
+use super::names::{name_several, says_kind, share_name, solutions};
+use super::sets::{ends_in_set, names_reals, number_set};
+use super::slices::{between, is_enclosed, places, split, text};
+use super::value::Value;
+use super::words::{
+    is_discarded, is_name, is_unit, label_end, trimmed, without_condition, without_degree, without_label,
+    without_noun, without_remark, without_unit_fraction,
+};
+use super::{Context, Unreadable};
+
+/// Most ± of one answer: each doubles the work.
+const MAX_SIGNS: usize = 3;
+
+impl Context {
+    /// One or more answers.
+    pub fn answer(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        self.deeper(|context| {
+            let tokens = trimmed(tokens);
+            if is_enclosed(tokens) && tokens[0].kind == Kind::Mark('{') {
+                return context.answer(&tokens[1..tokens.len() - 1]);
+            }
+            if let [Token { kind: Kind::Begin(name), .. }, content @ .., Token { kind: Kind::End(_), .. }] =
+                tokens
+                && is_enclosed(tokens)
+                && is_layout(name)
+            {
+                let content: Vec<_> = content.iter().filter(|t| t.kind != Kind::Mark('&')).copied().collect();
+                return context.answer(&content);
+            }
+            Ok(Answer::from_list(context.items(tokens)?))
+        })
+    }
+
+    /// The answers between separators, at least one.
+    fn items(&mut self, tokens: &[Token<'_>]) -> Result<Vec<Answer>, Unreadable> {
+        // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
+        let groups = split(tokens, |kind| kind == Kind::Mark(';'));
+        let has_lists = groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);
+        if groups.len() > 1 && has_lists {
+            return groups.iter().map(|group| self.answer(group)).collect();
+        }
+        let places = places(tokens, |_, kind| {
+            matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Or | Kind::Row)
+        });
+        let slices = between(tokens, &places);
+        let is_conjunction = |place: usize| matches!(tokens[place].kind, Kind::And | Kind::Or);
+        // In "2 (extraneous), 5" the answer is 5.
+        let remains = slices.iter().any(|slice| !slice.is_empty() && !is_discarded(slice));
+        let mut answers = Vec::with_capacity(slices.len());
+        for (index, slice) in slices.iter().enumerate() {
+            // In "1, 2, and 3" nothing is between two separators.
+            let follows_comma = index > 0 && !is_conjunction(places[index - 1]);
+            if slice.is_empty()
+                && follows_comma
+                && places.get(index).is_some_and(|&next| is_conjunction(next))
+            {
+                continue;
+            }
+            if remains && is_discarded(slice) {
+                continue;
+            }
+            self.item(slice, &mut answers)?;
+        }
+        share_name(&mut answers);
+        if answers.len() > 1 && answers.iter().any(|answer| !says_kind(answer)) {
+            answers.retain(|answer| !says_kind(answer));
+        }
+        let answers = solutions(answers);
+        // "x = 1 or y = 2" gives no values to both.
+        let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
+        Ok(if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers })
+    }
+
+    /// One answer, or with ± one for each choice of signs.
+    fn item(&mut self, tokens: &[Token<'_>], answers: &mut Vec<Answer>) -> Result<(), Unreadable> {
+        let tokens = trimmed(without_condition(tokens));
+        let signs = signs(tokens);
+        if signs > MAX_SIGNS {
+            return Err(Unreadable::NotMath);
+        }
+        let outer = (self.signs, self.signs_seen);
+        for choice in 0..1 << signs {
+            (self.signs, self.signs_seen) = (choice, 0);
+            let answer = self.deeper(|context| context.chain(tokens))?;
+            answers.extend(answer.into_list());
+        }
+        (self.signs, self.signs_seen) = outer;
+        Ok(())
+    }
+
+    /// A side, or several with relations between them.
+    fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        // What is concluded counts.
+        let concluded = split(tokens, |kind| {
+            matches!(kind, Kind::Command("implies" | "Rightarrow" | "iff" | "Leftrightarrow" | "therefore"))
+        });
+        let tokens = concluded.last().copied().unwrap_or(tokens);
+        let mut places = places(tokens, |_, kind| relation(kind).is_some());
+        // `\not` belongs to the relation after it.
+        let negated = |place: usize| place > 0 && tokens[place - 1].kind == Kind::Command("not");
+        if places.first() == Some(&0)
+            && relation(tokens[0].kind).is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
+        {
+            return self.chain(&tokens[1..]);
+        }
+        if let Some(end) = label_end(tokens) {
+            let name = Answer::plain(Expression::Symbol(text(&tokens[..end]).into()));
+            let value = self.deeper(|context| context.chain(&tokens[end + 1..]))?;
+            return Ok(match value {
+                value @ Answer::Chain(..) => value,
+                value => Answer::Chain(vec![name, value], vec![Relation::Equal]),
+            });
+        }
+        if places.is_empty() {
+            return self.side(tokens);
+        }
+        let mut relations = Vec::with_capacity(places.len());
+        for &place in &places {
+            let relation = relation(tokens[place].kind).unwrap_or(Relation::Other);
+            relations.push(match relation {
+                Relation::Equal if negated(place) => Relation::NotEqual,
+                _ if negated(place) => Relation::Other,
+                relation => relation,
+            });
+        }
+        let mut sides = Vec::with_capacity(places.len() + 1);
+        places.push(tokens.len());
+        let mut start = 0;
+        for &place in &places {
+            let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
+            let side = &tokens[start..end.max(start)];
+            sides.push(match self.deeper(|context| context.side(side)) {
+                // P(\text{red}) = 3.
+                Err(Unreadable::NotMath)
+                    if start == 0 && relations[0] == Relation::Equal && is_name(side) =>
+                {
+                    Answer::plain(Expression::symbol(&text(side)))
+                }
+                side => side?,
+            });
+            start = place + 1;
+        }
+        Ok(Answer::Chain(sides, relations))
+    }
+
+    /// Something that stands on one side of a relation.
+    fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        let tokens = without_noun(trimmed(tokens));
+        match tokens {
+            [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => return self.quantity(tokens),
+            // The points of `\text{A, B and C}`.
+            [Token { kind: Kind::Upright(letter), .. }]
+                if letter.len() == 1 && letter.starts_with(|c: char| c.is_ascii_uppercase()) =>
+            {
+                return Ok(Answer::plain(Expression::symbol(letter)));
+            }
+            _ => {}
+        }
+        let unions = places(tokens, |place, kind| {
+            matches!(kind, Kind::Command("cup" | "bigcup")) || is_letter_union(tokens, place)
+        });
+        if !unions.is_empty() {
+            return Ok(Answer::Union(self.sides(&between(tokens, &unions))?));
+        }
+        let intersections = split(tokens, |kind| kind == Kind::Command("cap"));
+        if intersections.len() > 1 {
+            return Ok(Answer::Intersection(self.sides(&intersections)?));
+        }
+        // `\mathbb{R} - \{0\}` is a difference of sets too.
+        let is_minus = names_reals(tokens) && ends_in_set(tokens);
+        let difference = split(tokens, |kind| {
+            matches!(kind, Kind::Command("setminus" | "backslash")) || is_minus && kind == Kind::Mark('-')
+        });
+        if let [of, without] = difference[..] {
+            return Ok(Answer::Difference(Box::new((self.side(of)?, self.side(without)?))));
+        }
+        if let Some(answer) = self.enclosed(tokens)? {
+            return Ok(answer);
+        }
+        let parts = split(tokens, |kind| {
+            matches!(kind, Kind::Mark(':') | Kind::Command("colon") | Kind::Upright(TO) | Kind::Word(TO))
+        });
+        if parts.len() > 1 {
+            let quantity = |part: &&[Token<'_>]| match self.quantity(trimmed(part))? {
+                Answer::Quantity(quantity) => Ok(quantity),
+                _ => Err(Unreadable::NotMath),
+            };
+            return Ok(Answer::Ratio(parts.iter().map(quantity).collect::<Result<_, _>>()?));
+        }
+        self.quantity(tokens)
+    }
+
+    fn sides(&mut self, slices: &[&[Token<'_>]]) -> Result<Vec<Answer>, Unreadable> {
+        slices.iter().map(|slice| self.deeper(|context| context.side(slice))).collect()
+    }
+
+    /// What is a set, a sequence or a group as a whole.
+    fn enclosed(&mut self, tokens: &[Token<'_>]) -> Result<Option<Answer>, Unreadable> {
+        if let [Token { kind: Kind::Command("emptyset" | "varnothing"), .. }] = tokens {
+            return Ok(Some(Answer::Set(Vec::new())));
+        }
+        if let Some(set) = number_set(tokens) {
+            return Ok(Some(set));
+        }
+        if !is_enclosed(tokens) {
+            return Ok(None);
+        }
+        let content = trimmed(&tokens[1..tokens.len() - 1]);
+        let brackets = match (tokens[0].kind, tokens[tokens.len() - 1].kind) {
+            (Kind::Command("lbrace"), Kind::Command("rbrace")) => return self.set(content).map(Some),
+            (Kind::Mark('{'), Kind::Mark('}')) => return self.answer(content).map(Some),
+            (Kind::Command("langle"), Kind::Command("rangle")) => Brackets::ROUND,
+            (Kind::Mark(open @ ('(' | '[')), Kind::Mark(close @ (')' | ']'))) => {
+                Brackets { closed_left: open == '[', closed_right: close == ']' }
+            }
+            _ => return Ok(None),
+        };
+        let parts = split(content, |kind| matches!(kind, Kind::Mark(',' | ';')));
+        if parts.len() > 1 {
+            let part = |part: &&[Token<'_>]| self.deeper(|context| context.chain(trimmed(part)));
+            return Ok(Some(Answer::Sequence(brackets, parts.iter().map(part).collect::<Result<_, _>>()?)));
+        }
+        // Brackets around one thing only group it; those of a product are the expression's.
+        self.deeper(|context| context.chain(content)).map(Some)
+    }
+
+    /// What is between the braces of a set.
+    fn set(&mut self, content: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        if content.is_empty() {
+            return Ok(Answer::Set(Vec::new()));
+        }
+        // {x | x > 3} is its condition.
+        let is_such_that = |kind: Kind<'_>| matches!(kind, Kind::Command("mid") | Kind::Mark('|' | ':'));
+        let places = places(content, |_, kind| is_such_that(kind));
+        if let [place] = places[..]
+            && split(&content[place + 1..], |kind| relation(kind).is_some()).len() > 1
+        {
+            return self.answer(&content[place + 1..]);
+        }
+        Ok(Answer::Set(self.items(content)?))
+    }
+
+    /// An expression with its unit, or a matrix.
+    fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
+        if let Some(based) = self.based(tokens) {
+            return Ok(Answer::Quantity(based));
+        }
+        let (tokens, degrees) = without_degree(tokens);
+        let mut parser = Parser::new(tokens, self);
+        let value = parser.formula()?;
+        let rest = parser.rest();
+        let percent = rest.first().is_some_and(|token| token.kind == Kind::Mark('%'));
+        // Words go with numbers; after letters they are prose.
+        let ends_in_letter =
+            matches!(tokens[..tokens.len() - rest.len()].last(), Some(Token { kind: Kind::Letter(_), .. }));
+        if ends_in_letter && matches!(rest.first(), Some(Token { kind: Kind::Word(_), .. })) {
+            return Err(Unreadable::NotMath);
+        }
+        if !is_unit(&rest[usize::from(percent)..]) {
+            return Err(Unreadable::NotMath);
+        }
+        let unit = if degrees {
+            Unit::Degree
+        } else if percent {
+            Unit::Percent
+        } else {
+            Unit::None
+        };
+        Ok(match value {
+            Value::Scalar(expression) => Answer::Quantity(Quantity { expression, unit }),
+            Value::Matrix(matrix) => Answer::Matrix(matrix),
+        })
+    }
+}
+
+/// Whether an environment only arranges answers on a page.
+fn is_layout(name: &str) -> bool {
+    matches!(
+        name,
+        "aligned" | "align" | "gathered" | "gather" | "split" | "equation" | "cases" | "displaymath"
+    )
+}
+
+/// The relation that a token is.
+fn relation(kind: Kind<'_>) -> Option<Relation> {
+    Some(match kind {
+        Kind::Mark('=') => Relation::Equal,
+        Kind::Mark('<') | Kind::Command("lt") => Relation::Less,
+        Kind::Mark('>') | Kind::Command("gt") => Relation::Greater,
+        Kind::Command("le" | "leq" | "leqslant" | "leqq") => Relation::LessOrEqual,
+        Kind::Command("ge" | "geq" | "geqslant" | "geqq") => Relation::GreaterOrEqual,
+        Kind::Command("ne" | "neq") => Relation::NotEqual,
+        Kind::Command("approx" | "simeq" | "doteq" | "approxeq" | "thickapprox") => Relation::Approximate,
+        Kind::Command("in" | "isin") => Relation::In,
+        Kind::Command(
+            "equiv" | "cong" | "sim" | "to" | "rightarrow" | "mapsto" | "notin" | "subset" | "subseteq"
+            | "propto" | "perp" | "parallel",
+        ) => Relation::Other,
+        _ => return None,
+    })
+}
+
+/// Whether the letter U stands for a union, as in (1,2)U(3,4).
+fn is_letter_union(tokens: &[Token<'_>], place: usize) -> bool {
+    let neighbour = |place: Option<usize>| place.and_then(|place| tokens.get(place)).map(|token| token.kind);
+    tokens[place].kind == Kind::Letter('U')
+        && matches!(
+            neighbour(place.checked_sub(1)),
+            Some(Kind::Mark(')' | ']' | '}') | Kind::Command("rbrace"))
+        )
+        && matches!(
+            neighbour(place.checked_add(1)),
+            Some(Kind::Mark('(' | '[' | '{') | Kind::Command("lbrace"))
+        )
+}
+
+/// How many ± an item has outside the braces of sets, whose items have their own.
+fn signs(tokens: &[Token<'_>]) -> usize {
+    let mut sets = 0usize;
+    let mut signs = 0;
+    for token in tokens {
+        match token.kind {
+            Kind::Command("lbrace") => sets += 1,
+            Kind::Command("rbrace") => sets = sets.saturating_sub(1),
+            Kind::Command("pm") if sets == 0 => signs += 1,
+            _ => {}
+        }
+    }
+    signs
+}

@@ -1,0 +1,333 @@
+//! Sums, products and powers.
+
+use super::super::expression::{Constant, Expression, Function};
+use super::super::latex::{Kind, Token};
+use super::super::phrases::units::ORDINALS;
+use super::slices::{closing, split};
+use super::value::{Value, negated, plus, times};
+use super::{Context, Unreadable};
+
+/// A reader of one formula. It stops before what belongs to none; [`Parser::rest`] says what.
+pub struct Parser<'t, 'a, 'c> {
+    pub(super) tokens: &'t [Token<'a>],
+    pub(super) place: usize,
+    /// What is left of the number at `place`, of which digits were taken.
+    pub(super) digits: Option<&'a str>,
+    pub(super) context: &'c mut Context,
+}
+
+impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
+    /// A reader at the start of tokens.
+    pub fn new(tokens: &'t [Token<'a>], context: &'c mut Context) -> Self {
+        Self { tokens, place: 0, digits: None, context }
+    }
+
+    /// The tokens not read.
+    pub fn rest(&self) -> &'t [Token<'a>] {
+        &self.tokens[self.place..]
+    }
+
+    /// The next token's kind.
+    pub(super) fn peek(&self) -> Option<Kind<'a>> {
+        match self.digits {
+            Some(digits) => Some(Kind::Number(digits)),
+            None => self.tokens.get(self.place).map(|token| token.kind),
+        }
+    }
+
+    /// Passes the next token.
+    pub(super) fn advance(&mut self) {
+        self.digits = None;
+        self.place += 1;
+    }
+
+    /// Passes the next token if it is this one.
+    pub(super) fn take(&mut self, kind: Kind<'_>) -> bool {
+        let is_next = self.peek() == Some(kind);
+        if is_next {
+            self.advance();
+        }
+        is_next
+    }
+
+    /// A fraction with `\over`, or a sum.
+    pub fn formula(&mut self) -> Result<Value, Unreadable> {
+        if self.tokens.iter().any(|token| matches!(token.kind, Kind::Command("over" | "choose"))) {
+            let value = self.content(self.tokens)?;
+            self.place = self.tokens.len();
+            return Ok(value);
+        }
+        self.sum()
+    }
+
+    /// Terms with signs.
+    pub fn sum(&mut self) -> Result<Value, Unreadable> {
+        self.place_deeper(|parser| {
+            let mut sum: Option<Value> = None;
+            loop {
+                let mut negative = false;
+                let mut signed = false;
+                while let Some(sign) = parser.sign() {
+                    (negative, signed) = (negative ^ sign, true);
+                }
+                if sum.is_some() && !signed {
+                    break;
+                }
+                let term = parser.product()?;
+                let term = if negative { negated(term) } else { term };
+                sum = Some(match sum {
+                    None => term,
+                    Some(sum) => plus(sum, term)?,
+                });
+            }
+            sum.ok_or(Unreadable::NotMath)
+        })
+    }
+
+    /// A sum that is no matrix.
+    pub(super) fn scalar(&mut self) -> Result<Expression, Unreadable> {
+        self.sum()?.scalar()
+    }
+
+    /// Runs what is one level deeper.
+    pub(super) fn place_deeper<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, Unreadable>,
+    ) -> Result<T, Unreadable> {
+        if self.context.depth >= super::MAX_DEPTH {
+            return Err(Unreadable::TooDeep);
+        }
+        self.context.depth += 1;
+        let result = run(self);
+        self.context.depth -= 1;
+        result
+    }
+
+    /// Passes a sign, and says whether it is a minus.
+    fn sign(&mut self) -> Option<bool> {
+        let context = &mut self.context;
+        let negative = match self.digits.map_or(self.tokens.get(self.place)?.kind, Kind::Number) {
+            Kind::Mark('+') => false,
+            Kind::Mark('-') => true,
+            Kind::Command("pm") => {
+                context.signs_seen += 1;
+                context.signs >> (context.signs_seen - 1) & 1 == 1
+            }
+            // The opposite of the ± before it.
+            Kind::Command("mp") => context.signs >> context.signs_seen.saturating_sub(1) & 1 == 0,
+            _ => return None,
+        };
+        self.advance();
+        Some(negative)
+    }
+
+    /// Factors with what multiplies and divides.
+    fn product(&mut self) -> Result<Value, Unreadable> {
+        let start = self.place;
+        let mut product = self.factor()?;
+        if let Some(mixed) = self.mixed(start, &product)? {
+            product = mixed;
+        }
+        let mut explicit = false;
+        loop {
+            let divides = match self.peek() {
+                Some(Kind::Mark('*') | Kind::Command("times" | "cdot" | "ast")) => Some(false),
+                Some(Kind::Mark('/') | Kind::Command("div")) => Some(true),
+                Some(Kind::Mark('%')) if !self.percent_ends() => {
+                    self.advance();
+                    product =
+                        times(product, Value::Scalar(Expression::integer(1).over(Expression::integer(100))))?;
+                    continue;
+                }
+                Some(Kind::Command(name @ ("mod" | "bmod" | "pmod"))) => {
+                    self.advance();
+                    let modulus = self.factor()?.scalar()?;
+                    let name = if name == "pmod" { "pmod" } else { "mod" };
+                    product =
+                        Value::Scalar(Expression::Unknown(name.into(), vec![product.scalar()?, modulus]));
+                    continue;
+                }
+                Some(kind) if starts_factor(kind) => None,
+                _ => return Ok(product),
+            };
+            if divides.is_some() {
+                self.advance();
+            } else if matches!(self.peek(), Some(Kind::Number(_)))
+                && !explicit
+                && self.digits.is_none()
+                && self.after_number()
+            {
+                // Two numbers side by side are no product.
+                return Err(Unreadable::NotMath);
+            }
+            explicit = divides.is_some();
+            let factor = self.signed_factor()?;
+            product = match divides {
+                Some(true) => times(product, Value::Scalar(Expression::integer(1).over(factor.scalar()?)))?,
+                _ => times(product, factor)?,
+            };
+        }
+    }
+
+    fn after_number(&self) -> bool {
+        self.place > 0 && matches!(self.tokens[self.place - 1].kind, Kind::Number(_))
+    }
+
+    /// Whether the percent sign that comes next is a unit at the end, not a factor.
+    fn percent_ends(&self) -> bool {
+        self.tokens[self.place + 1..]
+            .iter()
+            .all(|token| matches!(token.kind, Kind::Word(_) | Kind::Upright(_)))
+    }
+
+    /// A factor that may have a sign, after an operator.
+    fn signed_factor(&mut self) -> Result<Value, Unreadable> {
+        let mut negative = false;
+        while let Some(sign) = self.sign() {
+            negative ^= sign;
+        }
+        let factor = self.factor()?;
+        Ok(if negative { negated(factor) } else { factor })
+    }
+
+    /// A base with its powers and factorials.
+    pub(super) fn factor(&mut self) -> Result<Value, Unreadable> {
+        let mut value = self.primary()?;
+        loop {
+            value = match self.peek() {
+                Some(Kind::Mark('^')) => {
+                    self.advance();
+                    self.raised(value)?
+                }
+                Some(Kind::Mark('!')) => {
+                    self.advance();
+                    if self.take(Kind::Mark('!')) {
+                        Value::Scalar(Expression::Unknown("!!".into(), vec![value.scalar()?]))
+                    } else {
+                        Value::Scalar(Expression::Function(Function::Factorial, vec![value.scalar()?]))
+                    }
+                }
+                Some(Kind::Command("degree")) => {
+                    self.advance();
+                    times(value, Value::Scalar(Expression::Constant(Constant::Degree)))?
+                }
+                _ => return Ok(value),
+            };
+        }
+    }
+
+    /// A value to the power that comes next.
+    fn raised(&mut self, value: Value) -> Result<Value, Unreadable> {
+        let rest = self.rest();
+        let sign = match rest {
+            [Token { kind: Kind::Mark('{'), .. }, sign, Token { kind: Kind::Mark('}'), .. }, ..] => {
+                Some((sign, 3))
+            }
+            [sign, ..] => Some((sign, 1)),
+            [] => None,
+        };
+        match (sign.map(|(sign, length)| (sign.kind, length)), &value) {
+            (Some((Kind::Command("circ" | "degree"), length)), _) => {
+                self.place += length;
+                times(value, Value::Scalar(Expression::Constant(Constant::Degree)))
+            }
+            // 12^{th}.
+            (Some((Kind::Upright(ending), length)), Value::Scalar(Expression::Number(_)))
+                if ORDINALS.contains(&ending) =>
+            {
+                self.place += length;
+                Ok(value)
+            }
+            (
+                Some((Kind::Letter('T') | Kind::Command("top" | "intercal"), length)),
+                Value::Matrix(matrix),
+            ) => {
+                self.place += length;
+                Ok(Value::Matrix(matrix.transposed()))
+            }
+            _ => {
+                let exponent = self.exponent()?;
+                Ok(Value::Scalar(Expression::power(value.scalar()?, exponent)))
+            }
+        }
+    }
+
+    /// What comes after ^.
+    pub(super) fn exponent(&mut self) -> Result<Expression, Unreadable> {
+        let mut negative = false;
+        while let Some(sign) = self.sign() {
+            negative ^= sign;
+        }
+        let exponent = self.place_deeper(|parser| {
+            let base = parser.primary()?.scalar()?;
+            // 2^3^2, as plain text has it, is 2^(3^2).
+            if parser.take(Kind::Mark('^')) {
+                return Ok(Expression::power(base, parser.exponent()?));
+            }
+            Ok(base)
+        })?;
+        Ok(if negative { exponent.negated() } else { exponent })
+    }
+
+    /// The smallest part: a number, a symbol, a function with its arguments, a group.
+    pub(super) fn primary(&mut self) -> Result<Value, Unreadable> {
+        match self.peek().ok_or(Unreadable::NotMath)? {
+            Kind::Number(_) => self.number().map(Value::Scalar),
+            Kind::Letter(letter) => self.letter(letter).map(Value::Scalar),
+            Kind::Mark('(' | '[' | '{') => self.group(),
+            Kind::Mark('|') | Kind::Command("vert" | "lvert") => self.absolute().map(Value::Scalar),
+            Kind::Begin(name) => self.environment(name),
+            Kind::Command(name) => self.command(name).map(Value::Scalar),
+            _ => Err(Unreadable::NotMath),
+        }
+    }
+
+    /// What is between brackets.
+    pub(super) fn group(&mut self) -> Result<Value, Unreadable> {
+        let close = closing(self.tokens, self.place).ok_or(Unreadable::NotMath)?;
+        let content = &self.tokens[self.place + 1..close];
+        self.place_deeper(|parser| parser.content(content)).inspect(|_| {
+            self.digits = None;
+            self.place = close + 1;
+        })
+    }
+
+    /// The formula that tokens are as a whole.
+    pub(super) fn content(&mut self, tokens: &'t [Token<'a>]) -> Result<Value, Unreadable> {
+        for (command, function) in [("over", None), ("choose", Some(Function::Binomial))] {
+            if let [above, below] = split(tokens, |kind| kind == Kind::Command(command))[..] {
+                let (above, below) = (self.content(above)?.scalar()?, self.content(below)?.scalar()?);
+                return Ok(Value::Scalar(match function {
+                    Some(function) => Expression::Function(function, vec![above, below]),
+                    None => above.over(below),
+                }));
+            }
+        }
+        let mut inner = Parser::new(tokens, self.context);
+        let value = inner.sum()?;
+        if inner.rest().is_empty() { Ok(value) } else { Err(Unreadable::NotMath) }
+    }
+}
+
+/// Whether a token starts a factor, so that the one before is multiplied by it.
+fn starts_factor(kind: Kind<'_>) -> bool {
+    match kind {
+        Kind::Number(_) | Kind::Letter(_) | Kind::Mark('(' | '[' | '{') | Kind::Begin(_) => true,
+        Kind::Command(name) => !matches!(
+            name,
+            "lbrace"
+                | "rbrace"
+                | "rangle"
+                | "rfloor"
+                | "rceil"
+                | "rvert"
+                | "rVert"
+                | "pm"
+                | "mp"
+                | "Vert"
+                | "mid"
+                | "langle"
+        ),
+        _ => false,
+    }
+}

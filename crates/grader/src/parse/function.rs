@@ -1,0 +1,295 @@
+//! Commands: constants, fractions, roots, functions.
+
+use super::super::expression::{Constant, Expression, Function};
+use super::super::latex::{Kind, Token};
+use super::Unreadable;
+use super::expression::Parser;
+use super::slices::{closing, split, text};
+use super::value::product;
+
+impl<'a> Parser<'_, 'a, '_> {
+    /// What a command stands for, with its arguments.
+    pub(super) fn command(&mut self, name: &'a str) -> Result<Expression, Unreadable> {
+        self.advance();
+        if let Some(constant) = constant(name) {
+            return Ok(Expression::Constant(constant));
+        }
+        if let Some(function) = function(name) {
+            return self.applied(function);
+        }
+        match name {
+            "frac" | "dfrac" | "tfrac" | "cfrac" => {
+                let numerator = self.argument()?;
+                Ok(numerator.over(self.argument()?))
+            }
+            "binom" | "dbinom" | "tbinom" => {
+                let arguments = match self.peek() {
+                    Some(Kind::Mark('(')) => self.arguments()?,
+                    _ => vec![self.argument()?, self.argument()?],
+                };
+                match arguments.len() {
+                    2 => Ok(Expression::Function(Function::Binomial, arguments)),
+                    _ => Err(Unreadable::NotMath),
+                }
+            }
+            "sqrt" => self.root(),
+            "cbrt" => Ok(self.radicand()?.root(Expression::integer(3))),
+            "exp" => Ok(Expression::power(Expression::Constant(Constant::E), self.operand()?)),
+            "log" | "lg" => self.logarithm(name),
+            "lfloor" => self.closed(Function::Floor, "rfloor"),
+            "lceil" => self.closed(Function::Ceiling, "rceil"),
+            "gcd" | "lcm" | "min" | "max" => {
+                let function = match name {
+                    "gcd" => Function::Gcd,
+                    "lcm" => Function::Lcm,
+                    "min" => Function::Min,
+                    _ => Function::Max,
+                };
+                Ok(Expression::Function(function, self.arguments()?))
+            }
+            "sum" | "prod" | "int" | "lim" | "oint" | "iint" => self.big(name),
+            "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot" | "overrightarrow"
+            | "mathbb" => {
+                let start = self.place;
+                self.place = match self.peek() {
+                    Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
+                    Some(_) => start + 1,
+                    None => return Err(Unreadable::NotMath),
+                };
+                let mark = text(&self.tokens[start..self.place]);
+                self.decorated(format!("{name} {}", mark.trim_matches(['{', '}'])))
+            }
+            "right" | "left" | "not" | "cup" | "cap" | "setminus" => Err(Unreadable::NotMath),
+            _ => self.decorated(format!("\\{name}")),
+        }
+    }
+
+    /// An argument in braces, or the next digit, letter or command alone.
+    fn argument(&mut self) -> Result<Expression, Unreadable> {
+        match self.digit() {
+            Some(digit) => Ok(digit),
+            None => self.place_deeper(Self::primary)?.scalar(),
+        }
+    }
+
+    /// The radicand and degree of a root.
+    fn root(&mut self) -> Result<Expression, Unreadable> {
+        let degree = if self.peek() == Some(Kind::Mark('[')) { Some(self.group()?.scalar()?) } else { None };
+        let radicand = self.radicand()?;
+        Ok(radicand.root(degree.unwrap_or_else(|| Expression::integer(2))))
+    }
+
+    /// What is under a root: a group, or what comes next.
+    fn radicand(&mut self) -> Result<Expression, Unreadable> {
+        self.place_deeper(Self::primary)?.scalar()
+    }
+
+    /// A logarithm, to the base in its subscript.
+    fn logarithm(&mut self, name: &str) -> Result<Expression, Unreadable> {
+        let base = if self.take(Kind::Mark('_')) {
+            Some(match self.digit() {
+                // \log_28 is to the base 2, log_10 to the base 10.
+                Some(digit) if self.digits.is_some() && digit == Expression::integer(1) => {
+                    self.digits = None;
+                    self.place += 1;
+                    Expression::integer(10)
+                }
+                Some(digit) => digit,
+                None => self.argument()?,
+            })
+        } else if name == "lg" || self.context.convention.decimal_logarithm {
+            Some(Expression::integer(10))
+        } else {
+            None
+        };
+        self.context.plain_logarithm |= name == "log" && base.is_none();
+        let power = self.function_power()?;
+        let operand = self.operand()?;
+        let value = match base {
+            Some(base) => Expression::Function(Function::Log, vec![operand, base]),
+            None => Expression::Function(Function::Ln, vec![operand]),
+        };
+        Ok(match power {
+            Some(power) => Expression::power(value, power),
+            None => value,
+        })
+    }
+
+    /// A function of one argument, perhaps raised to a power or inverted: `\sin^2 x`, `\tan^{-1} x`.
+    fn applied(&mut self, function: Function) -> Result<Expression, Unreadable> {
+        let power = self.function_power()?;
+        let operand = self.operand()?;
+        let inverse = match function {
+            Function::Sin => Some(Function::Arcsin),
+            Function::Cos => Some(Function::Arccos),
+            Function::Tan => Some(Function::Arctan),
+            Function::Cot => Some(Function::Arccot),
+            _ => None,
+        };
+        Ok(match (power, inverse) {
+            (Some(power), Some(inverse)) if is_minus_one(&power) => {
+                Expression::Function(inverse, vec![operand])
+            }
+            (Some(power), _) => Expression::power(Expression::Function(function, vec![operand]), power),
+            (None, _) => Expression::Function(function, vec![operand]),
+        })
+    }
+
+    /// The exponent between a function and its argument.
+    fn function_power(&mut self) -> Result<Option<Expression>, Unreadable> {
+        if self.take(Kind::Mark('^')) { self.exponent().map(Some) } else { Ok(None) }
+    }
+
+    /// The argument of a function: a group, or factors up to the next operator, bracket or function.
+    fn operand(&mut self) -> Result<Expression, Unreadable> {
+        self.place_deeper(|parser| {
+            if matches!(parser.peek(), Some(Kind::Mark('(' | '[' | '{'))) {
+                return parser.group()?.scalar();
+            }
+            let negative = parser.take(Kind::Mark('-'));
+            let mut operand = parser.factor()?.scalar()?;
+            while parser.peek().is_some_and(continues_operand)
+                || (parser.peek() == Some(Kind::Mark('(')) && matches!(operand, Expression::Number(_)))
+            {
+                operand = product(operand, parser.factor()?.scalar()?);
+            }
+            Ok(if negative { operand.negated() } else { operand })
+        })
+    }
+
+    /// The arguments in brackets or braces that come next.
+    pub(super) fn arguments(&mut self) -> Result<Vec<Expression>, Unreadable> {
+        let close = closing(self.tokens, self.place).ok_or(Unreadable::NotMath)?;
+        if close == self.place {
+            return Err(Unreadable::NotMath);
+        }
+        let content = &self.tokens[self.place + 1..close];
+        let parts = split(content, |kind| matches!(kind, Kind::Mark(',' | ';')));
+        let arguments = self.place_deeper(|parser| {
+            parts.iter().map(|part| parser.content(part)?.scalar()).collect::<Result<_, _>>()
+        })?;
+        self.digits = None;
+        self.place = close + 1;
+        Ok(arguments)
+    }
+
+    /// What is between the signs of a floor or ceiling, of which the first was passed.
+    fn closed(&mut self, function: Function, close: &str) -> Result<Expression, Unreadable> {
+        let argument = self.scalar()?;
+        if self.take(Kind::Command(close)) {
+            Ok(Expression::Function(function, vec![argument]))
+        } else {
+            Err(Unreadable::NotMath)
+        }
+    }
+
+    /// The absolute value between bars.
+    pub(super) fn absolute(&mut self) -> Result<Expression, Unreadable> {
+        self.advance();
+        let argument = self.scalar()?;
+        match self.peek() {
+            Some(Kind::Mark('|') | Kind::Command("vert" | "rvert")) => {
+                self.advance();
+                Ok(Expression::Function(Function::Abs, vec![argument]))
+            }
+            _ => Err(Unreadable::NotMath),
+        }
+    }
+
+    /// A sum, product, integral or limit, which is not evaluated: a function of its bounds and its body.
+    fn big(&mut self, name: &str) -> Result<Expression, Unreadable> {
+        let mut name = name.to_owned();
+        let mut arguments = Vec::new();
+        while let Some(Kind::Mark(mark @ ('_' | '^'))) = self.peek() {
+            self.advance();
+            let start = self.place;
+            if mark == '^' {
+                arguments.push(self.exponent()?);
+                continue;
+            }
+            self.place = match self.peek() {
+                Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
+                Some(_) => start + 1,
+                None => return Err(Unreadable::NotMath),
+            };
+            self.digits = None;
+            name = format!("{name}_{}", text(&self.tokens[start..self.place]));
+        }
+        let mut body = self.place_deeper(Self::factor)?.scalar()?;
+        while self
+            .peek()
+            .is_some_and(|kind| continues_operand(kind) || matches!(kind, Kind::Mark('(') | Kind::Command(_)))
+        {
+            let Ok(factor) = self.factor().and_then(super::value::Value::scalar) else {
+                return Err(Unreadable::NotMath);
+            };
+            body = product(body, factor);
+        }
+        arguments.push(body);
+        Ok(Expression::Unknown(name.into(), arguments))
+    }
+}
+
+/// Whether a token is part of a function's argument that has no brackets.
+fn continues_operand(kind: Kind<'_>) -> bool {
+    match kind {
+        Kind::Number(_) | Kind::Letter(_) | Kind::Mark('{') => true,
+        Kind::Command(name) => {
+            constant(name).is_some()
+                || matches!(
+                    name,
+                    "frac" | "dfrac" | "tfrac" | "sqrt" | "theta" | "alpha" | "beta" | "phi" | "omega"
+                )
+        }
+        _ => false,
+    }
+}
+
+fn is_minus_one(expression: &Expression) -> bool {
+    match expression {
+        Expression::Number(number) => *number == num_rational::BigRational::from_integer((-1).into()),
+        Expression::Product(factors) => *factors == [Expression::integer(-1), Expression::integer(1)],
+        _ => false,
+    }
+}
+
+fn constant(name: &str) -> Option<Constant> {
+    Some(match name {
+        "pi" => Constant::Pi,
+        "infty" => Constant::Infinity,
+        _ => return None,
+    })
+}
+
+fn function(name: &str) -> Option<Function> {
+    Some(match name {
+        "sin" => Function::Sin,
+        "cos" => Function::Cos,
+        "tan" | "tg" => Function::Tan,
+        "cot" | "ctg" => Function::Cot,
+        "sec" => Function::Sec,
+        "csc" => Function::Csc,
+        "arcsin" => Function::Arcsin,
+        "arccos" => Function::Arccos,
+        "arctan" | "arctg" => Function::Arctan,
+        "arccot" => Function::Arccot,
+        "sinh" => Function::Sinh,
+        "cosh" => Function::Cosh,
+        "tanh" => Function::Tanh,
+        "ln" => Function::Ln,
+        "abs" => Function::Abs,
+        "floor" => Function::Floor,
+        "ceil" => Function::Ceiling,
+        _ => return None,
+    })
+}
+
+/// Whether tokens are a single name or number, as the argument of a function often is.
+pub(super) fn is_simple(tokens: &[Token<'_>]) -> bool {
+    match tokens {
+        [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => true,
+        [Token { kind: Kind::Mark('-'), .. }, Token { kind: Kind::Number(_), .. }] => true,
+        [Token { kind: Kind::Command(name), .. }] => constant(name).is_none(),
+        _ => false,
+    }
+}

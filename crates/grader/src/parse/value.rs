@@ -1,0 +1,90 @@
+//! What a formula may be, with its arithmetic.
+
+use num_rational::BigRational;
+use num_traits::ToPrimitive;
+
+use super::super::expression::Expression;
+use super::super::matrix::Matrix;
+use super::Unreadable;
+
+/// Largest power of ten that a number is multiplied out with.
+pub const MAX_EXPONENT: i32 = 2000;
+
+/// What a formula is.
+#[derive(Debug)]
+pub enum Value {
+    /// A number or a formula for one.
+    Scalar(Expression),
+    /// A matrix.
+    Matrix(Matrix),
+}
+
+impl Value {
+    /// The expression; a matrix is an error.
+    pub fn scalar(self) -> Result<Expression, Unreadable> {
+        match self {
+            Self::Scalar(expression) => Ok(expression),
+            Self::Matrix(_) => Err(Unreadable::NotMath),
+        }
+    }
+}
+
+/// -value.
+pub fn negated(value: Value) -> Value {
+    match value {
+        // -3 is a number, not a product.
+        Value::Scalar(Expression::Number(number)) => Value::Scalar(Expression::Number(-number)),
+        Value::Scalar(expression) => Value::Scalar(expression.negated()),
+        Value::Matrix(matrix) => Value::Matrix(matrix.scaled(&Expression::integer(-1))),
+    }
+}
+
+/// a + b; a matrix and a number, or matrices of different sizes, are an error.
+pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
+    match (a, b) {
+        (Value::Scalar(Expression::Sum(mut terms)), Value::Scalar(b)) => {
+            terms.push(b);
+            Ok(Value::Scalar(Expression::Sum(terms)))
+        }
+        (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(Expression::Sum(vec![a, b]))),
+        (Value::Matrix(a), Value::Matrix(b)) => a.plus(&b).map(Value::Matrix).ok_or(Unreadable::NotMath),
+        _ => Err(Unreadable::NotMath),
+    }
+}
+
+/// a b; matrices whose sizes do not fit are an error.
+pub fn times(a: Value, b: Value) -> Result<Value, Unreadable> {
+    match (a, b) {
+        (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(product(a, b))),
+        (Value::Scalar(factor), Value::Matrix(matrix)) | (Value::Matrix(matrix), Value::Scalar(factor)) => {
+            Ok(Value::Matrix(matrix.scaled(&factor)))
+        }
+        (Value::Matrix(a), Value::Matrix(b)) => a.times(&b).map(Value::Matrix).ok_or(Unreadable::NotMath),
+    }
+}
+
+/// a times b; a decimal times a power of ten is one decimal.
+pub fn product(a: Expression, b: Expression) -> Expression {
+    match (a, b) {
+        (Expression::Decimal(decimal), Expression::Power(power)) => match power_of_ten_exponent(&power) {
+            Some(exponent) => Expression::Decimal(decimal.shifted(exponent)),
+            None => Expression::Product(vec![Expression::Decimal(decimal), Expression::Power(power)]),
+        },
+        (Expression::Product(mut factors), Expression::Product(more)) => {
+            factors.extend(more);
+            Expression::Product(factors)
+        }
+        (Expression::Product(mut factors), b) => {
+            factors.push(b);
+            Expression::Product(factors)
+        }
+        (a, Expression::Product(factors)) => Expression::Product(std::iter::once(a).chain(factors).collect()),
+        (a, b) => Expression::Product(vec![a, b]),
+    }
+}
+
+fn power_of_ten_exponent(power: &(Expression, Expression)) -> Option<i32> {
+    let (Expression::Number(base), Expression::Number(exponent)) = power else { return None };
+    let is_ten = *base == BigRational::from_integer(10.into()) && exponent.is_integer();
+    is_ten.then(|| exponent.to_integer().to_i32()).flatten().filter(|exponent| exponent.abs() <= MAX_EXPONENT)
+}

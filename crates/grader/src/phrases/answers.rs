@@ -1,0 +1,86 @@
+//! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without spaces, articles and
+//! punctuation.
+
+/// Numbers from zero on.
+const NUMBERS: &[&str] = &[
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+];
+
+/// The empty set.
+const NONE: &[&str] = &[
+    "none",
+    "nosolution",
+    "nosolutions",
+    "nosolutionexists",
+    "nosolutionsexist",
+    "norealsolution",
+    "norealsolutions",
+    "noanswer",
+    "nosuchnumber",
+    "emptyset",
+    "theemptyset",
+    "thereisnosolution",
+    "therearenosolutions",
+    "therearenorealsolutions",
+    "norealroots",
+    "noroots",
+    "nointegersolutions",
+    "nosuchvalues",
+];
+
+/// Infinity.
+const INFINITE: &[&str] =
+    &["infinitelymany", "infinitelymanysolutions", "infinite", "infinity", "infinitymany"];
+
+/// The set of the real numbers.
+const REALS: &[&str] =
+    &["allrealnumbers", "allreals", "allrealx", "anyrealnumber", "everyrealnumber", "thesetofallrealnumbers"];
+
+/// That there is no value, in whichever words.
+const UNDEFINED: &[&str] =
+    &["undefined", "doesnotexist", "dne", "thelimitdoesnotexist", "notdefined", "notexist"];
+
+/// The number that a text is the word for.
+pub fn number(text: &str) -> Option<u8> {
+    (0..).zip(NUMBERS).find_map(|(value, word)| (*word == text).then_some(value))
+}
+
+/// Whether a text says that there is no answer.
+pub fn says_none(text: &str) -> bool {
+    NONE.contains(&text)
+}
+
+/// Whether a text says that there are infinitely many.
+pub fn says_infinite(text: &str) -> bool {
+    INFINITE.contains(&text)
+}
+
+/// Whether a text says that every real number is meant.
+pub fn says_reals(text: &str) -> bool {
+    REALS.contains(&text)
+}
+
+/// Whether a text says that there is no value.
+pub fn says_undefined(text: &str) -> bool {
+    UNDEFINED.contains(&text)
+}

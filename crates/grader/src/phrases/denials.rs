@@ -1,0 +1,50 @@
+//! What says that something is not so.
+
+/// Words by which a label, a choice or a unit is denied: `\text{The answer is not } 5`, "C is wrong", "5 is wrong".
+const NEGATIONS: &[&str] = &["not", "wrong", "incorrect", "false", "cannot", "never"];
+
+/// How negations end that are made of verbs.
+const NOT: &str = "n't";
+
+/// Whether a word says that something is not so.
+pub fn is_negation(word: &str) -> bool {
+    NEGATIONS.contains(&word) || word.ends_with(NOT)
+}
+
+/// Words right before a number, formula or choice by which it is not the answer: "it is not 5".
+pub const DENIALS: &[&str] = &["not", "cannot", "never", "не"];
+
+/// How words end that do the same: "isn't 5".
+pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
+
+/// Words that may stand between such a word and what it denies: "it cannot be equal to 5".
+pub const BEFORE_DENIED: &[&str] = &["be", "equal", "to", "the", "choice", "simply", "just"];
+
+/// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
+pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];
+
+/// What introduces the claim that is denied.
+pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];
+
+/// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function is odd."
+pub const DENYING_WORDS: &[&str] = &[
+    "no", "none", "neither", "nor", "nothing", "nobody", "nowhere", "hardly", "scarcely", "few", "unless",
+    "if",
+];
+
+/// All that is said of a choice that is none: "C: no". In these cases.
+pub const NO: &[&str] = &["no", "No", "NO"];
+
+/// Words after the letter of a choice that begin a sentence about it, which may deny it: "C is not right".
+pub const CHOICE_PREDICATES: &[&str] =
+    &["is", "was", "can", "cannot", "could", "must", "seems", "looks", "which", "but", "would"];
+
+/// Negations that may begin what a choice says: "C) Not enough information", "C) False".
+pub const CHOICE_MAY_SAY: &[&str] = &["not", "false"];
+
+/// In what a choice says, this makes a negation a part of it: "cannot be determined".
+pub const UNDETERMINED: &str = "determined";
+
+/// Remarks on a value, in brackets, by which it is none of the answers: "2 (extraneous)".
+pub const DISCARDED: &[&str] =
+    &["extraneous", "rejected", "discarded", "invalid", "inadmissible", "impossible"];

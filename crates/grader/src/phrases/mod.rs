@@ -1,0 +1,14 @@
+//! English that decides something: tables of words, each with what it decides. Where they are looked up says what is done
+//! about them. Words are in lower case, and so is what is looked up, unless a table says otherwise.
+
+pub mod answers;
+pub mod denials;
+pub mod formulas;
+pub mod hedges;
+pub mod statements;
+pub mod units;
+
+/// Whether two words are a phrase of a table's.
+pub fn has_pair(table: &[&str], first: &str, second: &str) -> bool {
+    table.iter().any(|phrase| phrase.split_once(' ') == Some((first, second)))
+}

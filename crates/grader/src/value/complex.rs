@@ -1,0 +1,294 @@
+//! Complex numbers of 256 bits and their elementary functions. Powers, logarithms and inverse functions are the
+//! principal ones.
+
+use std::cmp::Ordering;
+use std::sync::LazyLock;
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use super::number::Exponent;
+use super::real::Real;
+
+/// A complex number.
+#[derive(Clone, Copy, Debug)]
+pub struct Complex {
+    /// Real part.
+    pub re: Real,
+    /// Imaginary part; of a real number zero exactly.
+    pub im: Real,
+}
+
+/// Pi and the natural logarithm of 2.
+static PI: LazyLock<Real> = LazyLock::new(|| {
+    // Machin: pi/4 = 4 arctan(1/5) - arctan(1/239).
+    fraction(&(arctan_of_inverse(5, true) * 16 - arctan_of_inverse(239, true) * 4))
+});
+static LN_2: LazyLock<Real> = LazyLock::new(|| fraction(&(arctan_of_inverse(3, false) * 2)));
+
+/// 1/n for n from 1, as many as the series of the exponential function needs.
+static INVERSES: LazyLock<[Real; 19]> =
+    LazyLock::new(|| std::array::from_fn(|n| Real::rational(&BigRational::new(1.into(), (n + 1).into()))));
+
+/// Bits after the point while constants are summed.
+const GUARDED: u32 = 320;
+
+/// arctan(1/n), or artanh(1/n), times 2^320.
+fn arctan_of_inverse(n: u32, alternating: bool) -> BigInt {
+    let mut power = (BigInt::from(1) << GUARDED) / n;
+    let mut sum = BigInt::from(0);
+    let mut k = 1u32;
+    while power > BigInt::from(0) {
+        let term = &power / k;
+        sum += if alternating && k % 4 == 3 { -term } else { term };
+        power /= n * n;
+        k += 2;
+    }
+    sum
+}
+
+fn fraction(scaled: &BigInt) -> Real {
+    let value = Real::rational(&BigRational::new(scaled.clone(), BigInt::from(1) << GUARDED));
+    value.with_noise(value.exponent() - 256)
+}
+
+/// A number with a larger binary exponent is no argument of the exponential function.
+const LARGEST_EXPONENT: i64 = 40;
+
+impl Complex {
+    /// Zero, exactly.
+    pub const ZERO: Self = Self { re: Real::ZERO, im: Real::ZERO };
+
+    /// A real number.
+    pub fn real(re: Real) -> Self {
+        Self { re, im: Real::ZERO }
+    }
+
+    /// An integer.
+    pub fn integer(value: i64) -> Self {
+        Self::real(Real::integer(value))
+    }
+
+    /// The imaginary unit.
+    pub fn i() -> Self {
+        Self { re: Real::ZERO, im: Real::integer(1) }
+    }
+
+    /// Pi.
+    pub fn pi() -> Self {
+        Self::real(*PI)
+    }
+
+    /// Whether the imaginary part is certainly zero.
+    pub fn is_real(self) -> bool {
+        self.im.is_exact_zero()
+    }
+
+    /// The number's real part, if the imaginary part is zero as far as can be told.
+    pub fn as_real(self) -> Option<Real> {
+        matches!(self.im.sign(), None | Some(Ordering::Equal)).then_some(self.re)
+    }
+
+    /// Binary exponent of the larger part.
+    pub fn exponent(self) -> i64 {
+        self.re.exponent().max(self.im.exponent())
+    }
+
+    /// Power of two of the largest error that a part may have.
+    pub fn error(self) -> i64 {
+        self.re.error().max(self.im.error())
+    }
+
+    /// Whether the number is certainly not zero.
+    pub fn is_clearly_nonzero(self) -> bool {
+        [self.re, self.im].iter().any(|part| part.sign().is_some_and(Ordering::is_ne))
+    }
+
+    /// Times 2^power, exactly.
+    fn scaled(self, power: i64) -> Self {
+        Self { re: self.re.scaled(power), im: self.im.scaled(power) }
+    }
+
+    fn exact(self) -> Self {
+        Self { re: self.re.exact(), im: self.im.exact() }
+    }
+
+    /// Times i.
+    fn times_i(self) -> Self {
+        Self { re: -self.im, im: self.re }
+    }
+
+    /// 1/self; `None` if that may be infinite.
+    pub fn reciprocal(self) -> Option<Self> {
+        if self.is_real() {
+            return self.re.reciprocal().map(Self::real);
+        }
+        let inverse = (self.re * self.re + self.im * self.im).reciprocal()?;
+        Some(Self { re: self.re * inverse, im: -self.im * inverse })
+    }
+
+    /// Distance from zero.
+    pub fn magnitude(self) -> Option<Real> {
+        if self.is_real() {
+            return Some(self.re.magnitude());
+        }
+        (self.re * self.re + self.im * self.im).square_root()
+    }
+
+    /// e^self; `None` if it is too large to be of use.
+    pub fn exp(self) -> Option<Self> {
+        // Twelve bits are worth a Taylor series a third as long.
+        const HALVINGS: i64 = 12;
+        if self.exponent() > LARGEST_EXPONENT {
+            return None;
+        }
+        let twos = (self.re.to_f64() * std::f64::consts::LOG2_E).round() as i64;
+        let quarters = (self.im.to_f64() * std::f64::consts::FRAC_2_PI).round() as i64;
+        let reduced = Self {
+            re: self.re - Real::integer(twos) * *LN_2,
+            im: self.im - Real::integer(quarters) * PI.scaled(-1),
+        }
+        .scaled(-HALVINGS);
+        let mut sum = Self::integer(1);
+        for inverse in INVERSES.iter().rev() {
+            sum = sum * (reduced * Self::real(*inverse)) + Self::integer(1);
+        }
+        for _ in 0..HALVINGS {
+            sum = sum * sum;
+        }
+        for _ in 0..quarters.rem_euclid(4) {
+            sum = sum.times_i();
+        }
+        Some(sum.scaled(twos))
+    }
+
+    /// Natural logarithm; `None` of what may be zero.
+    pub fn ln(self) -> Option<Self> {
+        if !self.is_clearly_nonzero() {
+            return None;
+        }
+        let twos = self.exponent();
+        let reduced = self.scaled(-twos);
+        let (re, im) = (reduced.re.to_f64(), reduced.im.to_f64());
+        let mut logarithm = Self {
+            re: Real::guess(libm::log(libm::hypot(re, im))),
+            im: if self.is_real() && re > 0.0 { Real::ZERO } else { Real::guess(libm::atan2(im, re)) },
+        };
+        // Halley's iteration triples the right bits: 50, 150, all.
+        for _ in 0..2 {
+            logarithm = logarithm.exact();
+            let power = logarithm.exp()?;
+            let correction = (reduced - power) * (reduced + power).reciprocal()?;
+            logarithm = logarithm + correction.scaled(1);
+        }
+        Some(logarithm + Self::real(Real::integer(twos) * *LN_2))
+    }
+
+    /// The square root.
+    pub fn square_root(self) -> Option<Self> {
+        match (self.is_real(), self.re.sign()) {
+            (true, Some(Ordering::Less)) => (-self.re).square_root().map(|root| Self::real(root).times_i()),
+            (true, Some(_)) => self.re.square_root().map(Self::real),
+            (true, None) => None,
+            (false, _) => Self::real(self.ln()?.re).scaled(-1).exp().and_then(|magnitude| {
+                let angle = Self { re: Real::ZERO, im: self.ln()?.im.scaled(-1) };
+                Some(magnitude * angle.exp()?)
+            }),
+        }
+    }
+
+    /// self^exponent. An odd root of a negative number is the real one.
+    pub fn power(self, exponent: Exponent) -> Option<Self> {
+        let (numerator, denominator) = (*exponent.numer(), *exponent.denom());
+        if denominator == 1 && numerator.unsigned_abs() <= 64 {
+            return self.small_power(numerator);
+        }
+        if self.re.is_exact_zero() && self.im.is_exact_zero() {
+            return (numerator > 0).then_some(Self::ZERO);
+        }
+        if self.is_real() && self.re.sign()? == Ordering::Less && denominator % 2 == 1 {
+            let magnitude = Self::real(-self.re).power(exponent)?;
+            return Some(if numerator % 2 == 0 { magnitude } else { -magnitude });
+        }
+        if denominator == 2 && numerator.unsigned_abs() <= 64 {
+            return self.square_root()?.small_power(numerator);
+        }
+        let exponent = BigRational::new(numerator.into(), denominator.into());
+        (self.ln()? * Self::real(Real::rational(&exponent))).exp()
+    }
+
+    fn small_power(self, exponent: i64) -> Option<Self> {
+        let mut power = Self::integer(1);
+        for _ in 0..exponent.unsigned_abs() {
+            power = power * self;
+        }
+        if exponent < 0 { power.reciprocal() } else { Some(power) }
+    }
+
+    /// Sine.
+    pub fn sin(self) -> Option<Self> {
+        let power = self.times_i().exp()?;
+        if self.is_real() {
+            return Some(Self::real(power.im));
+        }
+        Some(-(power - power.reciprocal()?).times_i().scaled(-1))
+    }
+
+    /// Cosine.
+    pub fn cos(self) -> Option<Self> {
+        let power = self.times_i().exp()?;
+        if self.is_real() {
+            return Some(Self::real(power.re));
+        }
+        Some((power + power.reciprocal()?).scaled(-1))
+    }
+
+    /// Inverse sine: -i ln(i z + sqrt(1 - z^2)).
+    pub fn arcsin(self) -> Option<Self> {
+        let cosine = (Self::integer(1) - self * self).square_root()?;
+        let arc = -(self.times_i() + cosine).ln()?.times_i();
+        Some(if self.is_real() && cosine.is_real() { Self::real(arc.re) } else { arc })
+    }
+
+    /// Inverse tangent: i/2 (ln(1 - i z) - ln(1 + i z)).
+    pub fn arctan(self) -> Option<Self> {
+        let one = Self::integer(1);
+        let arc = ((one - self.times_i()).ln()? - (one + self.times_i()).ln()?).times_i().scaled(-1);
+        Some(if self.is_real() { Self::real(arc.re) } else { arc })
+    }
+}
+
+impl std::ops::Neg for Complex {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self { re: -self.re, im: -self.im }
+    }
+}
+
+impl std::ops::Add for Complex {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { re: self.re + other.re, im: self.im + other.im }
+    }
+}
+
+impl std::ops::Sub for Complex {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + -other
+    }
+}
+
+impl std::ops::Mul for Complex {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        Self { re: self.re * other.re - self.im * other.im, im: self.re * other.im + self.im * other.re }
+    }
+}
+
+#[cfg(test)]
+mod tests;

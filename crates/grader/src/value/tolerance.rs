@@ -1,0 +1,167 @@
+//! When a number written with a decimal point stands for another number.
+//!
+//! Two numbers without a decimal point in either are compared exactly, always. With one, they are the same if they are
+//! equal, if they agree when rounded, or if one is a correct rounding of the other. What is easily
+//! written exactly is not rounded: 1.23e4 is no rounding of 12345, nor 1.00 of 999/1000.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, Signed, ToPrimitive, Zero};
+
+use super::complex::Complex;
+use super::number;
+use crate::expression::{Decimal, Expression};
+
+/// How far decimals may be from what they stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tolerance {
+    /// Numbers agree when they are the same after rounding to so many decimals; numbers below 1, to so many significant
+    /// digits. Values above 1000 are taken as 1000.
+    pub decimals: u32,
+    /// A decimal that is not written with at least so many significant digits is no rounding of another number: 0.333
+    /// is one of 1/3, 0.3 is not.
+    pub significant_digits: u32,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { decimals: 6, significant_digits: 3 }
+    }
+}
+
+impl Tolerance {
+    /// Whether two numbers of which a decimal is a part agree when rounded.
+    pub fn agree(self, a: &BigRational, b: &BigRational) -> bool {
+        self.agree_at(a, b, self.unit(&[a, b], 0))
+    }
+
+    /// [`Self::agree`] for both parts of complex numbers; the larger part sets the scale. Of values of a variable
+    /// expression, always significant digits count.
+    pub fn agree_complex(self, a: Complex, b: Complex, varies: bool) -> bool {
+        const MAX_BITS: i64 = 8192;
+        let [a_re, a_im, b_re, b_im] = [a.re, a.im, b.re, b.im].map(|part| part.to_rational(MAX_BITS));
+        let (Some(a_re), Some(a_im), Some(b_re), Some(b_im)) = (a_re, a_im, b_re, b_im) else { return false };
+        let largest = if varies { i64::MAX } else { 0 };
+        let unit = self.unit(&[&a_re, &a_im, &b_re, &b_im], largest);
+        self.agree_at(&a_re, &b_re, unit) && self.agree_at(&a_im, &b_im, unit)
+    }
+
+    /// The power of ten to which numbers of this size are rounded, as if they were below 10^`largest_size`.
+    fn unit(self, values: &[&BigRational], largest_size: i64) -> i64 {
+        let largest = values.iter().filter(|value| !value.is_zero()).map(|value| magnitude(value)).max();
+        largest.unwrap_or(0).min(largest_size) - i64::from(self.decimals.min(1000))
+    }
+
+    fn agree_at(self, a: &BigRational, b: &BigRational, unit: i64) -> bool {
+        let scale = power_of_ten(-unit);
+        let (a, b) = (a * &scale, b * &scale);
+        a.round() == b.round() || (a - b).abs() * BigRational::from_integer(2.into()) <= BigRational::one()
+    }
+
+    /// Whether a number is easily written exactly: an integer of few digits, or one with no more decimals than numbers must
+    /// agree to.
+    pub fn states(self, value: &BigRational) -> bool {
+        const MAX_BITS: u64 = 64;
+        let decimals = self.decimals.min(1000);
+        // A divisor of 10^k has no more than 4k bits.
+        number::bits(value) <= MAX_BITS.max(4 * u64::from(decimals))
+            && (value * power_of_ten(decimals.into())).is_integer()
+    }
+
+    /// Whether a decimal as written is a correct rounding of a number.
+    pub fn rounds(self, decimal: &Decimal, value: &BigRational) -> bool {
+        const MAX_DIGITS: i64 = 2000;
+        let last_digit = i64::from(decimal.last_digit);
+        if decimal.value.is_zero() || last_digit.abs() > MAX_DIGITS {
+            return false;
+        }
+        let significant = magnitude(&decimal.value).saturating_sub(last_digit);
+        let twice_the_error = (&decimal.value - value).abs() * BigRational::from_integer(2.into());
+        significant >= i64::from(self.significant_digits) && twice_the_error <= power_of_ten(last_digit)
+    }
+}
+
+/// The k for which a number that is not zero is below 10^k in magnitude, and not below 10^(k-1).
+fn magnitude(value: &BigRational) -> i64 {
+    let value = value.abs();
+    let bits = value.numer().bits() as f64 - value.denom().bits() as f64;
+    let mut k = (bits * std::f64::consts::LOG10_2).floor() as i64;
+    while value >= power_of_ten(k) {
+        k += 1;
+    }
+    while value < power_of_ten(k - 1) {
+        k -= 1;
+    }
+    k
+}
+
+fn power_of_ten(exponent: i64) -> BigRational {
+    let power =
+        BigRational::from_integer(BigInt::from(10).pow(exponent.unsigned_abs().to_u32().unwrap_or(0)));
+    if exponent < 0 { power.recip() } else { power }
+}
+
+/// Whether an expression is an integer that is written out, perhaps with a sign.
+pub fn is_integer_literal(expression: &Expression) -> bool {
+    match expression {
+        Expression::Number(value) => value.is_integer(),
+        Expression::Product(factors) => matches!(
+            &factors[..],
+            [Expression::Number(sign), Expression::Number(value)]
+                if *sign == -BigRational::one() && value.is_integer()
+        ),
+        _ => false,
+    }
+}
+
+/// Whether a decimal is a part of an expression.
+pub fn has_decimal(expression: &Expression) -> bool {
+    match expression {
+        Expression::Decimal(_) => true,
+        Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(has_decimal),
+        Expression::Function(_, parts) | Expression::Unknown(_, parts) => parts.iter().any(has_decimal),
+        Expression::Power(power) => has_decimal(&power.0) || has_decimal(&power.1),
+        Expression::Number(_) | Expression::Constant(_) | Expression::Symbol(_) => false,
+    }
+}
+
+/// The decimal that an expression is, with its sign and powers of ten multiplied in: -2.5, 33.3/100.
+pub fn literal(expression: &Expression) -> Option<Decimal> {
+    let factors = match expression {
+        Expression::Decimal(decimal) => return Some(decimal.clone()),
+        Expression::Product(factors) => factors,
+        _ => return None,
+    };
+    let mut decimal: Option<Decimal> = None;
+    let mut scale = BigRational::one();
+    for factor in factors {
+        match factor {
+            Expression::Decimal(found) if decimal.is_none() => decimal = Some(found.clone()),
+            _ => scale *= small_power(factor)?,
+        }
+    }
+    let decimal = decimal?;
+    let shift = magnitude(&scale) - 1;
+    (scale.abs() == power_of_ten(shift)).then(|| Decimal {
+        value: decimal.value * &scale,
+        last_digit: decimal.last_digit.saturating_add(i32::try_from(shift).unwrap_or(i32::MAX)),
+    })
+}
+
+/// A rational number that is not zero, or a small power of one.
+fn small_power(expression: &Expression) -> Option<BigRational> {
+    const MAX_BITS: u64 = 64;
+    const MAX_EXPONENT: u64 = 400;
+    let (base, exponent) = match expression {
+        Expression::Number(base) => (base, 1),
+        Expression::Power(power) => match &**power {
+            (Expression::Number(base), Expression::Number(exponent)) if exponent.is_integer() => {
+                (base, exponent.to_i32()?)
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_small = number::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
+    (is_small && !base.is_zero()).then(|| base.pow(exponent))
+}

@@ -1,0 +1,235 @@
+//! Whatever a response holds, it is judged soon: hostile inputs of every size.
+
+use std::time::{Duration, Instant};
+
+use isentrope_grader::{Extraction, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// Longest that one judgement may take here; a busy machine and a build without optimisation are allowed for.
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn judge(gold: &str, response: &str) -> Grade {
+    let gold = GroundTruth::from_value(&json!(gold)).expect("a ground truth that can be read");
+    let start = Instant::now();
+    let grade = grade(&gold, response, &Options::default());
+    let took = start.elapsed();
+    assert!(took < LIMIT, "{took:?} for {}", response.chars().take(60).collect::<String>());
+    grade
+}
+
+fn boxed(answer: &str) -> String {
+    format!("\\boxed{{{answer}}}")
+}
+
+#[test]
+fn towers_and_nests_come_back_at_once() {
+    let deep = 100_000;
+    for answer in [
+        "9^{9^{9^{9}}}".to_owned(),
+        "9^9^9^9^9^9".into(),
+        "10^{10^{10}} + 1".into(),
+        "(x+y)^{1000000}".into(),
+        "(10^9)!".into(),
+        "\\binom{10^9}{10^8}".into(),
+        "\\sqrt[1000000007]{10^{100}}".into(),
+        "1e999999999".into(),
+        "2 \\times 10^{999999999}".into(),
+        "9".repeat(9_000),
+        format!("0.{}", "3".repeat(9_000)),
+        "{".repeat(deep) + "5" + &"}".repeat(deep),
+        "(".repeat(3_000) + "5" + &")".repeat(3_000),
+        "\\sqrt{".repeat(1_500) + "5" + &"}".repeat(1_500),
+        "x^{".repeat(2_000) + "5" + &"}".repeat(2_000),
+        "\\frac{1}{1+".repeat(700) + "5" + &"}".repeat(700),
+        "|".repeat(5_000),
+        "-".repeat(5_000) + "5",
+        "\\sin ".repeat(1_900) + "x",
+        "x_{".repeat(2_000) + "5" + &"}".repeat(2_000),
+        "\\pm ".repeat(2_000) + "1",
+        "1,".repeat(1_900) + "1",
+        "1=".repeat(1_900) + "1",
+        "x!".repeat(1_900),
+        "\\text{".repeat(1_500) + "a" + &"}".repeat(1_500),
+        "\\begin{pmatrix}".repeat(600) + "1" + &"\\end{pmatrix}".repeat(600),
+        "(1,2)\\cup".repeat(800) + "(1,2)",
+        (0..60).map(|x| format!("x_{{{x}}}+")).collect::<String>() + "1",
+        "(x+1)".repeat(900),
+        "(a+b+c+d+e+f)^{40}".into(),
+        "\\frac{\\sqrt{2}+\\sqrt{3}+\\sqrt{5}+\\sqrt{7}+\\sqrt{11}}{\\sqrt{13}+\\sqrt{17}+\\sqrt{19}+\\sqrt{23}}".into(),
+    ] {
+        for gold in ["5", "x", "(1,2)", "1,2", "x<5"] {
+            let grade = judge(gold, &boxed(&answer));
+            assert_ne!(grade.outcome, Outcome::Same, "{gold} {}", answer.chars().take(60).collect::<String>());
+        }
+        // An answer is never worth more than a comparison with itself, however large it is.
+        let start = Instant::now();
+        same_answer(&answer, &format!("{answer} + 1"), &Options::default());
+        assert!(start.elapsed() < LIMIT);
+    }
+    assert_eq!(judge("9^{9^{9^{9}}}", &boxed("9^{9^{9^{9}}}")).outcome, Outcome::Same);
+}
+
+#[test]
+fn long_responses_are_scanned_once() {
+    let size = 1 << 20;
+    for unit in [
+        "\\frac",
+        "\\boxed{",
+        "\\boxed{1} and ",
+        "{",
+        "}",
+        "$",
+        "\\(",
+        "$$",
+        "$1$ ",
+        "answer is ",
+        "Answer: 5. ",
+        "####",
+        "9",
+        "1,",
+        "a ",
+        "\\",
+        "\\\\",
+        "the final answer is $",
+        "<answer>",
+        "\\text{",
+        "Therefore 1. ",
+        "((",
+        "é",
+        "\u{202e}",
+        "|",
+        "^",
+        "</think>",
+    ] {
+        let response = unit.repeat(size / unit.len());
+        judge("5", &response);
+        judge("5", &boxed(&response));
+        assert_eq!(
+            judge("5", &format!("{response} }}}}$ \n\n**Final Answer**\n$\\boxed{{5}}$")).outcome,
+            Outcome::Same,
+            "{unit}"
+        );
+    }
+}
+
+#[test]
+fn too_much_is_unparseable_or_a_fault_and_says_so() {
+    let grade = judge("5", &boxed(&"1+".repeat(6_000)));
+    assert_eq!(grade.outcome, Outcome::NoAnswer);
+    assert!(grade.reason.contains("longer than"), "{}", grade.reason);
+    let nested = "\\sqrt{".repeat(200) + "5" + &"}".repeat(200);
+    assert_eq!(judge("5", &boxed(&nested)).outcome, Outcome::NoAnswer);
+    let reason = GroundTruth::from_value(&json!(nested)).unwrap_err();
+    assert!(reason.contains("ground truth") && reason.contains("deeper"), "{reason}");
+}
+
+#[test]
+fn a_comparison_that_takes_too_much_work_is_timed_out_not_wrong() {
+    let grade = judge(
+        "\\frac{(a+b+c+d)^{60}}{(a-b+c)^{60}}",
+        &boxed("\\frac{(a+b+c+d)^{59}(a+b+c+d)}{(a-b+c)^{60}}"),
+    );
+    assert!(
+        matches!(grade.outcome, Outcome::OutOfFuel | Outcome::Same),
+        "{grade:?}: what cannot be decided must not be called wrong"
+    );
+}
+
+/// Pieces of which answers are made.
+const PIECES: [&str; 60] = [
+    "\\frac",
+    "\\dfrac",
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "1",
+    "2",
+    "12",
+    ".5",
+    ",",
+    ";",
+    "x",
+    "y",
+    "e",
+    "i",
+    "\\pi",
+    "\\sqrt",
+    "^",
+    "_",
+    "\\pm",
+    "\\cup",
+    "\\{",
+    "\\}",
+    "=",
+    "<",
+    "\\le",
+    "\\in",
+    "\\infty",
+    "\\text{",
+    "\\text{ cm}",
+    "\\begin{pmatrix}",
+    "\\end{pmatrix}",
+    "&",
+    "\\\\",
+    "\\sin",
+    "\\log",
+    "|",
+    "!",
+    "%",
+    "°",
+    "^\\circ",
+    "\\boxed{",
+    "$",
+    " ",
+    "-",
+    "+",
+    "*",
+    "/",
+    "\\cdot",
+    "and",
+    "or",
+    "√",
+    "²",
+    "\\overline{",
+    "\\left",
+    "\\right",
+    "f(x)",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_text_is_judged(gold in any::<String>(), response in any::<String>()) {
+        for extraction in [Extraction::Boxed, Extraction::Stated, Extraction::Any] {
+            let options = Options { extraction, ..Options::default() };
+            for response in [response.clone(), boxed(&response), format!("The answer is {response}")] {
+                if let Ok(gold) = GroundTruth::from_value(&json!(gold)) {
+                    let grade = grade(&gold, &response, &options);
+                    prop_assert!(!grade.reason.contains('\n'));
+                }
+                prop_assert!(!explain(&gold, &response, &options).seen.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn near_answers_are_judged_and_equal_themselves(pieces in proptest::collection::vec(0..PIECES.len(), 0..24)) {
+        let answer: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
+        let start = Instant::now();
+        let options = Options::default();
+        if let Ok(gold) = GroundTruth::from_value(&json!(answer)) {
+            grade(&gold, &boxed(&answer), &options);
+            grade(&gold, &answer, &options);
+            if !answer.contains("boxed") {
+                prop_assert!(same_answer(&answer, &answer, &options), "{}", answer);
+            }
+        }
+        same_answer(&answer, "5", &options);
+        prop_assert!(start.elapsed() < LIMIT, "{}", answer);
+    }
+}

@@ -1,0 +1,129 @@
+//! The verifier of mathematical answers: the crate `isentrope-grader`, asked about problems.
+
+use isentrope_grader::{Explanation, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer};
+
+use crate::{Item, Judgement, Verdict, Verifier};
+
+/// Where a problem may have options of its own, in its `extra_info`.
+pub const OF_PROBLEM: &str = "math_options";
+
+/// The verifier of mathematical answers.
+///
+/// A ground truth is whatever [`GroundTruth::from_value`] reads. A problem may have options of its own ([`OF_PROBLEM`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Math {
+    /// How answers are found and compared.
+    pub options: Options,
+}
+
+impl Verifier for Math {
+    fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
+        let found = self.of_problem(item).and_then(|options| {
+            let ground_truth = GroundTruth::from_value(item.ground_truth)?;
+            Ok(grade(&ground_truth, response, &options))
+        });
+        judgement(found)
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        self.of_problem(item).is_ok_and(|options| same_answer(a, b, &options))
+    }
+}
+
+impl Math {
+    /// Says, for people, what is seen in a ground truth and in a response, and then the verdict with its reason.
+    pub fn explain(&self, ground_truth: &str, response: &str) -> String {
+        let Explanation { seen, grade } = explain(ground_truth, response, &self.options);
+        let Judgement { verdict, reason, .. } = judgement(grade);
+        format!("{seen}{verdict:?}: {reason}")
+    }
+
+    /// The options, with those that the problem sets in their place.
+    fn of_problem(&self, item: &Item<'_>) -> Result<Options, String> {
+        let Some(own) = item.extra_info.get(OF_PROBLEM) else { return Ok(self.options) };
+        let wrong = |what: String| format!("extra_info.{OF_PROBLEM}: {what}");
+        let own = own.as_object().ok_or_else(|| wrong("must be an object of options".into()))?;
+        let mut all = serde_json::to_value(self.options).map_err(|e| wrong(e.to_string()))?;
+        for (name, value) in own {
+            all[name] = value.clone();
+        }
+        serde_json::from_value(all).map_err(|e| wrong(e.to_string()))
+    }
+}
+
+/// A grade as a judgement; an error, which says why nothing can be said of the response, is a fault.
+fn judgement(grade: Result<Grade, String>) -> Judgement {
+    match grade {
+        Ok(Grade { outcome, extracted, reason }) => {
+            let verdict = match outcome {
+                Outcome::Same => Verdict::Correct,
+                Outcome::Different => Verdict::Wrong,
+                Outcome::NoAnswer => Verdict::Unparseable,
+                Outcome::OutOfFuel => Verdict::TimedOut,
+            };
+            Judgement::new(verdict, extracted, reason)
+        }
+        Err(reason) => Judgement::new(Verdict::Fault, None, reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn verify(ground_truth: &Value, response: &str) -> Judgement {
+        let item = Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+        Math::default().verify(&item, response)
+    }
+
+    #[test]
+    fn every_outcome_is_a_verdict() {
+        for (ground_truth, response, verdict, score) in [
+            (json!("1/2"), "\\boxed{0.5}", Verdict::Correct, 1.0),
+            (json!("1/2"), "\\boxed{2}", Verdict::Wrong, 0.0),
+            (json!("1/2"), "I do not know what to say.", Verdict::Unparseable, 0.0),
+            (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::TimedOut, 0.0),
+        ] {
+            let judgement = verify(&ground_truth, response);
+            assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{response}: {judgement:?}");
+        }
+    }
+
+    #[test]
+    fn a_ground_truth_that_cannot_be_read_is_a_fault() {
+        for gold in
+            [json!(null), json!(""), json!(" "), json!([]), json!([null]), json!({"a": 1}), json!("$$")]
+        {
+            let judgement = verify(&gold, "34");
+            assert_eq!(judgement.verdict, Verdict::Fault, "{gold}");
+            assert!(judgement.reason.contains("ground truth"), "{}", judgement.reason);
+        }
+    }
+
+    #[test]
+    fn problems_may_have_options_of_their_own() {
+        let verify = |extra_info: &Value| {
+            let item = Item { ground_truth: &json!("\\pi"), prompt: "", data_source: "", extra_info };
+            Math::default().verify(&item, "\\boxed{3.14}")
+        };
+        assert_eq!(verify(&json!({"index": 3})).verdict, Verdict::Wrong);
+        assert_eq!(verify(&json!({OF_PROBLEM: {"decimals": 2}})).verdict, Verdict::Correct);
+        for wrong in [json!(2), json!({"decimal": 2}), json!({"decimals": "2"})] {
+            let judgement = verify(&json!({OF_PROBLEM: wrong}));
+            assert_eq!(judgement.verdict, Verdict::Fault, "{wrong}");
+            assert!(judgement.reason.starts_with("extra_info.math_options: "), "{}", judgement.reason);
+        }
+    }
+
+    #[test]
+    fn an_explanation_ends_in_the_verdict() {
+        let explained = Math::default().explain("$\\frac{1}{2}$", "so it is $\\boxed{x = 0.5}$");
+        assert!(
+            explained.ends_with("\nCorrect: the last box is the value of the response's equation"),
+            "{explained}"
+        );
+        assert!(Math::default().explain("", "5").ends_with("\nFault: the ground truth is empty"));
+    }
+}
