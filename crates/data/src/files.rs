@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use isentrope_files::sha256_of_file;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use crate::{Error, Result, parquet_rows};
 
@@ -50,25 +50,10 @@ pub struct FileHash {
 
 impl FileHash {
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        let sha256 = sha256(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let failed =
+            |error: isentrope_files::Error| Error::Io { path: path.to_owned(), source: error.into() };
+        let sha256 = sha256_of_file(path).map_err(failed)?;
         Ok(Self { path: path.to_owned(), sha256 })
-    }
-}
-
-/// The SHA-256 of a file's bytes, in hexadecimal.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn sha256(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut hash = Sha256::new();
-    let mut block = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut block)?;
-        if read == 0 {
-            return Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
-        }
-        hash.update(&block[..read]);
     }
 }
 

@@ -17,7 +17,7 @@ mod settings;
 mod source;
 
 pub use error::{Error, Result};
-pub use files::{FileHash, sha256};
+pub use files::FileHash;
 pub use order::Order;
 pub use problem::{Content, Example, Problem, Prompt};
 pub use report::{Finding, Report};

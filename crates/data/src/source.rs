@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use isentrope_files::sha256;
 use isentrope_reward::VerifierSettings;
-use sha2::{Digest, Sha256};
 
 use crate::countdown::Countdown;
 use crate::files::{self, FileHash, Row};
@@ -203,7 +203,7 @@ fn read_rows<T: Record>(settings: &Settings, from_row: &FromRow<'_, T>) -> Resul
                 Err(problem) => return report.bad.push(Finding { origin, problem }),
             };
             if settings.deduplicate {
-                let kept = *seen.entry(Sha256::digest(record.identity()).into()).or_insert(rows.len());
+                let kept = *seen.entry(sha256(record.identity().as_bytes())).or_insert(rows.len());
                 if let Some(kept) = rows.get(kept) {
                     report.duplicates += 1;
                     if record.contradicts(kept) {

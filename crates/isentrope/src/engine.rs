@@ -4,6 +4,7 @@ use crate::memory::{Memory, human};
 use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Cpu, Isa, thread_count};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -53,8 +54,7 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_file() && [".safetensors", ".json", ".jinja"].iter().any(|ending| name.ends_with(ending)) {
-            let hash = isentrope_data::sha256(&path).with_context(|| path.display().to_string())?;
-            hashes.insert(name, Value::from(hash));
+            hashes.insert(name, Value::from(sha256_of_file(&path)?));
         }
     }
     Ok(hashes.into_iter().collect())

@@ -2,11 +2,11 @@
 
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
+use isentrope_files::AtomicFile;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::TempPath;
 
 /// Where lines go.
 pub enum Output {
@@ -15,7 +15,7 @@ pub enum Output {
     /// To a device or a pipe, which a file must not take the place of.
     Device { path: PathBuf, writer: BufWriter<File> },
     /// To a file that is renamed into place at the end.
-    File { path: PathBuf, writer: BufWriter<File>, temporary: TempPath },
+    File { path: PathBuf, file: AtomicFile },
 }
 
 impl Output {
@@ -37,14 +37,11 @@ impl Output {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let file = tempfile::Builder::new()
-            .prefix(".isentrope-")
-            .suffix(".jsonl")
-            .make_in(parent, |path| File::create_new(path)) // with the permissions of any other new file
+        let file = AtomicFile::create(&path)
+            .map_err(io::Error::from)
             .with_context(|| format!("{}: cannot write there", parent.display()))?;
-        let (file, temporary) = file.into_parts();
-        interrupt::clean_up(&temporary);
-        Ok(Self::File { writer: BufWriter::new(file), temporary, path })
+        interrupt::clean_up(file.temporary());
+        Ok(Self::File { path, file })
     }
 
     /// Writes one line.
@@ -53,9 +50,10 @@ impl Output {
         text.push('\n');
         match self {
             Self::Stdout => print(&text)?,
-            Self::Device { path, writer } | Self::File { path, writer, .. } => {
+            Self::Device { path, writer } => {
                 writer.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
             }
+            Self::File { file, .. } => file.write(text.as_bytes())?,
         }
         Ok(())
     }
@@ -75,25 +73,18 @@ impl Output {
     }
 
     fn keep_as(self, name: impl FnOnce(&Path) -> PathBuf) -> Result<Option<PathBuf>> {
-        let (path, writer, temporary) = match self {
-            Self::Stdout => return Ok(None),
+        match self {
+            Self::Stdout => Ok(None),
             Self::Device { path, mut writer } => {
                 writer.flush().with_context(|| path.display().to_string())?;
-                return Ok(None);
+                Ok(None)
             }
-            Self::File { path, writer, temporary } => (path, writer, temporary),
-        };
-        let path = name(&path);
-        let file = writer.into_inner().map_err(io::IntoInnerError::into_error);
-        let file = file.with_context(|| path.display().to_string())?;
-        file.sync_all().with_context(|| path.display().to_string())?;
-        temporary.persist(&path).map_err(|e| e.error).with_context(|| path.display().to_string())?;
-        if let Some(parent) = path.parent()
-            && let Ok(directory) = File::open(parent)
-        {
-            let _ = directory.sync_all(); // some file systems cannot; the file itself is safe by now
+            Self::File { path, file } => {
+                let path = name(&path);
+                file.commit_as(&path)?;
+                Ok(Some(path))
+            }
         }
-        Ok(Some(path))
     }
 }
 

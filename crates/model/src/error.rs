@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use isentrope_files as files;
+
 /// Failure to find, read, understand or write a model.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -41,6 +43,15 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        match error {
+            files::Error::Io { path, source } => Self::Io { path, source },
+            files::Error::Name(what) => Self::Input(what),
+        }
+    }
+}
 
 impl Error {
     /// An [`Error::Io`] about `path`.

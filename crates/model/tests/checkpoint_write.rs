@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{ORACLES, directory, oracle};
-use isentrope_model::checkpoint::{AtomicDirectory, Tensor, WeightDtype, WriteOptions, write_checkpoint};
+use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
 use isentrope_model::{Checkpoint, Error, ModelConfig};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
@@ -241,21 +241,6 @@ fn occupied_targets_are_refused_and_untouched() {
     write(&empty).unwrap();
     assert_eq!(listing(&empty), ["config.json", "model.safetensors"]);
     assert!(matches!(write(&empty), Err(Error::Input(_))));
-}
-
-#[test]
-fn a_directory_appears_only_on_commit() {
-    let parent = directory(&[]);
-    let target = parent.path().join("step-3");
-    let directory = AtomicDirectory::create(&target).unwrap();
-    fs::write(directory.path().join("state"), "1").unwrap();
-    assert!(!target.exists());
-    // Someone else was faster.
-    fs::create_dir(&target).unwrap();
-    fs::write(target.join("theirs"), "2").unwrap();
-    assert!(directory.commit().is_err());
-    assert_eq!(listing(parent.path()), ["step-3"]);
-    assert_eq!(listing(&target), ["theirs"]);
 }
 
 proptest! {

@@ -11,10 +11,9 @@ use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
 use crate::run_directory::names;
 use crate::settings::{self, Checkpoints, Dtype};
+use isentrope_files::{AtomicDirectory, NewFile, sha256_of_file};
 use isentrope_kernels::Backend;
-use isentrope_model::checkpoint::{
-    AtomicDirectory, WeightDtype, WriteOptions, write_checkpoint_files, write_tensors, write_whole,
-};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -267,15 +266,15 @@ impl Files {
 }
 
 fn hash_file(path: &Path) -> Result<Hashed> {
-    let hash = || Ok(Hashed { bytes: fs::metadata(path)?.len(), sha256: isentrope_data::sha256(path)? });
-    hash().map_err(|e| Error::io(path, e))
+    let bytes = fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
+    Ok(Hashed { bytes, sha256: sha256_of_file(path)? })
 }
 
 /// Without spaces: groups that are kept for the next step may be millions of numbers.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec(value).map_err(|e| Error::io(path, e.into()))?;
-    text.push(b'\n');
-    Ok(write_whole(path, &text)?)
+    let mut file = NewFile::create(path)?;
+    file.json_line(value)?;
+    Ok(file.finish()?)
 }
 
 /// Of a checkpoint whose files are what was saved.

@@ -77,6 +77,15 @@ impl From<isentrope_rollout::Error> for Error {
     }
 }
 
+impl From<isentrope_files::Error> for Error {
+    fn from(error: isentrope_files::Error) -> Self {
+        match error {
+            isentrope_files::Error::Io { path, source } => Self::Io { path, source },
+            isentrope_files::Error::Name(what) => Self::Run(what),
+        }
+    }
+}
+
 impl Error {
     /// Whether weights that training has damaged may be the cause.
     pub(crate) fn doubts_weights(&self) -> bool {

@@ -3,23 +3,18 @@
 use crate::error::{Error, Result};
 use crate::group::{Group, Response};
 use isentrope_data::Problem;
+use isentrope_files::AtomicFile;
 use serde_json::{Map, Value, json};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// JSON lines of responses with their verdicts; the file appears when it is complete.
-pub struct ResponseFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    writer: BufWriter<File>,
-}
+pub struct ResponseFile(AtomicFile);
 
 impl ResponseFile {
-    pub(crate) fn create(path: PathBuf) -> Result<Self> {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
         let temporary = path.with_extension("jsonl.partial");
-        let file = File::create(&temporary).map_err(|e| Error::io(&temporary, e))?;
-        Ok(Self { path, temporary, writer: BufWriter::new(file) })
+        let file = AtomicFile::create_as(path, temporary.clone());
+        Ok(Self(file.map_err(|e| Error::io(&temporary, e.into()))?))
     }
 
     /// Writes a group's responses, and last its greedy one, which the others are compared with, if it has one.
@@ -46,16 +41,15 @@ impl ResponseFile {
     }
 
     fn line(&mut self, line: Map<String, Value>) -> Result<()> {
-        writeln!(self.writer, "{}", Value::Object(line)).map_err(|e| Error::io(&self.path, e))
+        Ok(self.0.json_line(&line)?)
     }
 
     /// Gives the file its name.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn finish(mut self) -> Result<()> {
-        self.writer.flush().map_err(|e| Error::io(&self.path, e))?;
-        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io(&self.path, e))
+    pub fn finish(self) -> Result<()> {
+        Ok(self.0.commit()?)
     }
 }
 

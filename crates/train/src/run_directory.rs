@@ -9,15 +9,14 @@ use crate::metrics::Metrics;
 use crate::response_file::ResponseFile;
 use crate::settings::Checkpoints;
 use crate::sinks::{JsonlSink, TensorBoardSink};
-use isentrope_model::checkpoint::sync_directory;
+use isentrope_files::{AtomicFile, Lock, make_directory, remove, sync_directory, try_lock_directory};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use crate::place::{Existing, Place};
+pub(crate) use isentrope_files::names;
 
 /// An open run directory.
 pub struct RunDirectory {
@@ -25,7 +24,7 @@ pub struct RunDirectory {
     pub dir: PathBuf,
     /// Its checkpoints.
     pub checkpoints: CheckpointStore,
-    _lock: Option<File>,
+    _lock: Lock,
 }
 
 /// Where a run's numbers go.
@@ -44,7 +43,7 @@ impl RunDirectory {
     pub fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
         place.check()?;
         let dir = place.dir.clone();
-        make(&dir)?;
+        make_directory(&dir)?;
         let lock = lock(&dir, "training")?;
         let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
         Ok(Self { dir, checkpoints, _lock: lock })
@@ -79,7 +78,7 @@ impl RunDirectory {
         write_atomically(&self.dir.join(VALUES), values.to_string().as_bytes())?;
         write_atomically(&self.dir.join(RECIPE), text.as_bytes())?;
         for part in [ROLLOUTS, EVALUATIONS] {
-            make(&self.dir.join(part))?;
+            make_directory(&self.dir.join(part))?;
         }
         self.checkpoints.make()
     }
@@ -149,7 +148,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Error::Io`].
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
+        ResponseFile::create(&self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
@@ -157,7 +156,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Error::Io`].
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
-        ResponseFile::create(self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
+        ResponseFile::create(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
     }
 }
 
@@ -240,43 +239,11 @@ pub(crate) fn differences(key: &str, before: &Value, now: &Value, changes: &mut 
     }
 }
 
-/// Names in a directory; none where it is not there.
-pub(crate) fn names(dir: &Path) -> Result<Vec<OsString>> {
-    let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|e| Error::io(dir, e))?,
-    };
-    entries.map(|entry| entry.map(|e| e.file_name()).map_err(|e| Error::io(dir, e))).collect()
-}
-
-/// Keeps other processes out of a directory for as long as the file lives, on systems where directories can be locked. The
-/// lock of a process that was killed is gone. `doing` is what the process does in it.
-pub(crate) fn lock(dir: &Path, doing: &str) -> Result<Option<File>> {
-    if !cfg!(unix) {
-        return Ok(None);
-    }
-    let file = File::open(dir).map_err(|e| Error::io(dir, e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => {
-            let what = format!("another process is {doing} in {}; wait for it or end it", dir.display());
-            Err(Error::Run(what))
-        }
-        // A file system without locks: as before there were any.
-        Err(TryLockError::Error(_)) => Ok(None),
-    }
-}
-
-/// Makes a directory with those above it, and puts the names of new ones on the disk.
-fn make(dir: &Path) -> Result<()> {
-    let missing: Vec<&Path> =
-        dir.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
-    fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-    for made in missing {
-        let above = made.parent().filter(|above| *above != Path::new(""));
-        sync_directory(above.unwrap_or(Path::new(".")))?;
-    }
-    Ok(())
+/// Keeps other processes out of a directory for as long as the lock lives. `doing` is what the process does in it.
+pub(crate) fn lock(dir: &Path, doing: &str) -> Result<Lock> {
+    try_lock_directory(dir)?.ok_or_else(|| {
+        Error::Run(format!("another process is {doing} in {}; wait for it or end it", dir.display()))
+    })
 }
 
 /// Removes the files `step-N...` of steps after this one, or of all steps.
@@ -299,16 +266,7 @@ fn clear(dir: &Path) -> Result<()> {
         remove(&dir.join(name))?;
         remove(&partial(&dir.join(name)))?;
     }
-    remove(&dir.join(VALUES))
-}
-
-/// Removes a file or a directory that may be there.
-fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-    match removed {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io(path, e)),
-        _ => Ok(()),
-    }
+    Ok(remove(&dir.join(VALUES))?)
 }
 
 /// The name of a file that is not complete.
@@ -318,20 +276,15 @@ pub(crate) fn partial(path: &Path) -> PathBuf {
 
 /// Writes a value, indented, as a whole or not at all.
 pub(crate) fn write_json(path: &Path, value: &Value) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::io(path, e.into()))?;
-    text.push(b'\n');
-    write_atomically(path, &text)
+    let mut file = AtomicFile::create_as(path, partial(path))?;
+    file.json(value)?;
+    Ok(file.commit()?)
 }
 
 fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = partial(path);
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|e| Error::io(path, e))
+    let mut file = AtomicFile::create_as(path, partial(path))?;
+    file.write(bytes)?;
+    Ok(file.commit()?)
 }
 
 #[cfg(test)]

@@ -1,16 +1,11 @@
 //! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read through a memory
 //! map and written atomically.
 
-mod atomic_directory;
-mod new_file;
 mod read;
 mod write;
 
-pub use atomic_directory::{AtomicDirectory, sync_directory};
 pub use read::Checkpoint;
-pub use write::{
-    Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files, write_tensors, write_whole,
-};
+pub use write::{Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files, write_tensors};
 
 /// The weights of a checkpoint in one file.
 const SINGLE_FILE: &str = "model.safetensors";

@@ -7,12 +7,11 @@ use std::path::Path;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use isentrope_files::{AtomicDirectory, NewFile};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
-use super::atomic_directory::AtomicDirectory;
-use super::new_file::NewFile;
 use super::read::first_non_finite;
 use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::{Error, Result};
@@ -97,7 +96,7 @@ pub fn write_checkpoint(
 ) -> Result<()> {
     let directory = AtomicDirectory::create(dir)?;
     write_checkpoint_files(directory.path(), config, tensors, options)?;
-    directory.commit()
+    Ok(directory.commit()?)
 }
 
 /// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own before an
@@ -142,7 +141,9 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<()> {
             continue;
         }
         let bytes = fs::read(&from).map_err(|error| Error::io(&from, error))?;
-        write_whole(&dir.join(name), &bytes)?;
+        let mut file = NewFile::create(&dir.join(name))?;
+        file.write(&bytes)?;
+        file.finish()?;
     }
     Ok(())
 }
@@ -227,7 +228,7 @@ fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> R
         }
         write_values(&mut file, &tensor.name, &values, dtype)?;
     }
-    file.finish()
+    Ok(file.finish()?)
 }
 
 /// Writes `values` little-endian.
@@ -271,17 +272,7 @@ fn write_values(file: &mut NewFile, name: &str, values: &[f32], dtype: WeightDty
 
 /// Indented by two spaces and ended by a newline, as transformers writes.
 fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(|error| Error::io(path, error.into()))?;
-    text.push(b'\n');
-    write_whole(path, &text)
-}
-
-/// Writes a new file that is on disk when this returns.
-///
-/// # Errors
-/// [`Error::Io`] when the file exists or cannot be written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = NewFile::create(path)?;
-    file.write(bytes)?;
-    file.finish()
+    file.json(value)?;
+    Ok(file.finish()?)
 }

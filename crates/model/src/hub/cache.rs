@@ -1,9 +1,11 @@
 //! The hub's cache on disk. The layout is drawn in the [module's page](super).
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::{process, thread};
+
+use isentrope_files::{AtomicFile, Lock, lock_file};
 
 use super::Progress;
 use super::files::{self, COMPANIONS, INDEX, SINGLE};
@@ -56,30 +58,22 @@ impl RepoCache {
         self.root.join("blobs").join(format!("{etag}.incomplete"))
     }
 
-    /// Waits until no other process writes the contents with this etag. The lock ends with the returned file, and
-    /// with the process; it is the lock that `huggingface_hub` takes.
-    pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<File> {
+    /// Waits until no other process writes the contents with this etag. It is the lock that `huggingface_hub` takes.
+    pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<Lock> {
         create_dir(&self.locks)?;
         create_dir(&self.root.join("blobs"))?;
         if !self.tag.exists() {
             fs::write(&self.tag, CACHEDIR_TAG).map_err(|error| Error::io(&self.tag, error))?;
         }
         let path = self.locks.join(format!("{etag}.lock"));
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|error| Error::io(&path, error))?;
-        let locked = match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                progress.warn(&format!("waiting for another download to release {}", path.display()));
-                file.lock()
-            }
-            Err(TryLockError::Error(error)) => Err(error),
-            Ok(()) => Ok(()),
-        };
-        if let Err(error) = locked {
-            // Some network file systems have no locks. Checksums still keep two writers from leaving a wrong file.
+        let lock = lock_file(&path, || {
+            progress.warn(&format!("waiting for another download to release {}", path.display()));
+        })?;
+        if let Lock::Unsupported(error) = &lock {
+            // Checksums still keep two writers from leaving a wrong file.
             progress.warn(&format!("going on without a lock: {}: {error}", path.display()));
         }
-        Ok(file)
+        Ok(lock)
     }
 
     /// Makes the contents with this etag the commit's file `name`.
@@ -123,8 +117,9 @@ impl RepoCache {
         // Readers take every file under refs/ for a revision, so the temporary name lies outside.
         let writer = format!("{}-{:?}", process::id(), thread::current().id());
         let new = self.root.join(format!(".ref-{commit}-{writer}"));
-        fs::write(&new, commit).map_err(|error| Error::io(&new, error))?;
-        fs::rename(&new, &path).map_err(|error| Error::io(&path, error))
+        let mut file = AtomicFile::create_as(&path, new)?;
+        file.write(commit.as_bytes())?;
+        Ok(file.commit()?)
     }
 
     /// The commit that `revision` stood for when it was last looked up, if it ever was.

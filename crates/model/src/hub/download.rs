@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use isentrope_files::put_in_place;
 use ureq::http::{Response, StatusCode, header};
 
 use super::cache::RepoCache;
+use super::checksum::Checksum;
 use super::client::{Client, Metadata};
-use super::digest::Digest;
 use super::retries::Failure;
 use crate::{Error, Result};
 
@@ -26,7 +27,7 @@ pub(super) fn fetch(client: &Client<'_>, cache: &RepoCache, commit: &str, name: 
     // Another commit may have brought the same contents, or another process while this one waited.
     if !blob.exists() {
         let partial = Partial::open(cache.partial(&metadata.etag), &metadata)?;
-        Download { client, commit, name, partial }.run()?.keep_as(blob)?;
+        Download { client, commit, name, partial }.run()?.keep_as(&blob)?;
     }
     cache.link(commit, name, &metadata.etag)
 }
@@ -138,7 +139,7 @@ struct Partial<'a> {
     path: PathBuf,
     metadata: &'a Metadata,
     file: File,
-    digest: Digest,
+    checksum: Checksum,
     /// Bytes in the file.
     len: u64,
 }
@@ -149,7 +150,7 @@ impl<'a> Partial<'a> {
         let failed = |error| Error::io(&path, error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.map_err(failed)?;
-        let mut digest = Digest::new(&metadata.etag, metadata.size);
+        let mut checksum = Checksum::new(&metadata.etag, metadata.size);
         let mut left = file.metadata().map_err(failed)?.len();
         if left > metadata.size {
             file.set_len(0).map_err(failed)?;
@@ -160,15 +161,15 @@ impl<'a> Partial<'a> {
         while left > 0 {
             let want = left.min(CHUNK as u64) as usize;
             file.read_exact(&mut chunk[..want]).map_err(failed)?;
-            digest.update(&chunk[..want]);
+            checksum.update(&chunk[..want]);
             left -= want as u64;
         }
-        Ok(Self { path, metadata, file, digest, len })
+        Ok(Self { path, metadata, file, checksum, len })
     }
 
     /// Drops the contents.
     fn restart(&mut self) -> Result<()> {
-        self.digest = Digest::new(&self.metadata.etag, self.metadata.size);
+        self.checksum = Checksum::new(&self.metadata.etag, self.metadata.size);
         self.len = 0;
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map(drop).map_err(|error| Error::io(&self.path, error))
@@ -184,18 +185,17 @@ impl<'a> Partial<'a> {
             )),
             _ => Error::io(&self.path, error),
         })?;
-        self.digest.update(bytes);
+        self.checksum.update(bytes);
         self.len += bytes.len() as u64;
         Ok(())
     }
 
     fn is_intact(&self) -> bool {
-        self.digest.matches(&self.metadata.etag)
+        self.checksum.matches(&self.metadata.etag)
     }
 
     /// Gives the finished file its final name.
-    fn keep_as(self, blob: PathBuf) -> Result<()> {
-        self.file.sync_all().map_err(|error| Error::io(&self.path, error))?;
-        fs::rename(&self.path, &blob).map_err(|error| Error::io(&blob, error))
+    fn keep_as(self, blob: &Path) -> Result<()> {
+        Ok(put_in_place(&self.file, &self.path, blob)?)
     }
 }

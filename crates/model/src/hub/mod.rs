@@ -20,10 +20,10 @@
 //! next run goes on from it.
 
 mod cache;
+mod checksum;
 mod client;
 mod config;
 mod dataset;
-mod digest;
 mod download;
 mod files;
 mod id;

@@ -6,12 +6,13 @@ use crate::error::{Error, Result};
 use crate::group::Response;
 use crate::response_file::response_line;
 use isentrope_data::Problem;
+use isentrope_files::AtomicFile;
 use isentrope_reward::Verdict;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Where the responses to a benchmark are once they are complete.
@@ -124,14 +125,14 @@ impl ResponseLog {
     pub fn finish(mut self) -> Result<()> {
         let failed = |e| Error::io(&self.complete, e);
         let temporary = self.complete.with_extension("jsonl.sorted");
-        let mut sorted = BufWriter::new(File::create(&temporary).map_err(failed)?);
+        let mut sorted = AtomicFile::create_as(&self.complete, temporary)?;
         for &(offset, length) in self.places.values() {
+            let mut lines = vec![0; length as usize];
             self.file.seek(SeekFrom::Start(offset)).map_err(failed)?;
-            std::io::copy(&mut (&self.file).take(length), &mut sorted).map_err(failed)?;
+            self.file.read_exact(&mut lines).map_err(failed)?;
+            sorted.write(&lines)?;
         }
-        let sorted = sorted.into_inner().map_err(|e| failed(e.into_error()))?;
-        sorted.sync_all().map_err(failed)?;
-        fs::rename(&temporary, &self.complete).map_err(failed)?;
+        sorted.commit()?;
         fs::remove_file(&self.partial).map_err(failed)
     }
 }

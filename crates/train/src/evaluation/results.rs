@@ -10,8 +10,9 @@ use super::response_log::{ResponseLog, reopen, responses};
 use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
 use crate::run_directory::{differences, lock, names, write_json};
+use isentrope_files::Lock;
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ const MANIFEST: &str = "manifest.json";
 pub struct Results {
     dir: PathBuf,
     manifest: Value,
-    _lock: Option<File>,
+    _lock: Lock,
 }
 
 impl Results {

@@ -138,7 +138,7 @@ impl BenchmarkFiles {
     /// When one cannot be read.
     pub fn hashes(&self) -> Result<Vec<FileHash>> {
         let hash = |path: &PathBuf| {
-            let sha256 = isentrope_data::sha256(path).map_err(|e| Error::io(path, e))?;
+            let sha256 = isentrope_files::sha256_of_file(path)?;
             Ok(FileHash { path: path.clone(), sha256 })
         };
         self.files.iter().map(hash).collect()

@@ -4,12 +4,14 @@ use super::Eval;
 use crate::engine::Loaded;
 use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
+use isentrope_files::sha256_of_file;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::Sampling;
 use isentrope_train::evaluation::{BenchmarkFiles, EvaluationSet, sets};
 use isentrope_train::prompts::Prompter;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// A benchmark that is about to be measured.
@@ -74,8 +76,11 @@ impl Measured {
 fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
     let arguments = settings.commands().into_iter().flat_map(|command| &command.command);
     let files = arguments.filter(|argument| Path::new(argument).is_file());
-    let hash =
-        |file: &str| isentrope_data::sha256(Path::new(file)).with_context(|| format!("--verifier: {file}"));
+    let hash = |file: &str| {
+        sha256_of_file(Path::new(file))
+            .map_err(io::Error::from)
+            .with_context(|| format!("--verifier: {file}"))
+    };
     let hashes: BTreeMap<&str, String> =
         files.map(|file| Ok((file.as_str(), hash(file)?))).collect::<Result<_>>()?;
     Ok((!hashes.is_empty()).then_some(hashes))

@@ -1,19 +1,19 @@
 //! A directory that appears whole or not at all.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::directory::{parent, sync_directory};
 use crate::{Error, Result};
 
 /// A directory under a temporary name beside its target. Dropped without [`Self::commit`], it is removed with
-/// all that was written into it.
+/// all that was written into it; a kill leaves `.NAME.*` behind.
 #[derive(Debug)]
 pub struct AtomicDirectory {
     target: PathBuf,
-    parent: PathBuf,
     staging: TempDir,
 }
 
@@ -21,22 +21,19 @@ impl AtomicDirectory {
     /// Starts the directory that is to become `target`, whose parent must exist.
     ///
     /// # Errors
-    /// [`Error::Input`] when `target` exists and is not an empty directory, or has no name of its own;
+    /// [`Error::Name`] when `target` exists and is not an empty directory, or has no name of its own;
     /// [`Error::Io`] when its parent cannot be written.
     pub fn create(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
-            return Err(Error::Input(format!("{} does not name a new directory", target.display())));
+            return Err(Error::Name(format!("{} does not name a new directory", target.display())));
         };
         refuse_occupied(target)?;
-        let parent = match target.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
+        let parent = parent(target);
         let staging = tempfile::Builder::new()
             .prefix(&format!(".{}.", name.to_string_lossy()))
-            .tempdir_in(&parent)
-            .map_err(|source| Error::io(&parent, source))?;
-        Ok(Self { target: target.to_owned(), parent, staging })
+            .tempdir_in(parent)
+            .map_err(Error::at(parent))?;
+        Ok(Self { target: target.to_owned(), staging })
     }
 
     /// Where to write meanwhile.
@@ -48,31 +45,31 @@ impl AtomicDirectory {
     /// been synchronised by whoever wrote them.
     ///
     /// # Errors
-    /// [`Error::Input`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
+    /// [`Error::Name`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
     /// refuses.
     pub fn commit(self) -> Result<()> {
         for directory in directories(self.staging.path())? {
             sync_directory(&directory)?;
         }
         refuse_occupied(&self.target)?;
-        fs::rename(self.staging.path(), &self.target).map_err(|source| Error::io(&self.target, source))?;
+        fs::rename(self.staging.path(), &self.target).map_err(Error::at(&self.target))?;
         // Nothing of that name is left for the drop to remove.
         let _moved = self.staging.keep();
-        sync_directory(&self.parent)
+        sync_directory(parent(&self.target))
     }
 }
 
 fn refuse_occupied(target: &Path) -> Result<()> {
     let occupied = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(source) => return Err(Error::io(target, source)),
+        Err(error) => return Err(Error::at(target)(error)),
         Ok(metadata) if metadata.is_dir() => {
-            fs::read_dir(target).map_err(|source| Error::io(target, source))?.next().is_some()
+            fs::read_dir(target).map_err(Error::at(target))?.next().is_some()
         }
         Ok(_) => true,
     };
     if occupied {
-        return Err(Error::Input(format!("{} exists; name a new or an empty directory", target.display())));
+        return Err(Error::Name(format!("{} exists; name a new or an empty directory", target.display())));
     }
     Ok(())
 }
@@ -80,26 +77,14 @@ fn refuse_occupied(target: &Path) -> Result<()> {
 /// `dir` and every directory below it, each after those that it holds.
 fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(dir).map_err(|source| Error::io(dir, source))? {
-        let entry = entry.map_err(|source| Error::io(dir, source))?;
-        if entry.file_type().map_err(|source| Error::io(&entry.path(), source))?.is_dir() {
+    for entry in fs::read_dir(dir).map_err(Error::at(dir))? {
+        let entry = entry.map_err(Error::at(dir))?;
+        if entry.file_type().map_err(Error::at(&entry.path()))?.is_dir() {
             all.extend(directories(&entry.path())?);
         }
     }
     all.push(dir.to_owned());
     Ok(all)
-}
-
-/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name.
-///
-/// # Errors
-/// [`Error::Io`] when the directory cannot be read or the disk fails.
-pub fn sync_directory(dir: &Path) -> Result<()> {
-    // Only Unix opens directories, and only there is this needed.
-    if cfg!(unix) {
-        File::open(dir).and_then(|file| file.sync_all()).map_err(|source| Error::io(dir, source))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,77 @@
+//! Hashes of contents, in hexadecimal.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Result};
+
+/// Bytes that are read of a file at a time.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// The hash of bytes as they come.
+#[derive(Clone, Debug)]
+pub struct Digest(Function);
+
+#[derive(Clone, Debug)]
+enum Function {
+    Sha256(Sha256),
+    Sha1(Sha1),
+}
+
+impl Digest {
+    /// The SHA-256 of no bytes yet.
+    pub fn sha256() -> Self {
+        Self(Function::Sha256(Sha256::new()))
+    }
+
+    /// The SHA-1 of no bytes yet, for contents that others name by it.
+    pub fn sha1() -> Self {
+        Self(Function::Sha1(Sha1::new()))
+    }
+
+    /// Takes in the bytes that come next.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.0 {
+            Function::Sha256(hash) => hash.update(bytes),
+            Function::Sha1(hash) => hash.update(bytes),
+        }
+    }
+
+    /// The hash of the bytes so far, in lowercase.
+    pub fn hex(&self) -> String {
+        match &self.0 {
+            Function::Sha256(hash) => hex(&hash.clone().finalize()),
+            Function::Sha1(hash) => hex(&hash.clone().finalize()),
+        }
+    }
+}
+
+/// The SHA-256 of a file's bytes, in hexadecimal.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be read.
+pub fn sha256_of_file(path: &Path) -> Result<String> {
+    let mut file = File::open(path).map_err(Error::at(path))?;
+    let mut digest = Digest::sha256();
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let read = file.read(&mut block).map_err(Error::at(path))?;
+        if read == 0 {
+            return Ok(digest.hex());
+        }
+        digest.update(&block[..read]);
+    }
+}
+
+/// The SHA-256 of bytes in memory.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,60 @@
+//! Directories: making, listing, and putting on disk the names that they hold.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// The directory in which `path` has its name; the current one where it has a name alone.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// Makes a directory with those above it, and puts the names of new ones on disk.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn make_directory(dir: &Path) -> Result<()> {
+    let missing: Vec<&Path> =
+        dir.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
+    fs::create_dir_all(dir).map_err(Error::at(dir))?;
+    missing.into_iter().try_for_each(|made| sync_directory(parent(made)))
+}
+
+/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name.
+///
+/// # Errors
+/// [`Error::Io`] when the directory cannot be read or the disk fails.
+pub fn sync_directory(dir: &Path) -> Result<()> {
+    // Only Unix opens directories, and only there is this needed.
+    if cfg!(unix) {
+        File::open(dir).and_then(|file| file.sync_all()).map_err(Error::at(dir))?;
+    }
+    Ok(())
+}
+
+/// The names in a directory, in no order; none where it is not there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn names(dir: &Path) -> Result<Vec<OsString>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(Error::at(dir))?,
+    };
+    entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(Error::at(dir))).collect()
+}
+
+/// Removes a file, or a directory with all that is in it, that may be there.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::at(path)(error)),
+        _ => Ok(()),
+    }
+}

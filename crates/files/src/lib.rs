@@ -1,0 +1,21 @@
+//! What a disk must keep: files and directories that appear whole or not at all, locks, and hashes.
+//!
+//! The rule of durability, wherever something gets its final name: the contents are synchronised first, then the name is
+//! given, then the directory that holds the name is synchronised. So a crash leaves what was there before or what is there
+//! now, and nothing in between.
+
+mod atomic_directory;
+mod atomic_file;
+mod digest;
+mod directory;
+mod error;
+mod lock;
+mod new_file;
+
+pub use atomic_directory::AtomicDirectory;
+pub use atomic_file::{AtomicFile, put_in_place};
+pub use digest::{Digest, sha256, sha256_of_file};
+pub use directory::{make_directory, names, remove, sync_directory};
+pub use error::{Error, Result};
+pub use lock::{Lock, lock_file, try_lock_directory};
+pub use new_file::NewFile;

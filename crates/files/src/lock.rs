@@ -1,0 +1,54 @@
+//! Locks, which keep other processes out.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// What keeps other processes out for as long as it lives. The lock of a process that was killed is gone.
+#[derive(Debug)]
+#[must_use = "the lock ends when this is dropped"]
+pub enum Lock {
+    /// The file that is locked.
+    Held(File),
+    /// There are no locks here, as on some network file systems, for this reason: nobody is kept out.
+    Unsupported(io::Error),
+}
+
+/// Locks a directory; `None` while another process holds it.
+///
+/// # Errors
+/// [`Error::Io`] when there is no such directory or it cannot be read.
+pub fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
+    if !cfg!(unix) {
+        return Ok(Some(Lock::Unsupported(io::ErrorKind::Unsupported.into())));
+    }
+    let file = File::open(dir).map_err(Error::at(dir))?;
+    Ok(match file.try_lock() {
+        Ok(()) => Some(Lock::Held(file)),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(error)) => Some(Lock::Unsupported(error)),
+    })
+}
+
+/// Locks a file, which is made if need be. While another process holds it, says so by `waits` and waits.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be written.
+pub fn lock_file(path: &Path, waits: impl FnOnce()) -> Result<Lock> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(Error::at(path))?;
+    let locked = match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            waits();
+            file.lock()
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+        Ok(()) => Ok(()),
+    };
+    Ok(match locked {
+        Ok(()) => Lock::Held(file),
+        Err(error) => Lock::Unsupported(error),
+    })
+}

@@ -1,0 +1,70 @@
+//! A file that is on disk when its writing is done.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// Bytes that are collected before they go to the operating system.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A file being written. Every error names it.
+#[derive(Debug)]
+pub struct NewFile {
+    /// What errors name.
+    pub(crate) path: PathBuf,
+    writer: BufWriter<File>,
+}
+
+impl NewFile {
+    /// Creates the file, which must not exist.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it exists or cannot be created.
+    pub fn create(path: &Path) -> Result<Self> {
+        Ok(Self::over(File::create_new(path).map_err(Error::at(path))?, path))
+    }
+
+    /// A writer over an open file whose errors name `path`.
+    pub(crate) fn over(file: File, path: &Path) -> Self {
+        Self { path: path.to_owned(), writer: BufWriter::with_capacity(BUFFER_BYTES, file) }
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(Error::at(&self.path))
+    }
+
+    /// Appends a value as a line of JSON, without spaces.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.writer, value).map_err(Error::at(&self.path))?;
+        self.write(b"\n")
+    }
+
+    /// Appends a value as JSON indented by two spaces, with a line's end.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer_pretty(&mut self.writer, value).map_err(Error::at(&self.path))?;
+        self.write(b"\n")
+    }
+
+    /// Returns once the contents are on disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self) -> Result<()> {
+        let file = self.writer.into_inner().map_err(|error| Error::at(&self.path)(error.into_error()))?;
+        file.sync_all().map_err(Error::at(&self.path))
+    }
+}
