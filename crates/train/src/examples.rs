@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Coefficients;
-use crate::prompts::Prompter;
 use isentrope_data::{Content, Example};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
+use isentrope_rollout::Prompter;
 use serde_json::Value;
 
 /// An example's tokens.

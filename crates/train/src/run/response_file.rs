@@ -1,0 +1,61 @@
+//! Files of responses with their verdicts, a JSON line each.
+
+use crate::error::{Error, Result};
+use crate::group::Group;
+use isentrope_data::Problem;
+use isentrope_rollout::Response;
+use serde_json::{Map, Value, json};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// JSON lines of responses with their verdicts; the file appears when it is complete.
+pub struct ResponseFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    writer: BufWriter<File>,
+}
+
+impl ResponseFile {
+    pub(super) fn create(path: PathBuf) -> Result<Self> {
+        let temporary = path.with_extension("jsonl.partial");
+        let file = File::create(&temporary).map_err(|e| Error::io(&temporary, e))?;
+        Ok(Self { path, temporary, writer: BufWriter::new(file) })
+    }
+
+    /// Writes a group's responses, and last its greedy one, which the others are compared with, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn group(&mut self, group: &Group) -> Result<()> {
+        self.responses(&group.problem, &group.responses)?;
+        let Some(greedy) = &group.greedy else { return Ok(()) };
+        let mut line = greedy.line(&group.problem, group.responses.len());
+        line.insert("greedy".into(), json!(true));
+        self.line(line)
+    }
+
+    /// Writes the responses to a problem.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
+        for (sample, response) in responses.iter().enumerate() {
+            self.line(response.line(problem, sample))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: Map<String, Value>) -> Result<()> {
+        writeln!(self.writer, "{}", Value::Object(line)).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.flush().map_err(|e| Error::io(&self.path, e))?;
+        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io(&self.path, e))
+    }
+}
