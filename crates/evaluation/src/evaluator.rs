@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct Evaluator<'a> {
     /// How responses are drawn, but for what a set's decoding says.
     pub sampling: Sampling,
-    /// Of the run. Each evaluation draws the same random numbers, so that differences are the policy's.
+    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are the policy's.
     pub seed: u64,
     /// Turns text into tokens and back.
     pub prompter: &'a Prompter,
@@ -50,10 +50,10 @@ impl Evaluator<'_> {
         Ok(all)
     }
 
-    /// Samples and judges the responses to some of a set's problems, and gives them to `each` with the problem's place in
-    /// the set as soon as all of a problem's are there. A response depends on the weights, its prompt, the seed, the
-    /// problem's place and its own number alone. Breaks off where the observer may and does ask for it. The observer is told
-    /// why the first response that could not be judged could not.
+    /// Samples and judges the responses to some of a set's problems, given by their places in the set. `each` gets a
+    /// problem's place and its responses as soon as all of them are there. A response depends on the weights, its prompt, the
+    /// seed, the problem's place and its own number, and on nothing else. If responses could not be judged, the observer is
+    /// told how many, and why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks for it.
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
@@ -139,7 +139,7 @@ impl Faults {
     }
 }
 
-/// What stands for a response to a prompt of so many tokens that leaves no room for one in the context.
+/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the context.
 fn unanswered(prompt: usize, context: usize) -> Response {
     let reason = format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
     Response {

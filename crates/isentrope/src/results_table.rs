@@ -1,6 +1,6 @@
 //! Results of evaluations as tables for the terminal.
 
-use isentrope_evaluation::results::{BenchmarkSummary, Compared, Comparisons, Report};
+use isentrope_evaluation::results::{BenchmarkComparison, BenchmarkSummary, Comparisons, Report};
 use isentrope_evaluation::statistics::{Estimate, PairedTest, ks};
 use std::fmt::Write;
 use std::path::Path;
@@ -69,7 +69,7 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
             let _ = writeln!(text, "    {setting}");
         }
     }
-    for (name, Compared { accuracy, score }) in &comparisons.benchmarks {
+    for (name, BenchmarkComparison { accuracy, score }) in &comparisons.benchmarks {
         let _ = writeln!(text, "\n  {name}: {} problems in both", accuracy.problems);
         compared(&mut text, "mean accuracy", accuracy, (100.0, 2), [" %", " points"]);
         if let Some(score) = score {

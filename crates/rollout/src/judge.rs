@@ -19,7 +19,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// The responses to each problem, all judged together, with their verdicts and rewards.
+    /// Judges what was sampled for several problems as one batch: the responses to each, with verdicts and rewards.
     ///
     /// # Errors
     /// [`Error::Verifier`] when the verifier can judge nothing any more.
@@ -58,7 +58,7 @@ impl Judge {
     }
 }
 
-/// What the verifier is told of a problem.
+/// The part of a problem that the verifier sees.
 pub fn verifier_item(problem: &Problem) -> Item<'_> {
     Item {
         ground_truth: &problem.ground_truth,
@@ -82,7 +82,7 @@ pub fn check_problem(problem: &Problem, verifier: &VerifierSettings) -> Result<(
         .map_err(|what| wrong(format!("{what}; choose another reward.verifier")))
 }
 
-/// A score that is no number is the verifier's fault.
+/// A score that is not finite becomes a fault of the verifier.
 fn with_finite_score(judgement: Judgement) -> Judgement {
     if judgement.score.is_finite() {
         return judgement;

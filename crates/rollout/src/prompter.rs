@@ -74,13 +74,13 @@ impl Prompter {
         Err(self.tokenizer.take_loss().map_or(what.clone(), |lost| format!("{what}: {lost}")))
     }
 
-    /// What the texts of a row have lost on the way to tokens, if anything.
+    /// Which characters the texts encoded since the last call have lost, if any; `origin` is the row that they are from.
     pub fn loss(&self, origin: &str) -> Option<Finding> {
         let problem = self.tokenizer.take_loss()?;
         Some(Finding { origin: origin.to_owned(), problem })
     }
 
-    /// The token that ends what is learnt by imitation.
+    /// The token that ends a response that is learnt by imitation.
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
     }

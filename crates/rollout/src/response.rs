@@ -24,11 +24,11 @@ pub struct Response {
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
-    /// Where the recording of its step's rollout has each token of prompt and response but the last, if it has them all.
+    /// The slots of the rollout's recording that hold its tokens, prompt first and without the last, if all are recorded.
     #[serde(skip)]
     pub slots: Option<Vec<u32>>,
-    /// The spelling under which its answer has votes, where an earlier response to the problem gave the same answer in
-    /// another; only evaluations vote.
+    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the same answer in another
+    /// spelling. Only evaluations set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Response {
     }
 }
 
-/// f32 as the number of its bits, since text of a number need not come back as the same number everywhere.
+/// f32 written as the integer of its bits, so that the same number comes back everywhere.
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -18,8 +18,8 @@ pub enum Interrupt {
     WhenAsked,
 }
 
-/// Completions of each request, in the order of requests and samples; what was computed for those that ask for it is in the
-/// recording, if there is one.
+/// The completions of each request, in the order of requests and samples. What the model computes for requests with `record`
+/// goes into the recording, if there is one.
 ///
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`].
@@ -50,7 +50,7 @@ pub fn sample<B: Backend>(
     Ok(all)
 }
 
-/// Gives `each` the completions of a request, in the order of samples, as soon as all of them are there.
+/// Gives `each` the number of a request and its completions, in the order of samples, as soon as all of them are there.
 ///
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`]; and what `each` returns.
@@ -97,7 +97,7 @@ pub fn sample_each<B: Backend, E: From<Error>>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Bytes of keys and values if everything ran at once.
+/// Bytes of keys and values if all requests ran at once: more memory than this is of no use.
 fn largest_need<B: Backend>(model: &Model<B>, requests: &[Request]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, request| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());

@@ -6,7 +6,7 @@ use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 
-/// A prompt with its responses. One of another version that says more is refused: what it says would be lost.
+/// A prompt with its responses. Unknown fields are refused, so that a checkpoint of another version loses nothing unnoticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -35,8 +35,8 @@ impl Group {
         self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
     }
 
-    /// Whether there is what the estimator compares its responses with. A response that is left of several when the others
-    /// could not be judged has nothing beside it; one that was sampled alone is taken as it is.
+    /// Whether the estimator has something to compare the responses with. A single response has not, if others were sampled
+    /// and could not be judged. A response that was sampled alone needs no comparison.
     pub fn has_baseline(&self, estimator: Estimator) -> bool {
         match estimator {
             Estimator::Remax => self.greedy_reward().is_some(),
@@ -47,7 +47,7 @@ impl Group {
         }
     }
 
-    /// Share of the counted responses that are correct; none without any.
+    /// Share of the judged responses that are correct; none if none could be judged.
     pub fn accuracy(&self) -> Option<f64> {
         let (mut correct, mut all) = (0usize, 0usize);
         for response in self.counted() {
@@ -57,7 +57,7 @@ impl Group {
         (all > 0).then(|| correct as f64 / all as f64)
     }
 
-    /// Whether scores differ, so that there is something to learn from the comparison. Penalties do not count.
+    /// Whether scores differ, so that the comparison teaches something. Penalties do not count.
     pub fn informative(&self) -> bool {
         let mut scores = self.counted().map(|r| r.judgement.score);
         scores.next().is_some_and(|first| scores.any(|score| score != first))

@@ -5,7 +5,7 @@
 
 pub mod advantage;
 mod clock;
-pub mod collect;
+mod collect;
 mod error;
 mod examples;
 pub mod group;

@@ -6,7 +6,7 @@ use isentrope_evaluation::{EvaluationSet, EvaluationSettings, held_out_sets};
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
-/// Problems of the built-in task whose prompts are measured, to know how long they get.
+/// How many problems of the built-in task are looked at to know how long its prompts get.
 const MEASURED: u64 = 1000;
 
 /// Everything read from the data.
@@ -54,7 +54,7 @@ impl Problems {
                 if tokens <= longest.tokens { Ok(()) } else { Err(task_does_not_fit(tokens, &longest)) }
             })
         };
-        unjudged?; // before what it led to
+        unjudged?; // first: it may be why no problem was kept
         kept?;
         report.lossy = lossy;
         let mut notes: Vec<String> = note("training data", &report).into_iter().collect();
@@ -71,7 +71,7 @@ impl Problems {
     }
 }
 
-/// Problems of a task are drawn by position, without end: none is left out.
+/// A task has a problem at every position, so none can be left out for its length.
 fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     let Longest { tokens: most, allowed_by } = longest;
     let what = format!(
@@ -80,7 +80,7 @@ fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     Error::setting("data.task", what)
 }
 
-/// The longest prompt or example that a setting and the context allow; one token of the context at least is the response's.
+/// The longest prompt that a setting and the context allow. At least one token of the context is the response's.
 fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest {
     match setting {
         Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },

@@ -28,9 +28,9 @@ pub struct RolloutStatistics {
     /// Sums of the responses' mean entropies, and of all tokens' entropies.
     entropy_of_responses: f64,
     entropy_of_tokens: f64,
-    /// Greedy responses, which are baselines alone, that could not be judged.
+    /// Greedy responses that could not be judged. They serve as baselines only.
     greedy_faults: usize,
-    /// Why the first faulted response could not be judged.
+    /// Why the first of them all could not be judged.
     fault: Option<String>,
 }
 

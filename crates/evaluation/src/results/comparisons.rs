@@ -14,26 +14,26 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
-    /// Seed, version and settings of the compared benchmarks that are not the same in both, such as
-    /// `math500.max_tokens 4096 -> 8192`: not the model alone makes the difference then.
+    /// What differs beside the model: seed, version and settings of the compared benchmarks, such as
+    /// `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
-    pub benchmarks: Vec<(String, Compared)>,
+    pub benchmarks: Vec<(String, BenchmarkComparison)>,
 }
 
-/// A benchmark of both directories.
+/// A benchmark that both directories have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct BenchmarkComparison {
     /// By the share of correct responses to each problem.
     #[serde(flatten)]
     pub accuracy: PairedTest,
-    /// By the mean score of the responses to each problem, where one of the directories has a score that is neither 0 nor 1.
+    /// By the mean score of the responses to each problem; only if some score is neither 0 nor 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<PairedTest>,
 }
 
 impl Comparisons {
-    /// Compares the benchmarks that are complete in both directories, on the problems that are in both: those of one
+    /// Compares the benchmarks that are complete in both directories, on the problems that are in both: those with the same
     /// prompt and ground truth.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Comparisons {
             let (old, new) = (responses(old, name), responses(new, name));
             if old.exists()
                 && new.exists()
-                && let Some(compared) = Compared::of(name, &problems(&old)?, &problems(&new)?)
+                && let Some(compared) = BenchmarkComparison::of(name, &problems(&old)?, &problems(&new)?)
             {
                 of_benchmark(name, before, after, &mut settings);
                 benchmarks.push((name.clone(), compared));
@@ -81,7 +81,7 @@ impl Comparisons {
     }
 }
 
-impl Compared {
+impl BenchmarkComparison {
     fn of(name: &str, old: &[Asked], new: &[Asked]) -> Option<Self> {
         let pairs = paired(old, new);
         let by = |number: fn(&[Outcome]) -> Option<f64>| {
@@ -106,7 +106,8 @@ fn problems(path: &Path) -> Result<Vec<Asked>> {
     Ok(problems.into_values().collect())
 }
 
-/// The responses to what is in both; of repeated problems the first goes with the first, the second with the second.
+/// The responses to the problems that are in both. Of repeated problems the first is paired with the first, the second with
+/// the second.
 fn paired<'a>(old: &'a [Asked], new: &'a [Asked]) -> Vec<(&'a [Outcome], &'a [Outcome])> {
     let mut known: HashMap<&str, VecDeque<&[Outcome]>> = HashMap::new();
     for (identity, responses) in old {
@@ -156,10 +157,10 @@ mod tests {
         let pairs: Vec<_> =
             paired(&old, &new).iter().map(|(old, new)| (accuracy(old), accuracy(new))).collect();
         assert_eq!(pairs, [(no, yes), (None, yes), (Some(0.5), yes)]);
-        let Compared { accuracy, score } = Compared::of("set", &old, &new).unwrap();
+        let BenchmarkComparison { accuracy, score } = BenchmarkComparison::of("set", &old, &new).unwrap();
         assert_eq!((accuracy.problems, accuracy.old, accuracy.new), (2, 0.25, 1.0), "y was not judged");
         assert_eq!(score, None, "no score is graded");
-        assert_eq!(Compared::of("set", &old[2..3], &new), None);
+        assert_eq!(BenchmarkComparison::of("set", &old[2..3], &new), None);
     }
 
     /// Scores can differ where verdicts do not.
@@ -168,7 +169,7 @@ mod tests {
         let old = [asked("a", &[Some(0.0), Some(0.0)]), asked("b", &[Some(0.0), Some(1.0)])];
         let new = [asked("a", &[Some(0.25), None]), asked("b", &[Some(0.75), Some(1.0)])];
         for (old, new, sign) in [(&old, &new, 1.0), (&new, &old, -1.0)] {
-            let Compared { accuracy, score } = Compared::of("set", old, new).unwrap();
+            let BenchmarkComparison { accuracy, score } = BenchmarkComparison::of("set", old, new).unwrap();
             assert_eq!((accuracy.difference.value, accuracy.p), (0.0, 1.0));
             let score = score.unwrap();
             assert_eq!((score.problems, score.difference.value), (2, sign * (0.25 + 0.375) / 2.0));

@@ -1,9 +1,12 @@
 //! The directory of an evaluation: what was asked, every response, and the numbers.
 //!
-//! `manifest.json` (under what it was made), `responses/NAME.jsonl` (every response to a benchmark, in the order of
-//! problems; with the ending .partial until all are there, in the order in which they were ready), `results.json` (the
-//! numbers of all complete benchmarks), `comparison.json` (with another directory). A directory holds any number of
-//! benchmarks, of one model and seed.
+//! - `manifest.json`: model, seed and the settings of each benchmark.
+//! - `responses/NAME.jsonl`: every response to a benchmark, in the order of problems. Until all are there the name ends in
+//!   `.partial`, and they are in the order in which they became ready.
+//! - `results.json`: the numbers of all complete benchmarks.
+//! - `comparison.json`: the comparison with another directory.
+//!
+//! A directory holds any number of benchmarks, of one model and seed.
 
 use super::manifest::{MANIFEST, merged, read_manifest};
 use super::report::Report;
@@ -48,8 +51,8 @@ impl Results {
         Ok(Self { dir: dir.to_owned(), manifest, _lock: lock })
     }
 
-    /// What a benchmark still lacks; none when it is complete. With responses that could not be judged it is not, and its
-    /// numbers leave results.json.
+    /// The log of a benchmark that is not complete; none when it is. A benchmark is not complete while responses to it could
+    /// not be judged; its numbers then leave results.json.
     ///
     /// # Errors
     /// When what is there cannot be read; [`Error::Io`].

@@ -1,4 +1,4 @@
-//! `manifest.json`: under what the results of a directory were made.
+//! `manifest.json`: which model, seed and settings a directory's results were made with.
 
 use super::setting_changes::{differences, of_benchmark};
 use crate::error::{Error, Result};
@@ -25,12 +25,15 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     }
 }
 
-/// The manifest that is there with what is new, if the two agree.
+/// The manifest `before`, with the benchmarks that `now` adds.
+///
+/// # Errors
+/// [`Error::Refused`] with every difference, when the two do not agree.
 pub(super) fn merged(dir: &Path, mut before: Value, now: Value) -> Result<Value> {
     let mut changes = Vec::new();
     for (key, value) in now.as_object().into_iter().flatten() {
         match (key.as_str(), value) {
-            // The place may differ where the contents do not.
+            // The path may be another if the files' contents are the same.
             ("model", model) => {
                 differences("model", &before["model"]["sha256"], &model["sha256"], &mut changes);
             }

@@ -10,7 +10,7 @@ mod report;
 mod response_log;
 mod setting_changes;
 
-pub use comparisons::{Compared, Comparisons};
+pub use comparisons::{BenchmarkComparison, Comparisons};
 pub use directory::Results;
 pub use report::{BenchmarkSummary, Report};
 pub use response_log::ResponseLog;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a benchmark came to.
+/// A benchmark's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchmarkSummary {
     /// Problems that were asked.
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// A benchmark's numbers, and its mean@k with what that comes to in the sets of problems that were drawn.
+/// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
 fn summarize(name: &str, problems: &[Vec<Outcome>]) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
     let samples = problems.iter().map(Vec::len).max().unwrap_or(0);
     let mut named = vec![(format!("mean@{samples}"), Statistic::Mean)];

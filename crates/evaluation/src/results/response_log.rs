@@ -1,5 +1,5 @@
-//! The files of responses to benchmarks: written problem by problem, taken up after an interruption or where responses
-//! could not be judged, and read again.
+//! The files of responses to benchmarks. They are written problem by problem, taken up again after an interruption or when
+//! responses could not be judged, and read for the numbers.
 
 use crate::error::{Error, Result};
 use crate::statistics::Outcome;
@@ -18,7 +18,7 @@ pub(super) fn responses(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("responses/{name}.jsonl"))
 }
 
-/// What of a line says where it belongs, and whether it is final.
+/// The part of a line that says where it belongs, and whether it is final.
 #[derive(Deserialize)]
 struct Position {
     problem: usize,
@@ -45,13 +45,13 @@ pub struct ResponseLog {
     problems: usize,
     /// Where the lines of each finished problem are: offset and length.
     places: BTreeMap<usize, (u64, u64)>,
-    /// How many responses to each problem that was taken up could not be judged.
+    /// How many responses could not be judged, by problem, when the file was taken up.
     unjudged: BTreeMap<usize, usize>,
 }
 
 impl ResponseLog {
-    /// Takes up what an earlier process left. Its last line may be torn, and its last problem incomplete: these go. A
-    /// problem with responses that could not be judged is missing; the lines that it gets stand after those it has.
+    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are removed. A problem with
+    /// responses that could not be judged counts as missing: its new lines come after its old ones, and replace them.
     pub(super) fn open(complete: PathBuf, partial: PathBuf, problems: usize, samples: usize) -> Result<Self> {
         let failed = |e| Error::io(&partial, e);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
@@ -135,7 +135,7 @@ impl ResponseLog {
     }
 }
 
-/// A line of a complete file of responses, as far as it matters here.
+/// The part of a line of a complete file that numbers and comparisons need.
 #[derive(Deserialize)]
 pub(super) struct Line {
     pub problem: usize,
@@ -145,7 +145,7 @@ pub(super) struct Line {
     pub outcome: Outcome,
 }
 
-/// Tells of every line of a complete file.
+/// Gives `each` every line of a complete file.
 pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     for (number, line) in (1..).zip(BufReader::new(file).lines()) {

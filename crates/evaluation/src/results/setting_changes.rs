@@ -1,9 +1,9 @@
-//! In which settings two evaluations of a benchmark differ.
+//! What differs between the settings of two evaluations, or of a run and its resumption.
 
 use serde_json::{Map, Value};
 
-/// Adds what is not the same of a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it is said
-/// that they differ, without their hashes.
+/// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it says only
+/// that they differ, not their hashes.
 pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     let files = |settings: &Value| settings["files_sha256"].clone();
     if files(before) != files(now) {
@@ -30,7 +30,7 @@ fn without_hashes(settings: &Value) -> Value {
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
 }
 
-/// Says which values are not what they were, by their keys; what is not there is null.
+/// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
 pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     match (before, now) {
         (Value::Object(b), Value::Object(n)) => {

@@ -64,7 +64,7 @@ impl BenchmarkFiles {
     }
 }
 
-/// A failure to read data, without the keys of the recipe, which say what is trained on.
+/// A failure to read data, without the recipe's keys: these name the training data.
 pub(super) fn plainly(error: &isentrope_data::Error) -> String {
     match error {
         isentrope_data::Error::Io { path, source } => format!("{} cannot be read: {source}", path.display()),

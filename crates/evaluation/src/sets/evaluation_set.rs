@@ -14,15 +14,16 @@ pub struct EvaluationSet {
     pub problems: Vec<(Problem, Vec<u32>)>,
     /// How responses are drawn.
     pub decoding: Decoding,
-    /// Judges responses; none leaves it to whoever evaluates.
+    /// The set's own judge; without one, the evaluator's judges.
     pub judge: Option<Judge>,
 }
 
 impl EvaluationSet {
-    /// Renders the problems' prompts. Those that cannot be are left out, and are among the bad rows of the report.
+    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as bad rows of the report.
+    /// `verifier` is the set's own.
     ///
     /// # Errors
-    /// When none is left.
+    /// When no problem is left, or the verifier cannot be made.
     pub fn new(
         name: &str,
         problems: Vec<Problem>,
@@ -56,8 +57,8 @@ impl EvaluationSet {
         Ok(Self { name: name.to_owned(), problems: rendered, decoding, judge })
     }
 
-    /// What was found in the set's files, a paragraph each. Where not all of their usable rows are asked, characters that
-    /// the tokenizer lacks were looked for in those asked alone.
+    /// What was found in the set's files, a paragraph each. Characters that the tokenizer lacks were looked for only in the
+    /// problems that are asked, which may be fewer than the usable rows.
     pub fn findings(&self, report: &Report) -> Vec<String> {
         let asked = self.problems.len();
         match report.lossy.first() {

@@ -1,16 +1,16 @@
-//! How far a number about a set of problems could be off because these problems and no others are in it.
+//! Confidence intervals: how far a number about a set could be off because the set has these problems and no others.
 //!
 //! The percentile bootstrap (Efron 1979): problems are drawn with replacement, as many as there are, again and again; the
-//! interval holds the middle 95 % of what the number comes to. Responses are not drawn anew: those to one problem belong
-//! together.
+//! interval holds the middle 95 % of the values that the number takes. Problems are drawn with all their responses, which are
+//! not drawn by themselves.
 
 use isentrope_random::{Draws, Purpose};
 use serde::{Deserialize, Serialize};
 
-/// Sets of problems that are drawn.
+/// How many sets of problems are drawn.
 pub const RESAMPLES: usize = 2000;
 
-/// The share of what is drawn that lies in an interval.
+/// The share of the values that lies in an interval.
 const LEVEL: f64 = 0.95;
 
 /// A number with its interval.
@@ -25,7 +25,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// From the number and what it comes to in sets drawn at random; without any, the interval is the number.
+    /// From the number and the values that it takes in sets drawn at random; without any, the interval is the number alone.
     pub fn new(value: f64, mut drawn: Vec<f64>) -> Self {
         drawn.retain(|x| !x.is_nan());
         drawn.sort_by(f64::total_cmp);
@@ -35,10 +35,10 @@ impl Estimate {
     }
 }
 
-/// What numbers about a set of problems come to in each of [`RESAMPLES`] sets drawn from it. Each number is a ratio of
-/// sums over problems, given by every problem's numerator and denominator: `statistics` is `[numbers, problems]`, the result
-/// `[numbers, RESAMPLES]`, with NaN where the denominators are 0; nothing is drawn where there are no problems. The sets
-/// are the same for all numbers, and follow from the set's name and the number of problems alone.
+/// The values that numbers about a set of problems take in each of [`RESAMPLES`] sets drawn from it. Each number is a ratio of
+/// two sums over problems, given by every problem's numerator and denominator: `statistics` is `[numbers, problems]`, the
+/// result `[numbers, RESAMPLES]`, with NaN where the denominators add up to 0. Without problems nothing is drawn. The drawn
+/// sets are the same for all numbers; they depend on the set's name and the number of problems alone.
 pub fn resampled(name: &str, statistics: &[Vec<(f64, f64)>]) -> Vec<Vec<f64>> {
     let problems = statistics.first().map_or(0, Vec::len);
     let mut drawn = vec![Vec::new(); statistics.len()];

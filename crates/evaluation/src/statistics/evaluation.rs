@@ -43,7 +43,7 @@ impl Evaluation {
     }
 
     /// Sums up what counts of the responses to each problem.
-    pub fn of(name: &str, samples: usize, problems: &[Vec<Outcome>]) -> Self {
+    pub(crate) fn of(name: &str, samples: usize, problems: &[Vec<Outcome>]) -> Self {
         let of = |statistic: Statistic| statistic.value(problems);
         Self {
             name: name.to_owned(),

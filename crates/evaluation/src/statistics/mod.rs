@@ -1,8 +1,8 @@
 //! What the responses to a set of problems amount to.
 //!
-//! An [`Outcome`] is what counts of a response; a [`Statistic`] is a number about a set of them, [`Evaluation`] all that a run
-//! records. [`resampled`] gives their intervals, a [`PairedTest`] compares two policies, and [`cast_votes`] finds the
-//! answers that are equal, for maj@k.
+//! An `Outcome` is what counts of a response; a `Statistic` is a number about a set of them, [`Evaluation`] all that a run
+//! records. An [`Estimate`] is a number with its interval, a [`PairedTest`] compares two policies, and votes find the answers
+//! that are equal, for maj@k.
 
 mod bootstrap;
 mod evaluation;
@@ -11,9 +11,11 @@ mod paired;
 mod statistic;
 mod votes;
 
-pub use bootstrap::{Estimate, resampled};
+pub use bootstrap::Estimate;
+pub(crate) use bootstrap::resampled;
 pub use evaluation::Evaluation;
-pub use outcome::{Outcome, accuracy, is_graded, mean_score};
+pub(crate) use outcome::{Outcome, accuracy, is_graded, mean_score};
 pub use paired::PairedTest;
-pub use statistic::{Statistic, ks};
-pub use votes::cast_votes;
+pub(crate) use statistic::Statistic;
+pub use statistic::ks;
+pub(crate) use votes::cast_votes;

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 pub struct Outcome {
     /// What the verifier found.
     pub verdict: Verdict,
-    /// What the verifier gave for it. In the command's files it is the reward, since there are no penalties.
+    /// The verifier's score. In files it is called the reward; the command has no penalties, so there the two are the same.
     #[serde(rename = "reward")]
     pub score: f64,
     /// The answer found.
     pub extracted: Option<String>,
-    /// Another spelling of the answer, under which it has votes.
+    /// The spelling under which the answer is counted, if that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
     /// Length, in tokens.

@@ -4,13 +4,13 @@ use super::bootstrap::{Estimate, resampled, stream};
 use isentrope_random::{Draws, Purpose};
 use serde::{Deserialize, Serialize};
 
-/// Differing problems up to which every assignment of signs is tried.
+/// Every assignment of signs is tried up to this many problems that differ.
 const EXACT_UP_TO: usize = 20;
 
 /// Assignments of signs that are drawn where there are too many to try.
 const DRAWN: u64 = 100_000;
 
-/// Differences this small a share of what is compared are those of rounding: mean scores of the same responses in another
+/// A difference that is a smaller share of the two numbers is rounding: it arises when the same scores are added in another
 /// order.
 const ROUNDING: f64 = 1e-12;
 
@@ -19,19 +19,19 @@ const ROUNDING: f64 = 1e-12;
 pub struct PairedTest {
     /// Problems that both were asked and both have a judged response to.
     pub problems: usize,
-    /// Mean accuracy or score of the one compared with.
+    /// Mean accuracy or score of the policy that the other is compared with.
     pub old: f64,
     /// That of the other.
     pub new: f64,
-    /// `new` - `old`, with the paired bootstrap's interval: problems are drawn, each with both its numbers.
+    /// `new` - `old`, with the interval of the paired bootstrap, which draws a problem with both its numbers.
     pub difference: Estimate,
-    /// Problems on which the new one is better, and worse.
+    /// Problems on which the new one is better.
     pub better: usize,
     /// Problems on which the new one is worse.
     pub worse: usize,
-    /// Of the sign-flip permutation test, two-sided: if the two were alike, each problem's difference could as well have
-    /// the other sign; this is the share of all assignments of signs whose mean difference is at least as far from 0 as
-    /// the one found. Of accuracies that are 0 or 1 it is the exact McNemar test.
+    /// The p-value of the two-sided sign-flip permutation test. If the two policies were alike, each problem's difference
+    /// could as well have the other sign. This is the share of all assignments of signs whose mean difference is at least as
+    /// far from 0 as the one found. For accuracies that are 0 or 1 it is the exact McNemar test.
     pub p: f64,
     /// Whether all assignments of signs were tried; else 100,000 were drawn.
     pub exact: bool,

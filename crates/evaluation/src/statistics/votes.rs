@@ -1,15 +1,15 @@
-//! The most frequent answer to a problem: equal answers have their votes together, however they are spelt.
+//! Votes for the most frequent answer to a problem: equal answers are counted together, however they are spelt.
 //!
-//! Equality need not be transitive where decimals approximate, so each answer is compared with the first answer of every
-//! class and goes to the first class that takes it. This is done where responses are judged, since only the verifier
-//! knows what is equal; what is kept is the class's spelling.
+//! Only the verifier knows which answers are equal, so votes are cast where responses are judged. A response keeps the
+//! spelling under which its answer is counted. Equality need not be transitive, since decimals approximate: each answer is
+//! compared with the first answer of every class, and goes to the first class with an equal one.
 
 use super::outcome::Outcome;
 use isentrope_reward::{BatchVerifier, Item, Verdict};
 use isentrope_rollout::Response;
 use std::collections::BTreeMap;
 
-/// Sets the vote of each response that has an earlier one's answer in another spelling.
+/// Sets the vote of each response whose answer equals an earlier one's in another spelling.
 pub fn cast_votes(verifier: &dyn BatchVerifier, item: &Item<'_>, responses: &mut [Response]) {
     let mut firsts: Vec<String> = Vec::new();
     // The place in `firsts` of each spelling.
@@ -31,14 +31,14 @@ fn vote(response: &Outcome) -> Option<&String> {
     response.vote.as_ref().or(response.extracted.as_ref())
 }
 
-/// Whether the verifier tells answers. Where it does, no vote among responses means that none has an answer, and the majority
-/// is wrong; a verifier that judges answers without telling one, such as a reward of the user's own, leaves none to count.
+/// Whether the verifier extracts answers at all. A reward of the user's own may judge without naming an answer; then there is
+/// nothing to count. If the verifier does extract answers and no response has one, the majority is wrong.
 pub(super) fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
     let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
     judged.iter().any(|r| vote(r).is_some()) || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
 }
 
-/// The first response with the answer that most have; of equally frequent answers, the first given.
+/// The first response with the most frequent answer; of equally frequent answers, the one given first.
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
     let voters: Vec<&Outcome> = responses.iter().copied().filter(|r| vote(r).is_some()).collect();
     let votes = |r: &'a Outcome| voters.iter().filter(|other| vote(other) == vote(r)).count();

@@ -1,8 +1,8 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
 //! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
-//! in `moments/`, the exact weights in `weights/` where the model's files are in 16 bits, and `files.json`, the SHA-256
-//! of every file. A checkpoint appears whole or not at all; one that was damaged afterwards is found out by its hashes.
+//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, and `files.json`, the SHA-256 of
+//! every file. A checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
@@ -37,7 +37,7 @@ pub struct CheckpointStore {
 
 /// What a run goes on from, beside weights and moments. `S` is the trainer's own.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct State<S> {
+pub struct RunState<S> {
     /// Steps made.
     pub step: u64,
     /// The optimizer's.
@@ -50,14 +50,14 @@ pub struct State<S> {
     pub last: Vec<Evaluation>,
     /// See `last`.
     pub last_step: u64,
-    /// What the step itself measured, where the evaluation after it failed: it is yet to be evaluated and recorded.
+    /// What the step measured, if the evaluation after it failed: then the step is still to be evaluated and recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,
     /// The trainer's own.
     pub trainer: S,
 }
 
-impl<S> State<S> {
+impl<S> RunState<S> {
     /// The last step whose metrics are written.
     pub fn recorded(&self) -> u64 {
         self.step - u64::from(self.unrecorded.is_some())
@@ -65,11 +65,11 @@ impl<S> State<S> {
 }
 
 /// A checkpoint whose hashes are right.
-pub struct Found<S> {
+pub struct FoundCheckpoint<S> {
     /// Its directory.
     pub dir: PathBuf,
     /// Its state.
-    pub state: State<S>,
+    pub state: RunState<S>,
 }
 
 /// `files.json`.
@@ -122,7 +122,7 @@ impl CheckpointStore {
         &self,
         learner: &Learner<B>,
         source: &Path,
-        state: &State<S>,
+        state: &RunState<S>,
     ) -> Result<PathBuf> {
         let target = self.path(state.step);
         if target.exists() {
@@ -156,12 +156,15 @@ impl CheckpointStore {
     /// # Errors
     /// [`Error::Io`] when the directory cannot be read; [`Error::Run`] when there are checkpoints and all are damaged;
     /// [`Error::Invalid`] when the latest that is whole is none that this version can go on from.
-    pub fn latest<S: DeserializeOwned>(&self, note: &mut dyn FnMut(&str)) -> Result<Option<Found<S>>> {
+    pub fn latest<S: DeserializeOwned>(
+        &self,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Option<FoundCheckpoint<S>>> {
         let steps = self.steps()?;
         for &step in steps.iter().rev() {
             let dir = self.path(step);
             match Self::verify(&dir) {
-                Ok(()) => return Ok(Some(Found { state: read_state(&dir)?, dir })),
+                Ok(()) => return Ok(Some(FoundCheckpoint { state: read_state(&dir)?, dir })),
                 Err(e) => note(&format!("passing over a damaged checkpoint: {e}")),
             }
         }
@@ -196,7 +199,7 @@ impl CheckpointStore {
         Ok(steps)
     }
 
-    /// Removes all but the last few and the best, among those up to a step's.
+    /// Removes the checkpoints up to a step's, but for the last few of them and the best.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -211,7 +214,7 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// In two steps, so that a checkpoint is never half there under its own name.
+    /// Renames it first, so that a checkpoint under its own name is always whole.
     fn remove(&self, dir: &Path) -> Result<()> {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         let hidden = self.dir.join(format!("{REMOVED_PREFIX}{name}"));
@@ -223,7 +226,7 @@ impl CheckpointStore {
     }
 }
 
-impl<S> Found<S> {
+impl<S> FoundCheckpoint<S> {
     /// The learner as it was.
     ///
     /// # Errors
@@ -271,15 +274,15 @@ fn hash_file(path: &Path) -> Result<Hashed> {
     hash().map_err(|e| Error::io(path, e))
 }
 
-/// Without spaces: groups that are kept for the next step may be millions of numbers.
+/// Writes without spaces: groups that are kept for the next step may have millions of numbers.
 fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec(value).map_err(|e| Error::io(path, e.into()))?;
     text.push(b'\n');
     Ok(write_whole(path, &text)?)
 }
 
-/// Of a checkpoint whose files are what was saved.
-fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<State<S>> {
+/// Reads the state of a checkpoint whose hashes are right.
+fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<RunState<S>> {
     let path = dir.join("trainer/state.json");
     let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
     serde_json::from_slice(&text).map_err(|e| {

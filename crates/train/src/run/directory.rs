@@ -3,7 +3,7 @@
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
 //! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `evaluations/`, `checkpoints/`.
 
-use super::checkpoint::{CheckpointStore, Found};
+use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::log::{Log, METRICS, TENSORBOARD, TIMINGS};
 use super::place::{Existing, Place, RECIPE, VALUES};
 use super::response_file::ResponseFile;
@@ -28,12 +28,12 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Opens or makes the directory, and keeps other processes out of it. A run that is there stays as it is until
+    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is not touched before
     /// [`begin`](Self::begin).
     ///
     /// # Errors
     /// As [`Place::check`]; [`Error::Io`] when the directory cannot be made.
-    pub fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
+    pub(super) fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
         place.check()?;
         let dir = place.dir.clone();
         make(&dir)?;
@@ -42,16 +42,16 @@ impl RunDirectory {
         Ok(Self { dir, checkpoints, _lock: lock })
     }
 
-    /// What the run goes on from, if it is to be resumed and has a checkpoint. Tells `note` which settings are not what it was
-    /// started with.
+    /// The checkpoint that the run goes on from, if it is to be resumed and has one. `note` is told which settings differ from
+    /// those that the run began with.
     ///
     /// # Errors
     /// As [`CheckpointStore::latest`]; [`Error::Invalid`] when the recipe that it was started with cannot be read.
-    pub fn resumed<S: DeserializeOwned>(
+    pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &Place,
         note: &mut dyn FnMut(&str),
-    ) -> Result<Option<Found<S>>> {
+    ) -> Result<Option<FoundCheckpoint<S>>> {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(None);
         }
@@ -59,11 +59,11 @@ impl RunDirectory {
         self.checkpoints.latest(note)
     }
 
-    /// Writes down what is run, now that it can start, in place of a run that is to be overwritten.
+    /// Writes the recipe, now that the run can start. A run that is to be overwritten is removed first.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn begin(&self, place: &Place) -> Result<()> {
+    pub(super) fn begin(&self, place: &Place) -> Result<()> {
         let Place { existing, recipe: (text, values), .. } = place;
         if *existing == Existing::Overwrite && self.dir.join(VALUES).exists() {
             clear(&self.dir)?;
@@ -76,11 +76,11 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json, and says which files of model and data are not what the run began with.
+    /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
         let path = self.dir.join("manifest.json");
         let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         for part in ["model", "data"] {
@@ -99,7 +99,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn remove_responses(&self, step: Option<u64>) -> Result<()> {
+    pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
         [ROLLOUTS, EVALUATIONS].iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
 
@@ -108,7 +108,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// As [`Log::create`] and [`Log::resume`].
-    pub fn log(&self, step: Option<u64>) -> Result<Log> {
+    pub(super) fn log(&self, step: Option<u64>) -> Result<Log> {
         if let Some(step) = step {
             return Log::resume(&self.dir, step);
         }
@@ -144,7 +144,7 @@ const EVALUATIONS: &str = "evaluations";
 const WRITTEN: [&str; 8] =
     [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, "checkpoints"];
 
-/// Says which settings are not what the run was started with.
+/// Tells `note` which settings differ from those that the run began with.
 fn note_changes(dir: &Path, values: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
     let path = dir.join(VALUES);
     let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
@@ -164,7 +164,7 @@ fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
         .extend(hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone()));
 }
 
-/// Makes a directory with those above it, and puts the names of new ones on the disk.
+/// Makes a directory with those above it, and waits until the names of new ones are on the disk.
 fn make(dir: &Path) -> Result<()> {
     let missing: Vec<&Path> =
         dir.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
@@ -189,8 +189,8 @@ fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Removes all that a run has written, and nothing that the user has put beside it. The directory stays known as a run's
-/// until all else is gone.
+/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by which a run is known, goes
+/// last.
 fn clear(dir: &Path) -> Result<()> {
     for name in WRITTEN {
         remove(&dir.join(name))?;

@@ -14,7 +14,7 @@ pub(super) const TIMINGS: &str = "timings.jsonl";
 pub(super) const TENSORBOARD: &str = "tensorboard";
 
 /// Where a run's numbers go.
-pub struct Log {
+pub(super) struct Log {
     metrics: JsonlSink,
     timings: JsonlSink,
     tensorboard: TensorBoardSink,
@@ -25,7 +25,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Exists`](crate::Error::Exists), [`Error::Io`](crate::Error::Io).
-    pub fn create(dir: &Path) -> Result<Self> {
+    pub(super) fn create(dir: &Path) -> Result<Self> {
         Self {
             metrics: JsonlSink::create(dir.join(METRICS))?,
             timings: JsonlSink::create(dir.join(TIMINGS))?,
@@ -38,7 +38,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
-    pub fn resume(dir: &Path, last_step: u64) -> Result<Self> {
+    pub(super) fn resume(dir: &Path, last_step: u64) -> Result<Self> {
         Self {
             metrics: JsonlSink::resume(dir.join(METRICS), last_step)?,
             timings: JsonlSink::resume(dir.join(TIMINGS), last_step)?,
@@ -58,7 +58,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
-    pub fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<()> {
         self.metrics.sync()?;
         self.timings.sync()
     }
@@ -67,7 +67,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
-    pub fn write(&mut self, step: u64, metrics: &Metrics, timings: &Metrics) -> Result<()> {
+    pub(super) fn write(&mut self, step: u64, metrics: &Metrics, timings: &Metrics) -> Result<()> {
         self.metrics.write(step, metrics)?;
         self.timings.write(step, timings)?;
         self.tensorboard.write(step, metrics)?;

@@ -1,10 +1,10 @@
 //! What every run has, whatever it trains: a place, a step, a log, evaluations, checkpoints and an end.
 //!
-//! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the [`Log`] of metrics,
-//! which writes to the [`sinks`], [`ResponseFile`]s, and the [`checkpoint`]s that a run goes on from. A [`StepRecord`] is what
-//! is measured of a step, a [`RunSummary`] what is told at the end.
+//! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`, which
+//! writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`). A [`StepRecord`]
+//! is what is measured of a step, a [`RunSummary`] what is told at the end.
 
-pub mod checkpoint;
+mod checkpoint;
 mod directory;
 mod log;
 mod place;
@@ -14,13 +14,13 @@ pub mod sinks;
 mod summary;
 
 pub use directory::RunDirectory;
-pub use log::Log;
 pub use place::{Existing, Place};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
 pub use summary::{Ending, RunSummary};
 
-use self::checkpoint::{Found, State};
+use self::checkpoint::{FoundCheckpoint, RunState};
+use self::log::Log;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::learner::Learner;
@@ -45,14 +45,15 @@ pub struct Run {
     /// Steps to make in all.
     pub steps: u64,
     log: Log,
-    /// Before the first step.
+    /// Evaluations before the first step.
     first: Vec<Evaluation>,
+    /// The latest evaluations, and the step after which they were made.
     last: Vec<Evaluation>,
     last_step: u64,
-    /// Mean accuracy after this very step, where it was evaluated and every set could be judged.
+    /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
     best: Option<(u64, f64)>,
-    /// What this very step measured, where the run goes on before its evaluation.
+    /// What the step measured that the run goes on from, if it is still to be evaluated.
     unrecorded: Option<Metrics>,
     saved: Option<PathBuf>,
     started: Instant,
@@ -72,11 +73,11 @@ impl Run {
         manifest: Value,
         start: S,
         observer: &mut dyn Observer,
-        learner: impl FnOnce(Option<&Found<S>>) -> Result<Learner<B>>,
+        learner: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<Learner<B>>,
     ) -> Result<(Self, Learner<B>, S)> {
         let directory = RunDirectory::open(place, checkpoints.clone())?;
         let found = directory.resumed::<S>(place, &mut |text: &str| observer.note(text))?;
-        // First, so that a run that cannot start leaves all as it was.
+        // Before anything is written, so that a run that cannot start changes nothing.
         let learner = learner(found.as_ref())?;
         let recorded = found.as_ref().map(|f| f.state.recorded());
         let goes_on = recorded.map(|step| directory.log(Some(step))).transpose()?;
@@ -111,11 +112,11 @@ impl Run {
                 }
                 start
             }
-            Some(Found { dir, state }) => {
+            Some(FoundCheckpoint { dir, state }) => {
                 observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
                 opened.best = state.best;
                 opened.step = state.step;
-                opened.retire()?; // what a kill may have kept from being removed
+                opened.retire()?; // a kill may have come before it
                 if state.step >= run.steps {
                     observer.note(&format!(
                         "the run has made {} of {} steps: a larger run.steps trains on",
@@ -202,7 +203,7 @@ impl Run {
         if !stop && !due {
             return Ok(false);
         }
-        // Damaged weights, or ones whose gradients are not finite, must not take the place of good ones.
+        // Damaged weights, or weights whose gradients are not finite, must not replace good ones.
         let step = self.step;
         let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
         if lost || !learner.tells_probabilities() {
@@ -212,7 +213,7 @@ impl Run {
             ));
             return Ok(stop && step < self.steps);
         }
-        // One that is only there because the run was stopped cannot be the best, so that stopping changes nothing.
+        // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
         if let Some(score) = self.score
             && due
             && self.best.is_none_or(|(_, best)| score > best)
@@ -224,14 +225,14 @@ impl Run {
         Ok(stop && self.step < self.steps)
     }
 
-    /// The record of the step that the run goes on from, where its evaluation is yet to be made.
+    /// The record of the step that the run goes on from, if it is still to be evaluated.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
         self.unrecorded.take().map(|metrics| StepRecord { metrics, clock: Clock::default() })
     }
 
-    /// Saves what the run has come to, unless that has been done, since what comes next fails; `unrecorded` is what this step
-    /// has measured, if its evaluation is what fails. Earlier checkpoints all stay. Tells the observer, also if it cannot be
-    /// done.
+    /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If the step's
+    /// evaluation is what failed, `unrecorded` is what the step measured. No earlier checkpoint is removed. The observer is
+    /// told of it, and of a failure to save.
     pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
         &mut self,
         learner: &Learner<B>,
@@ -260,11 +261,11 @@ impl Run {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
-        // Should the base model be gone by now, the last checkpoint has what is copied from it.
+        // If the base model is gone by now, the last checkpoint has the files that are copied from it.
         let has_model = |dir: &&Path| dir.join("config.json").is_file();
         let source =
             [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);
-        let state = State {
+        let state = RunState {
             step: self.step,
             optimizer: learner.optimizer.progress,
             best: self.best,
@@ -284,13 +285,13 @@ impl Run {
         self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
     }
 
-    /// Before a step's work.
+    /// Begins a step.
     pub(crate) fn begin_step(&mut self) {
         self.step += 1;
         self.score = None;
     }
 
-    /// Back to where the run was before [`begin_step`](Self::begin_step), for a step that has changed nothing.
+    /// Undoes [`begin_step`](Self::begin_step), for a step that has changed nothing.
     pub(crate) fn undo_step(&mut self) {
         self.step -= 1;
     }
@@ -305,7 +306,7 @@ impl Run {
             first: self.first,
             last: self.last,
             last_step: self.last_step,
-            // A run that goes on from an earlier checkpoint may know of one that was removed for a better, later one.
+            // A run that went on from an earlier checkpoint may have a best one that was removed since.
             best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,

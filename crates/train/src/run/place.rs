@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The recipe's values, to compare with when the run is resumed. Written first and removed last: a directory that holds
-/// it is a run.
+/// The recipe's values, to compare with when the run is resumed. The file is written first and removed last: a directory is
+/// a run if it has this file.
 pub(super) const VALUES: &str = ".recipe.json";
 /// The resolved recipe.
 pub(super) const RECIPE: &str = "recipe.toml";
@@ -37,11 +37,11 @@ pub enum Existing {
 }
 
 impl Place {
-    /// Whether a run can be kept there.
+    /// Checks that a run can be kept there.
     ///
     /// # Errors
-    /// [`Error::Run`] when there is one that is to be left alone, or that holds what the new one is to read, or something
-    /// else; [`Error::Io`].
+    /// [`Error::Run`] when there is a run that is to be left alone, when files that are no run are there, or when the run that
+    /// is to be overwritten holds something that the new one reads; [`Error::Io`].
     pub fn check(&self) -> Result<()> {
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
@@ -63,11 +63,11 @@ impl Place {
         }
     }
 
-    /// The recipe and what it reads must not go with the run that is overwritten.
+    /// The run that is overwritten must not hold the recipe, or anything that the recipe reads.
     fn check_inputs(&self) -> Result<()> {
         let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         let shown = self.dir.display();
-        // The run's own recipe has been read, and is written anew.
+        // The run's own recipe may go: it has been read, and is written again.
         let own = dir.join(RECIPE);
         if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
             return Err(Error::Run(format!(
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-/// Keys of recipes whose values, or texts in them, are paths of what a run reads.
+/// The keys whose values are, or contain, paths that a run reads.
 const INPUTS: [&str; 6] =
     ["model.path", "data.files", "sft.eval_files", "eval.files", "eval.bench", "reward.verifier"];
 
@@ -97,7 +97,7 @@ const INPUTS: [&str; 6] =
 fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
     match value {
         Value::String(text) => {
-            // A benchmark's file stands behind its name.
+            // A benchmark with a file is NAME=FILE.
             let file = text.split_once('=').map(|(_, file)| file);
             let goes_inside =
                 |path: &&str| entries(Path::new(path)).iter().any(|entry| is_inside(dir, entry));
@@ -109,8 +109,7 @@ fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
     }
 }
 
-/// Everything that the path leads through as it is written, links among them, and what it leads to; nothing where it leads
-/// to nothing.
+/// Every directory and link that the path goes through as it is written, and what it ends at. Empty if nothing is there.
 fn entries(path: &Path) -> Vec<PathBuf> {
     let (Ok(end), Ok(written)) = (fs::canonicalize(path), std::path::absolute(path)) else {
         return Vec::new();

@@ -23,7 +23,7 @@ impl ResponseFile {
         Ok(Self { path, temporary, writer: BufWriter::new(file) })
     }
 
-    /// Writes a group's responses, and last its greedy one, which the others are compared with, if it has one.
+    /// Writes a group's responses, then its greedy one, if it has one: the baseline of the others.
     ///
     /// # Errors
     /// [`Error::Io`].

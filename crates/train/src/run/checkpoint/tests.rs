@@ -9,7 +9,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
     fs::create_dir_all(checkpoint.join("trainer")).unwrap();
     let optimizer = optimizer::Progress::default();
     let (first, last) = (Vec::new(), Vec::new());
-    let state = State {
+    let state = RunState {
         step: 3,
         optimizer,
         best: None,
