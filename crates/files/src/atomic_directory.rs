@@ -21,11 +21,11 @@ impl AtomicDirectory {
     /// Starts the directory that is to become `target`, whose parent must exist.
     ///
     /// # Errors
-    /// [`Error::Name`] when `target` exists and is not an empty directory, or has no name of its own;
+    /// [`Error::Refused`] when `target` exists and is not an empty directory, or has no name of its own;
     /// [`Error::Io`] when its parent cannot be written.
     pub fn create(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
-            return Err(Error::Name(format!("{} does not name a new directory", target.display())));
+            return Err(Error::Refused(format!("{} does not name a new directory", target.display())));
         };
         refuse_occupied(target)?;
         let parent = parent(target);
@@ -45,7 +45,7 @@ impl AtomicDirectory {
     /// been synchronised by whoever wrote them.
     ///
     /// # Errors
-    /// [`Error::Name`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
+    /// [`Error::Refused`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
     /// refuses.
     pub fn commit(self) -> Result<()> {
         for directory in directories(self.staging.path())? {
@@ -69,7 +69,7 @@ fn refuse_occupied(target: &Path) -> Result<()> {
         Ok(_) => true,
     };
     if occupied {
-        return Err(Error::Name(format!("{} exists; name a new or an empty directory", target.display())));
+        return Err(Error::Refused(format!("{} exists; name a new or an empty directory", target.display())));
     }
     Ok(())
 }

@@ -114,6 +114,31 @@ impl Temporary {
     }
 }
 
+/// The name that a file has beside its own until it is complete, where the next process is to know what a kill has left.
+pub fn partial(path: &Path) -> PathBuf {
+    path.with_extension("partial")
+}
+
+/// Writes a file, as [`partial`] until it is complete.
+///
+/// # Errors
+/// [`Error::Io`]; what had the name before is untouched then.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = AtomicFile::create_as(path, partial(path))?;
+    file.write(bytes)?;
+    file.commit()
+}
+
+/// Writes a value as indented JSON, as [`write_file`].
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut file = AtomicFile::create_as(path, partial(path))?;
+    file.json(value)?;
+    file.commit()
+}
+
 /// Gives a complete file, whose contents need not be on disk yet, the name `target` in the same file system, in place of
 /// a file that has it.
 ///

@@ -14,9 +14,9 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
-    /// A new directory cannot have the name that it is to get, as a sentence that says why.
+    /// What was asked for cannot be, as a sentence that says why and what to do.
     #[error("{0}")]
-    Name(String),
+    Refused(String),
 }
 
 /// Result with this crate's [`Error`].
@@ -34,7 +34,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Io { source, .. } => source,
-            Error::Name(_) => Self::other(error),
+            Error::Refused(_) => Self::other(error),
         }
     }
 }

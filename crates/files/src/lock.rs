@@ -20,7 +20,7 @@ pub enum Lock {
 ///
 /// # Errors
 /// [`Error::Io`] when there is no such directory or it cannot be read.
-pub fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
+fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
     if !cfg!(unix) {
         return Ok(Some(Lock::Unsupported(io::ErrorKind::Unsupported.into())));
     }
@@ -29,6 +29,16 @@ pub fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
         Ok(()) => Some(Lock::Held(file)),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Error(error)) => Some(Lock::Unsupported(error)),
+    })
+}
+
+/// Locks a directory. `doing` is what the process does in it, which another one is told that wants to do the same.
+///
+/// # Errors
+/// [`Error::Refused`] while another process holds it; [`Error::Io`] as [`try_lock_directory`].
+pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
+    try_lock_directory(dir)?.ok_or_else(|| {
+        Error::Refused(format!("another process is {doing} in {}; wait for it or end it", dir.display()))
     })
 }
 

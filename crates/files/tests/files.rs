@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use isentrope_files::{
-    AtomicDirectory, AtomicFile, Digest, Error, Lock, NewFile, lock_file, make_directory, names,
-    put_in_place, remove, sha256_of_file, try_lock_directory,
+    AtomicDirectory, AtomicFile, Digest, Error, Lock, NewFile, lock_directory, lock_file, make_directory,
+    names, put_in_place, remove, sha256_of_file,
 };
 use serde_json::json;
 use tempfile::tempdir;
@@ -139,7 +139,7 @@ fn a_directory_appears_only_on_commit() {
     // Someone else was faster.
     fs::create_dir(&target).unwrap();
     fs::write(target.join("theirs"), "2").unwrap();
-    assert!(matches!(directory.commit(), Err(Error::Name(_))));
+    assert!(matches!(directory.commit(), Err(Error::Refused(_))));
     assert_eq!(listing(parent.path()), ["step-3"]);
     assert_eq!(listing(&target), ["theirs"]);
     // What a kill leaves starts with a dot and the name, so that whoever made it knows it.
@@ -174,12 +174,13 @@ fn directories_are_made_listed_and_removed() {
 #[cfg(unix)]
 fn a_directory_is_locked_until_the_lock_goes() {
     let dir = tempdir().unwrap();
-    let lock = try_lock_directory(dir.path()).unwrap().unwrap();
+    let lock = lock_directory(dir.path(), "writing").unwrap();
     assert!(matches!(lock, Lock::Held(_)));
-    assert!(try_lock_directory(dir.path()).unwrap().is_none());
+    let refused = lock_directory(dir.path(), "writing").unwrap_err().to_string();
+    assert!(refused.contains("another process is writing in"), "{refused}");
     drop(lock);
-    assert!(try_lock_directory(dir.path()).unwrap().is_some());
-    assert!(try_lock_directory(&dir.path().join("absent")).is_err());
+    drop(lock_directory(dir.path(), "writing").unwrap());
+    assert!(lock_directory(&dir.path().join("absent"), "writing").is_err());
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Results of evaluations as tables for the terminal.
 
-use isentrope_train::evaluation::bootstrap::Estimate;
-use isentrope_train::evaluation::comparisons::{Compared, Comparisons};
-use isentrope_train::evaluation::paired::Comparison;
-use isentrope_train::evaluation::report::{Report, Summary};
+use isentrope_evaluation::results::{BenchmarkComparison, BenchmarkSummary, Comparisons, Report};
+use isentrope_evaluation::statistics::{Estimate, PairedTest, ks};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -11,7 +9,7 @@ use std::path::Path;
 pub fn report(report: &Report, dir: &Path) -> String {
     let mut text = String::new();
     for (name, summary) in &report.benchmarks {
-        let Summary { problems, samples, estimates, is_graded, verdicts } = summary;
+        let BenchmarkSummary { problems, samples, estimates, is_graded, verdicts } = summary;
         let each = if *samples == 1 { "1 response each".into() } else { format!("{samples} responses each") };
         let _ = writeln!(text, "\n  {name}: {problems} problems, {each}");
         for row in rows(*samples, *is_graded) {
@@ -42,7 +40,7 @@ pub fn report(report: &Report, dir: &Path) -> String {
 fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     let mut rows = vec![format!("mean@{samples}")];
     if samples > 1 {
-        rows.extend(isentrope_train::evaluation::summary::ks(samples).iter().map(|k| format!("pass@{k}")));
+        rows.extend(ks(samples).iter().map(|k| format!("pass@{k}")));
         rows.push(format!("maj@{samples}"));
     }
     if is_graded {
@@ -71,7 +69,7 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
             let _ = writeln!(text, "    {setting}");
         }
     }
-    for (name, Compared { accuracy, score }) in &comparisons.benchmarks {
+    for (name, BenchmarkComparison { accuracy, score }) in &comparisons.benchmarks {
         let _ = writeln!(text, "\n  {name}: {} problems in both", accuracy.problems);
         compared(&mut text, "mean accuracy", accuracy, (100.0, 2), [" %", " points"]);
         if let Some(score) = score {
@@ -89,11 +87,11 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
 fn compared(
     text: &mut String,
     number: &str,
-    comparison: &Comparison,
+    comparison: &PairedTest,
     (scale, digits): (f64, usize),
     [unit, of_difference]: [&str; 2],
 ) {
-    let Comparison { problems, old, new, difference, better, worse, p, exact } = comparison;
+    let PairedTest { problems, old, new, difference, better, worse, p, exact } = comparison;
     let [old, new, value, low, high] =
         [*old, *new, difference.value, difference.low, difference.high].map(|x| scale * x);
     let same = problems - better - worse;

@@ -9,10 +9,10 @@ use crate::interrupt;
 use crate::output::print;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isentrope_train::evaluation::Evaluation;
+use isentrope_evaluation::Evaluation;
 use isentrope_train::metrics::Metrics;
-use isentrope_train::observer::{Observer, Phase, Progress, StepReport};
-use isentrope_train::run::{Ending, Summary};
+use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
+use isentrope_train::run::{Ending, RunSummary};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
@@ -77,7 +77,7 @@ impl Terminal {
     }
 }
 
-impl Observer for Terminal {
+impl ProgressObserver for Terminal {
     fn stop_requested(&self) -> bool {
         interrupt::requested()
     }
@@ -113,6 +113,14 @@ impl Observer for Terminal {
         self.bar.set_message(format!("{done}/{total} {unit}{speed}"));
     }
 
+    fn note(&mut self, text: &str) {
+        if let Some(line) = self.notes.line(text) {
+            self.line(&line);
+        }
+    }
+}
+
+impl Observer for Terminal {
     fn step(&mut self, step: &StepReport<'_>) {
         self.notes.step(step.step);
         let now = Instant::now();
@@ -147,12 +155,6 @@ impl Observer for Terminal {
             for text in evaluation_lines(step) {
                 self.line(&text);
             }
-        }
-    }
-
-    fn note(&mut self, text: &str) {
-        if let Some(line) = self.notes.line(text) {
-            self.line(&line);
         }
     }
 }
@@ -207,7 +209,7 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
 }
 
 /// The table at the end of a run, on standard output.
-pub fn print_summary(summary: &Summary, command: &str) -> Result<()> {
+pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     let mut text = String::new();
     let done = match summary.ending {
         Ending::Complete => "finished",

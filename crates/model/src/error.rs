@@ -48,7 +48,7 @@ impl From<files::Error> for Error {
     fn from(error: files::Error) -> Self {
         match error {
             files::Error::Io { path, source } => Self::Io { path, source },
-            files::Error::Name(what) => Self::Input(what),
+            files::Error::Refused(what) => Self::Input(what),
         }
     }
 }

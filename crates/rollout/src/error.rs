@@ -1,6 +1,8 @@
-//! What can go wrong while sampling.
+//! What can go wrong between a problem and its judged responses.
 
-/// Failure to sample.
+use std::path::PathBuf;
+
+/// Failure to sample or to judge.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A sampling setting is out of range.
@@ -12,6 +14,17 @@ pub enum Error {
         value: String,
         /// What it may be.
         expected: &'static str,
+    },
+    /// A model without a tokenizer is to read text.
+    #[error("{}: there is no tokenizer.json, and training needs one to read its prompts", .0.display())]
+    NoTokenizer(PathBuf),
+    /// A problem cannot be put to the model, or its responses cannot be judged.
+    #[error("{origin}: {what}")]
+    Problem {
+        /// Where it was read.
+        origin: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// A prompt cannot be sampled from.
     #[error("{0}")]
@@ -27,7 +40,15 @@ pub enum Error {
         /// Tokens of prompt and response that led there.
         position: usize,
     },
+    /// The verifier can judge nothing any more.
+    #[error(transparent)]
+    Verifier(#[from] isentrope_reward::VerifierError),
 }
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is added to [`Error::NotFinite`] where the weights may have been trained here: what else may be the cause, and what
+/// to do then.
+pub const AFTER_TRAINING: &str = "; where training has damaged them, lower optimizer.learning_rate or raise \
+     optimizer.eps, and go on from an earlier checkpoint";

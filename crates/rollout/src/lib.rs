@@ -1,21 +1,33 @@
-//! Sampling from a model: continuous batching over a paged key-value cache.
+//! From problems to judged responses: prompts, sampling, verdicts.
 //!
-//! [`Engine::submit`] queues a prompt to be sampled any number of times; [`Engine::step`] advances everything that
-//! fits by one token. A sample's tokens depend on the weights, its prompt, its [`Key`] and its [`Sampling`] settings,
-//! and on nothing else: not on what shares its batch, on memory, on threads or on the order of completion.
+//! [`Prompter`] turns a problem's text into tokens. The [`Engine`] samples by continuous batching over a paged key-value
+//! cache: [`Engine::submit`] queues a prompt to be sampled any number of times, [`Engine::step`] advances everything that
+//! fits by one token, and [`sample`] runs it to the end. A [`Judge`] makes [`Response`]s of what was sampled. A sample's
+//! tokens depend on the weights, its prompt, its [`Key`] and its [`Sampling`] settings, and on nothing else: not on what
+//! shares its batch, on memory, on threads or on the order of completion.
 
 mod engine;
 mod error;
+mod judge;
+mod observer;
+mod prompter;
 mod random;
 mod recorder;
+mod response;
+mod sample;
 mod sampler;
 mod sampling;
 mod sequence;
 mod stop;
 
 pub use engine::{Engine, Event, Limits, Request, RequestId};
-pub use error::{Error, Result};
+pub use error::{AFTER_TRAINING, Error, Result};
+pub use judge::{Judge, check_problem, verifier_item};
+pub use observer::{Phase, Progress, ProgressObserver};
+pub use prompter::Prompter;
 pub use random::Key;
+pub use response::Response;
+pub use sample::{Interrupt, sample, sample_each};
 pub use sampler::Drawn;
 pub use sampling::Sampling;
 pub use sequence::{Completion, FinishReason};

@@ -43,10 +43,10 @@ pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::group::Response;
     use crate::minibatch::TrainingBatch;
     use isentrope_data::{Problem, Prompt};
     use isentrope_reward::{Judgement, Verdict};
+    use isentrope_rollout::Response;
     use serde_json::Value;
 
     const COMPARING: [Estimator; 5] = [

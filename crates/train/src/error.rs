@@ -1,5 +1,6 @@
 //! What can go wrong while training. Every message is a sentence for the user that says what to do.
 
+use isentrope_rollout::AFTER_TRAINING;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,9 +34,9 @@ pub enum Error {
     /// The run cannot go on.
     #[error("{0}")]
     Run(String),
-    /// Metrics could not be written.
-    #[error(transparent)]
-    Sink(#[from] crate::sinks::Error),
+    /// A file of metrics that a new run would write is there already.
+    #[error("{}: is there already; resume that run, or choose another directory", .0.display())]
+    Exists(PathBuf),
     /// The rewards' settings are wrong.
     #[error(transparent)]
     Reward(#[from] isentrope_reward::Error),
@@ -51,29 +52,26 @@ pub enum Error {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),
-    /// Sampling failed.
-    #[error("{}{}", .0, after_training(.0))]
+    /// Sampling or judging failed.
+    #[error(transparent)]
     Rollout(isentrope_rollout::Error),
+    /// The model's numbers are not finite. What was said of it is part of the message, so that it is no source of its own.
+    #[error("{}{AFTER_TRAINING}", .0)]
+    NotFinite(isentrope_rollout::Error),
+    /// Evaluation failed.
+    #[error(transparent)]
+    Evaluation(#[from] isentrope_evaluation::Error),
 }
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What else may be at the bottom of a failure to sample when the weights have been trained.
-fn after_training(error: &isentrope_rollout::Error) -> &'static str {
-    match error {
-        isentrope_rollout::Error::NotFinite { .. } => {
-            "; where training has damaged them, lower optimizer.learning_rate or raise optimizer.eps, and go on from an \
-             earlier checkpoint"
-        }
-        _ => "",
-    }
-}
-
-/// Its text is part of the message, so that it is no source of its own.
 impl From<isentrope_rollout::Error> for Error {
     fn from(error: isentrope_rollout::Error) -> Self {
-        Self::Rollout(error)
+        match error {
+            error @ isentrope_rollout::Error::NotFinite { .. } => Self::NotFinite(error),
+            other => Self::Rollout(other),
+        }
     }
 }
 
@@ -81,7 +79,7 @@ impl From<isentrope_files::Error> for Error {
     fn from(error: isentrope_files::Error) -> Self {
         match error {
             isentrope_files::Error::Io { path, source } => Self::Io { path, source },
-            isentrope_files::Error::Name(what) => Self::Run(what),
+            isentrope_files::Error::Refused(what) => Self::Run(what),
         }
     }
 }
@@ -89,7 +87,7 @@ impl From<isentrope_files::Error> for Error {
 impl Error {
     /// Whether weights that training has damaged may be the cause.
     pub(crate) fn doubts_weights(&self) -> bool {
-        matches!(self, Self::Rollout(isentrope_rollout::Error::NotFinite { .. }))
+        matches!(self, Self::NotFinite(_) | Self::Evaluation(isentrope_evaluation::Error::NotFinite(_)))
     }
 
     pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
@@ -98,6 +96,14 @@ impl Error {
 
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
+    }
+
+    /// For `map_err` where a file is made that must not be there yet.
+    pub(crate) fn creating(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
+        |source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Self::Exists(path.to_owned()),
+            _ => Self::io(path, source),
+        }
     }
 
     pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {

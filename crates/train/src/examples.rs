@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Coefficients;
-use crate::prompts::Prompter;
 use isentrope_data::{Content, Example};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
+use isentrope_rollout::Prompter;
 use serde_json::Value;
 
 /// An example's tokens.
@@ -46,7 +46,7 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
     Ok(tokenized)
 }
 
-/// A chat: what the template puts after an assistant's turn has begun, up to the turn's end, is learnt.
+/// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to its end.
 fn chat(messages: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
     let mut example = TokenizedExample { tokens: Vec::new(), learnt: Vec::new() };
     let mut text = String::new();

@@ -1,11 +1,12 @@
-//! Responses to one prompt, judged.
+//! The judged responses to one prompt.
 
 use isentrope_data::Problem;
 use isentrope_objective::Estimator;
-use isentrope_reward::{Judgement, Verdict};
+use isentrope_reward::Verdict;
+use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 
-/// A prompt with its responses. One of another version that says more is refused: what it says would be lost.
+/// A prompt with its responses. Unknown fields are refused, so that a checkpoint of another version loses nothing unnoticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -23,46 +24,6 @@ pub struct Group {
     pub greedy: Option<Response>,
 }
 
-/// A response and what became of it. Vectors are `[tokens]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Response {
-    /// Text without special tokens.
-    pub text: String,
-    /// Tokens, a final end-of-sequence token included.
-    pub tokens: Vec<u32>,
-    /// Log-prob of each when it was sampled, in nats.
-    #[serde(with = "bits")]
-    pub logprobs: Vec<f32>,
-    /// Entropy of the policy at each, in nats.
-    #[serde(with = "bits")]
-    pub entropies: Vec<f32>,
-    /// Whether it was cut off at the longest length.
-    pub truncated: bool,
-    /// What the verifier said.
-    pub judgement: Judgement,
-    /// Its score with penalties.
-    pub reward: f64,
-    /// Where the recording of its step's rollout has each token of prompt and response but the last, if it has them all.
-    #[serde(skip)]
-    pub slots: Option<Vec<u32>>,
-    /// The spelling under which its answer has votes, where an earlier response to the problem gave the same answer in
-    /// another; only evaluations vote.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vote: Option<String>,
-}
-
-impl Response {
-    /// Whether there is a reward to learn from: a fault of the verifier says nothing about the response.
-    pub fn counts(&self) -> bool {
-        self.judgement.verdict.is_scored()
-    }
-
-    /// Mean entropy over its tokens, in nats (the paper's equation 5, inner mean).
-    pub fn entropy(&self) -> f64 {
-        self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / self.entropies.len().max(1) as f64
-    }
-}
-
 impl Group {
     /// Responses with a reward.
     pub fn counted(&self) -> impl Iterator<Item = &Response> {
@@ -74,8 +35,8 @@ impl Group {
         self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
     }
 
-    /// Whether there is what the estimator compares its responses with. A response that is left of several when the others
-    /// could not be judged has nothing beside it; one that was sampled alone is taken as it is.
+    /// Whether the estimator has something to compare the responses with. A single response has not, if others were sampled
+    /// and could not be judged. A response that was sampled alone needs no comparison.
     pub fn has_baseline(&self, estimator: Estimator) -> bool {
         match estimator {
             Estimator::Remax => self.greedy_reward().is_some(),
@@ -86,7 +47,7 @@ impl Group {
         }
     }
 
-    /// Share of the counted responses that are correct; none without any.
+    /// Share of the judged responses that are correct; none if none could be judged.
     pub fn accuracy(&self) -> Option<f64> {
         let (mut correct, mut all) = (0usize, 0usize);
         for response in self.counted() {
@@ -96,22 +57,9 @@ impl Group {
         (all > 0).then(|| correct as f64 / all as f64)
     }
 
-    /// Whether scores differ, so that there is something to learn from the comparison. Penalties do not count.
+    /// Whether scores differ, so that the comparison teaches something. Penalties do not count.
     pub fn informative(&self) -> bool {
         let mut scores = self.counted().map(|r| r.judgement.score);
         scores.next().is_some_and(|first| scores.any(|score| score != first))
-    }
-}
-
-/// f32 as the number of its bits, since text of a number need not come back as the same number everywhere.
-mod bits {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(|v| v.to_bits()))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
-        Ok(Vec::<u32>::deserialize(deserializer)?.into_iter().map(f32::from_bits).collect())
     }
 }

@@ -1,14 +1,12 @@
 //! Training: reinforcement learning and SFT, from a recipe to checkpoints and metrics.
 //!
 //! [`rl`] has the step of reinforcement learning and reads top to bottom; [`sft`] that of supervised fine-tuning. Both
-//! update through a [`learner`], live in a [run directory](run_directory) and go on from its [checkpoints](checkpoint).
+//! update through a [`learner`], and have what every [`run`] has: a directory, metrics, evaluations and checkpoints.
 
 pub mod advantage;
-pub mod checkpoint;
 mod clock;
-pub mod collect;
+mod collect;
 mod error;
-pub mod evaluation;
 mod examples;
 pub mod group;
 pub mod learner;
@@ -16,19 +14,13 @@ pub mod metrics;
 pub mod minibatch;
 pub mod observer;
 pub mod optimizer;
-mod place;
 pub mod plan;
 mod problems;
-pub mod prompts;
-pub mod response_file;
 pub mod rl;
 mod rollout_statistics;
 pub mod run;
-pub mod run_directory;
-pub mod sample;
 pub mod settings;
 pub mod sft;
-pub mod sinks;
 pub mod training;
 mod training_loop;
 

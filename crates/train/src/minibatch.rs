@@ -1,10 +1,11 @@
 //! The minibatch of one update: from judged responses and their advantages to the loss, and its gradient in the learner.
 
-use crate::group::{Group, Response};
+use crate::group::Group;
 use crate::learner::{Coefficients, Known, Learner};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{DrawKey, Minibatch, Objective, Settings, objective};
+use isentrope_rollout::Response;
 use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.

@@ -1,12 +1,12 @@
 //! The problems of a run: to train on, and held out.
 
 use crate::error::{Error, Result};
-use crate::evaluation::{self, EvaluationSet, sets};
-use crate::prompts::Prompter;
 use isentrope_data::{Finding, Longest, Problem, Report, Source};
+use isentrope_evaluation::{EvaluationSet, EvaluationSettings, held_out_sets};
 use isentrope_reward::VerifierSettings;
+use isentrope_rollout::{Prompter, check_problem};
 
-/// Problems of the built-in task whose prompts are measured, to know how long they get.
+/// How many problems of the built-in task are looked at to know how long its prompts get.
 const MEASURED: u64 = 1000;
 
 /// Everything read from the data.
@@ -22,7 +22,7 @@ pub(crate) struct Problems {
 impl Problems {
     pub(crate) fn open(
         data: &isentrope_data::Settings,
-        eval: (&evaluation::Settings, usize),
+        eval: (&EvaluationSettings, usize),
         seed: u64,
         prompter: &Prompter,
         context: usize,
@@ -34,7 +34,7 @@ impl Problems {
         let mut unjudged = Ok(());
         let mut lossy = Vec::new();
         let mut measure = |problem: &Problem| {
-            if let (Ok(()), Err(e)) = (&unjudged, check(problem, verifier)) {
+            if let (Ok(()), Err(e)) = (&unjudged, check_problem(problem, verifier)) {
                 unjudged = Err(e);
             }
             let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
@@ -54,7 +54,7 @@ impl Problems {
                 if tokens <= longest.tokens { Ok(()) } else { Err(task_does_not_fit(tokens, &longest)) }
             })
         };
-        unjudged?; // before what it led to
+        unjudged?; // first: it may be why no problem was kept
         kept?;
         report.lossy = lossy;
         let mut notes: Vec<String> = note("training data", &report).into_iter().collect();
@@ -66,12 +66,12 @@ impl Problems {
             ));
         }
         let (eval, max_tokens) = eval;
-        let sets = sets::of_run(data, eval, max_tokens, verifier, prompter, context, &mut notes)?;
+        let sets = held_out_sets(data, eval, max_tokens, verifier, prompter, context, &mut notes)?;
         Ok(Self { train, sets, longest_prompt, notes })
     }
 }
 
-/// Problems of a task are drawn by position, without end: none is left out.
+/// A task has a problem at every position, so none can be left out for its length.
 fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     let Longest { tokens: most, allowed_by } = longest;
     let what = format!(
@@ -80,32 +80,12 @@ fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     Error::setting("data.task", what)
 }
 
-/// The longest prompt or example that a setting and the context allow; one token of the context at least is the response's.
+/// The longest prompt that a setting and the context allow. At least one token of the context is the response's.
 fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest {
     match setting {
         Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },
         _ => Longest { tokens: context.saturating_sub(1), allowed_by: "the model's context" },
     }
-}
-
-/// What of a problem is not in its row alone: whether it has a verifier, and of a task whether that is the right one.
-pub(crate) fn check(problem: &Problem, verifier: &VerifierSettings) -> Result<()> {
-    let Problem { ground_truth, data_source, origin, .. } = problem;
-    let wrong = |what: String| Error::Run(format!("{origin}: {what}"));
-    verifier.check_data_source(data_source).map_err(wrong)?;
-    verifier
-        .check_ground_truth(ground_truth, data_source)
-        .map_err(|what| wrong(format!("{what}; choose another reward.verifier")))
-}
-
-/// What sampling the responses to some sets takes: the longest prompt and response together, in tokens, and the most
-/// responses at a time.
-pub(crate) fn demand(sets: &[EvaluationSet], context: usize) -> (usize, usize) {
-    let longest = |set: &EvaluationSet| {
-        set.longest_prompt(context).saturating_add(set.decoding.max_tokens).min(context)
-    };
-    let responses = |set: &EvaluationSet| set.problems.len().saturating_mul(set.decoding.samples);
-    (sets.iter().map(longest).max().unwrap_or(0), sets.iter().map(responses).max().unwrap_or(0))
 }
 
 /// What to say of rows that are fewer than a step takes.

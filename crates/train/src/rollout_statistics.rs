@@ -1,9 +1,10 @@
 //! What a rollout was like, over all that was sampled, before any filter.
 
 use crate::error::{Error, Result};
-use crate::group::{Group, Response};
+use crate::group::Group;
 use crate::metrics::Metrics;
 use isentrope_reward::Verdict;
+use isentrope_rollout::Response;
 use std::collections::BTreeMap;
 
 /// Sums over sampled groups.
@@ -27,9 +28,9 @@ pub struct RolloutStatistics {
     /// Sums of the responses' mean entropies, and of all tokens' entropies.
     entropy_of_responses: f64,
     entropy_of_tokens: f64,
-    /// Greedy responses, which are baselines alone, that could not be judged.
+    /// Greedy responses that could not be judged. They serve as baselines only.
     greedy_faults: usize,
-    /// Why the first faulted response could not be judged.
+    /// Why the first of them all could not be judged.
     fault: Option<String>,
 }
 
@@ -127,5 +128,93 @@ impl RolloutStatistics {
         metrics.set("rollout/groups", self.groups as f64);
         metrics.set("rollout/responses", self.responses as f64);
         metrics.set("rollout/tokens", self.tokens as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_data::{Problem, Prompt};
+    use isentrope_reward::{Item, Judgement, Overlong, Verifier};
+    use isentrope_rollout::{Completion, FinishReason, Judge};
+    use serde_json::Value;
+
+    /// Gives every response the same score.
+    struct Constant(f64);
+
+    impl Verifier for Constant {
+        fn verify(&self, _: &Item<'_>, _: &str) -> Judgement {
+            Judgement { score: self.0, ..Judgement::new(Verdict::Correct, None, "") }
+        }
+    }
+
+    /// A group of two responses judged with the score.
+    fn group(score: f64) -> Group {
+        let overlong = Overlong::default();
+        let judge = Judge { verifier: Box::new(Constant(score)), overlong, max_tokens: 8 };
+        let problem = Problem {
+            prompt: Prompt::Text("?".into()),
+            ground_truth: Value::Null,
+            data_source: String::new(),
+            extra_info: Value::Null,
+            origin: "made up".into(),
+        };
+        let completion = Completion {
+            tokens: vec![1, 2],
+            logprobs: vec![-1.0; 2],
+            sampling_logprobs: None,
+            entropies: vec![1.0; 2],
+            text: Some("!".into()),
+            finish_reason: FinishReason::Stop,
+            slots: None,
+        };
+        let sampled = vec![(&problem, vec![completion.clone(), completion])];
+        let responses = judge.responses(sampled).unwrap().remove(0);
+        Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: None }
+    }
+
+    #[test]
+    fn a_reward_that_is_no_number_is_the_verifiers_fault() {
+        for score in [f64::NAN, f64::INFINITY] {
+            let group = group(score);
+            assert!(group.responses.iter().all(|r| r.judgement.verdict == Verdict::Fault && !r.counts()));
+            assert!(!group.informative() && group.accuracy().is_none());
+            let mut statistics = RolloutStatistics::default();
+            statistics.add(&group);
+            let error = statistics.check_faults().unwrap_err().to_string();
+            assert!(error.contains("could not judge any of 2 responses (made up: the verifier's score is"));
+            assert!(error.contains("look at reward.verifier"), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_beside_verdicts_are_counted_and_do_not_end_the_run() {
+        let mut statistics = RolloutStatistics::default();
+        statistics.add(&group(f64::NAN));
+        statistics.add(&group(1.0));
+        statistics.check_faults().unwrap();
+        assert_eq!(statistics.faults().map(|(count, _)| count), Some(2));
+        let mut metrics = Metrics::default();
+        statistics.record(&mut metrics);
+        assert_eq!(metrics.get("reward/mean"), Some(1.0), "over what could be judged");
+        assert_eq!(metrics.get("verdict/fault"), Some(0.5));
+    }
+
+    #[test]
+    fn a_greedy_response_that_could_not_be_judged_is_no_baseline_and_is_counted() {
+        let with_greedy = |score| Group { greedy: group(score).responses.pop(), ..group(1.0) };
+        let (judged, faulted) = (with_greedy(0.25), with_greedy(f64::NAN));
+        assert_eq!((judged.greedy_reward(), faulted.greedy_reward()), (Some(0.25), None));
+        let mut statistics = RolloutStatistics::default();
+        statistics.add(&judged);
+        assert_eq!(statistics.faults(), None);
+        statistics.add(&faulted);
+        let (count, first) = statistics.faults().unwrap();
+        assert!(count == 1 && first.contains("the verifier's score is NaN"), "{first}");
+        let mut metrics = Metrics::default();
+        statistics.record(&mut metrics);
+        assert_eq!(metrics.get("verdict/fault"), Some(1.0 / 5.0));
+        assert_eq!(metrics.get("verdict/correct"), Some(4.0 / 5.0));
+        assert_eq!(metrics.get("rollout/responses"), Some(4.0));
     }
 }

@@ -3,8 +3,7 @@
 use crate::error::Result;
 use crate::observer::Observer;
 use crate::plan::Plan;
-use crate::run::Summary;
-use crate::run_directory::Place;
+use crate::run::{Place, RunSummary};
 use crate::settings::{ModelSource, Run};
 use isentrope_data::FileHash;
 use isentrope_kernels::Backend;
@@ -61,5 +60,5 @@ pub trait Training: Sized {
         backend: Arc<B>,
         manifest: Value,
         observer: &mut dyn Observer,
-    ) -> Result<Summary>;
+    ) -> Result<RunSummary>;
 }

@@ -1,12 +1,12 @@
 //! The loop of every run, whatever it trains: step, evaluate, log, save.
 
 use crate::error::{Error, Result};
-use crate::evaluation::{self, EvaluationSet, Evaluator};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::observer::Observer;
 use crate::plan::Plan;
-use crate::run::{Ending, Record, Run, Summary};
+use crate::run::{Ending, Run, RunSummary, StepRecord};
+use isentrope_evaluation::{EvaluationSet, EvaluationSettings, Evaluator};
 use isentrope_kernels::Backend;
 use serde::Serialize;
 use std::path::Path;
@@ -17,16 +17,20 @@ pub(crate) trait Trainer<B: Backend> {
     type State: Serialize;
 
     /// The step that the run is at.
-    fn step(&mut self, training: &mut TrainingLoop<'_, B, Self::State>, record: &mut Record) -> Result<()>;
+    fn step(
+        &mut self,
+        training: &mut TrainingLoop<'_, B, Self::State>,
+        record: &mut StepRecord,
+    ) -> Result<()>;
 
     /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
-    fn evaluate(&self, _learner: &Learner<B>, _record: &mut Record) {}
+    fn evaluate(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
 }
 
 /// A run with what is trained in it.
 pub(crate) struct TrainingLoop<'a, B: Backend, S> {
     // What the run was given.
-    pub eval: &'a evaluation::Settings,
+    pub eval: &'a EvaluationSettings,
     pub evaluator: Evaluator<'a>,
     pub sets: &'a [EvaluationSet],
     pub plan: &'a Plan,
@@ -42,9 +46,9 @@ pub(crate) struct TrainingLoop<'a, B: Backend, S> {
 
 impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
     /// Goes on from where the run is, to its last step or until the observer asks to stop.
-    pub fn run(mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<Summary> {
+    pub fn run(mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<RunSummary> {
         if self.run.step == 0 {
-            let mut record = Record::default();
+            let mut record = StepRecord::default();
             self.evaluate(trainer, &mut record)?;
             self.run.record(record, self.observer)?;
             if self.observer.stop_requested() {
@@ -64,9 +68,9 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
         Ok(self.run.summary(Ending::Complete, self.sets))
     }
 
-    fn step(&mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<Record> {
+    fn step(&mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<StepRecord> {
         self.run.begin_step();
-        let mut record = Record::default();
+        let mut record = StepRecord::default();
         let left_out = self.learner.optimizer.progress.skipped;
         trainer.step(self, &mut record)?;
         let left_out = self.learner.optimizer.progress.skipped - left_out;
@@ -79,7 +83,7 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
     }
 
     /// Evaluates, records and saves. Returns whether to stop before the last step.
-    fn finish_step(&mut self, trainer: &impl Trainer<B, State = S>, mut record: Record) -> Result<bool> {
+    fn finish_step(&mut self, trainer: &impl Trainer<B, State = S>, mut record: StepRecord) -> Result<bool> {
         let measured = record.metrics.clone();
         if let Err(error) = self.evaluate(trainer, &mut record) {
             self.save_before_failing(&error, Some(measured));
@@ -113,7 +117,7 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
     }
 
     /// Measures the model on held-out data, where due.
-    fn evaluate(&mut self, trainer: &impl Trainer<B, State = S>, record: &mut Record) -> Result<()> {
+    fn evaluate(&mut self, trainer: &impl Trainer<B, State = S>, record: &mut StepRecord) -> Result<()> {
         if !self.eval.due(self.run.step, self.run.steps) {
             return Ok(());
         }
@@ -123,7 +127,7 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
             return Ok(()); // a mean over nothing would pass for a score
         }
         let model = &self.learner.model;
-        self.evaluator.evaluate_all(model, self.sets, &mut self.run, record, self.observer)?;
+        self.run.evaluate(&self.evaluator, model, self.sets, record, self.observer)?;
         self.trim_if_tight();
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Metrics as JSON lines: their form, and what is left of them when a run goes on.
 
+use isentrope_train::Error;
 use isentrope_train::metrics::Metrics;
-use isentrope_train::sinks::{Error, JsonlSink};
+use isentrope_train::run::sinks::JsonlSink;
 use proptest::prelude::*;
 use std::fs;
 use std::path::PathBuf;

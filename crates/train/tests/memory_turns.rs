@@ -2,8 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_train::observer::{Observer, Phase, Progress, StepReport};
-use isentrope_train::run_directory::{Existing, Place};
+use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
+use isentrope_train::run::{Existing, Place};
 use isentrope_train::sft::{Prepared, Recipe};
 use isentrope_train::training::Training;
 use serde_json::{Value, json};
@@ -22,17 +22,20 @@ fn status(field: &str) -> usize {
 #[derive(Default)]
 struct Memory(Vec<usize>);
 
-impl Observer for Memory {
+impl ProgressObserver for Memory {
     fn progress(&mut self, progress: Progress) {
         if progress.phase == Phase::Evaluation && progress.done == 0 {
             self.0.push(status("VmRSS"));
         }
     }
-    fn step(&mut self, _: &StepReport<'_>) {}
     fn note(&mut self, _: &str) {}
     fn stop_requested(&self) -> bool {
         false
     }
+}
+
+impl Observer for Memory {
+    fn step(&mut self, _: &StepReport<'_>) {}
 }
 
 /// A model whose activations are larger than anything else, over the built-in task's characters.

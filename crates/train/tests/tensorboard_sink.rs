@@ -1,7 +1,7 @@
 //! TensorBoard's event files, read by a small reader of their format and by TensorBoard itself.
 
 use isentrope_train::metrics::Metrics;
-use isentrope_train::sinks::TensorBoardSink;
+use isentrope_train::run::sinks::TensorBoardSink;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -4,21 +4,14 @@
 //! prompts are sampled until there are enough (dynamic sampling, DAPO, arXiv:2503.14476). What is left over is kept for
 //! the next step.
 
-mod judge;
-
-pub use judge::Judge;
-pub(crate) use judge::item;
-
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::observer::{Observer, Phase};
-use crate::prompts::Prompter;
 use crate::rollout_statistics::RolloutStatistics;
-use crate::sample::sample;
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Recording};
-use isentrope_rollout::{Completion, Key, Limits, Request, Sampling};
+use isentrope_rollout::{Completion, Judge, Key, Limits, Prompter, Request, Sampling, sample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -216,7 +209,7 @@ impl Collector<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Vec<Sampled>> {
         let prompts: Vec<Vec<u32>> =
-            problems.iter().map(|p| self.prompter.tokens(p)).collect::<Result<_>>()?;
+            problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
         let (recording, recorded) = recording.unzip();
         let recorded = recorded.unwrap_or(0);
         let request = |i: usize, samples, sampling: &Arc<Sampling>, record| Request {

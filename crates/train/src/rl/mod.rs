@@ -10,20 +10,20 @@ pub use prepare::Prepared;
 pub use recipe::{Recipe, Update};
 
 use crate::advantage::{group_advantages, nothing_to_learn};
-use crate::collect::{Collector, Judge};
+use crate::collect::Collector;
 use crate::error::Result;
-use crate::group::{Group, Response};
+use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::{LossInputs, TrainingBatch};
 use crate::observer::{Phase, Progress};
-use crate::prompts::Prompter;
-use crate::run::Record;
+use crate::run::StepRecord;
 use crate::training_loop::{Trainer, TrainingLoop};
 use isentrope_data::Source;
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
+use isentrope_rollout::{Judge, Prompter, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl<B: Backend> Trainer<B> for PolicyGradient<'_, B> {
     type State = TrainerState;
 
     /// One rollout and its updates.
-    fn step(&mut self, training: &mut Training<'_, B>, record: &mut Record) -> Result<()> {
+    fn step(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<()> {
         let groups = self.rollout(training, record).map_err(|error| training.abandon_step(error))?;
         let advantages = group_advantages(self.recipe.objective.advantage, &groups);
         let other_terms = training.state.entropy_coefficient != 0.0 || self.reference.is_some();
@@ -89,7 +89,7 @@ impl<B: Backend> Trainer<B> for PolicyGradient<'_, B> {
 impl<B: Backend> PolicyGradient<'_, B> {
     /// Samples and judges the groups to learn from, and keeps every response in a file. The trainer's state changes only
     /// when all of it has succeeded.
-    fn rollout(&mut self, training: &mut Training<'_, B>, record: &mut Record) -> Result<Vec<Group>> {
+    fn rollout(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<Vec<Group>> {
         let collector = Collector {
             settings: &self.recipe.rollout,
             sampling: Arc::new(self.recipe.sampling(self.prompter)),
@@ -138,7 +138,7 @@ impl<B: Backend> PolicyGradient<'_, B> {
         number: usize,
         batch: &TrainingBatch,
         learning_rate: f64,
-        record: &mut Record,
+        record: &mut StepRecord,
         totals: &mut UpdateTotals,
     ) -> Result<()> {
         let temperature = self.recipe.rollout.temperature;

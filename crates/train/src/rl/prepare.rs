@@ -1,24 +1,21 @@
 //! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
 
 use super::{PolicyGradient, Recipe, TrainerState};
-use crate::collect::Judge;
 use crate::error::Result;
-use crate::evaluation::{EvaluationSet, Evaluator};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems::{self, Problems};
-use crate::prompts::Prompter;
-use crate::run::{Run, Summary};
-use crate::run_directory::Place;
+use crate::run::{Place, Run, RunSummary};
 use crate::settings::{self, ModelSource};
 use crate::training::Training;
 use crate::training_loop::TrainingLoop;
 use isentrope_data::{FileHash, Source};
+use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, Model, ModelConfig};
-use isentrope_rollout::Sampling;
+use isentrope_rollout::{Judge, Prompter, Sampling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,7 +76,7 @@ impl Training for Prepared {
                 config.context()
             ));
         }
-        let (longest_evaluated, evaluated) = problems::demand(&data.sets, config.context());
+        let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
         let trained = recipe.prompts_per_update().saturating_mul(rollout.responses);
         let demand = Demand {
@@ -117,7 +114,7 @@ impl Training for Prepared {
     }
 
     fn preview(&mut self, count: usize) -> Result<Vec<String>> {
-        (0..count as u64).map(|i| self.prompter.text(&self.source.problem(i))).collect()
+        (0..count as u64).map(|i| Ok(self.prompter.text(&self.source.problem(i))?)).collect()
     }
 
     fn train<B: Backend>(
@@ -126,7 +123,7 @@ impl Training for Prepared {
         backend: Arc<B>,
         manifest: Value,
         observer: &mut dyn Observer,
-    ) -> Result<Summary> {
+    ) -> Result<RunSummary> {
         let Prepared { recipe, model_dir, prompter, judge, source, sets, plan, .. } = self;
         let start = TrainerState {
             entropy_coefficient: recipe.objective.entropy_bonus.coefficient,

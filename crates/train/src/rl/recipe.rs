@@ -1,10 +1,10 @@
 //! The recipe of reinforcement learning.
 
+use crate::collect;
 use crate::error::{Error, Result};
-use crate::prompts::Prompter;
 use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most, stop_texts};
-use crate::{collect, evaluation};
-use isentrope_rollout::Sampling;
+use isentrope_evaluation::EvaluationSettings;
+use isentrope_rollout::{Prompter, Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Recipe {
     /// AdamW, its schedule and gradient clipping.
     pub optimizer: settings::Optimizer,
     /// Evaluation on held-out problems during the run.
-    pub eval: evaluation::Settings,
+    pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
     /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".

@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::examples::{TokenizedExample, tokenize};
 use crate::learner::{Coefficients, Learner};
 use crate::observer::{Phase, Progress};
-use crate::prompts::Prompter;
-use crate::run::Record;
+use crate::run::StepRecord;
 use crate::training_loop::{Trainer, TrainingLoop};
 use isentrope_data::Examples;
 use isentrope_kernels::Backend;
 use isentrope_model::Sequence;
+use isentrope_rollout::Prompter;
 use serde::{Deserialize, Serialize};
 
 /// The trainer's part of a checkpoint.
@@ -43,7 +43,7 @@ impl<B: Backend> Trainer<B> for FineTuning<'_> {
     type State = TrainerState;
 
     /// One update.
-    fn step(&mut self, training: &mut Training<'_, B>, record: &mut Record) -> Result<()> {
+    fn step(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<()> {
         let mut position = training.state.position;
         let (batch, too_long) = record
             .clock
@@ -74,7 +74,7 @@ impl<B: Backend> Trainer<B> for FineTuning<'_> {
     }
 
     /// The loss on the held-out examples.
-    fn evaluate(&self, learner: &Learner<B>, record: &mut Record) {
+    fn evaluate(&self, learner: &Learner<B>, record: &mut StepRecord) {
         if self.held_out.is_empty() {
             return;
         }

@@ -1,25 +1,22 @@
 //! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
 
 use super::{FineTuning, Recipe, TrainerState};
-use crate::collect::Judge;
 use crate::error::Result;
-use crate::evaluation::{EvaluationSet, Evaluator, PROBLEMS, sets};
 use crate::examples::{TokenizedExample, encode, tokenize};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems;
-use crate::prompts::Prompter;
-use crate::run::{Run, Summary};
-use crate::run_directory::Place;
+use crate::run::{Place, Run, RunSummary};
 use crate::settings::{self, ModelSource};
 use crate::training::Training;
 use crate::training_loop::TrainingLoop;
 use isentrope_data::{Examples, FileHash, Longest};
+use isentrope_evaluation::{EvaluationSet, Evaluator, PROBLEMS, held_out_sets};
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, Model, ModelConfig};
-use isentrope_rollout::Sampling;
+use isentrope_rollout::{Judge, Prompter, Sampling};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,8 +58,8 @@ impl Training for Prepared {
         let context = config.context();
         let (max_tokens, verifier) = (recipe.sft.max_tokens, &recipe.reward.verifier);
         let sets =
-            sets::of_run(&recipe.data, &recipe.eval, max_tokens, verifier, &prompter, context, &mut notes)?;
-        let (longest_sampled, sampled) = problems::demand(&sets, context);
+            held_out_sets(&recipe.data, &recipe.eval, max_tokens, verifier, &prompter, context, &mut notes)?;
+        let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
             longest_sampled,
             sampled,
@@ -107,7 +104,7 @@ impl Training for Prepared {
         backend: Arc<B>,
         manifest: Value,
         observer: &mut dyn Observer,
-    ) -> Result<Summary> {
+    ) -> Result<RunSummary> {
         let Prepared { recipe, model_dir, prompter, judge, examples, held_out, sets, plan, .. } = self;
         let first_model = || {
             if recipe.model.from_scratch {

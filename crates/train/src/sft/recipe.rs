@@ -1,8 +1,8 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::evaluation;
 use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most};
+use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct Recipe {
     /// AdamW, its schedule and gradient clipping.
     pub optimizer: settings::Optimizer,
     /// Evaluation on held-out problems during the run.
-    pub eval: evaluation::Settings,
+    pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
     /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".

@@ -4,11 +4,10 @@ use super::Eval;
 use crate::engine::Loaded;
 use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
+use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
 use isentrope_reward::VerifierSettings;
-use isentrope_rollout::Sampling;
-use isentrope_train::evaluation::{BenchmarkFiles, EvaluationSet, sets};
-use isentrope_train::prompts::Prompter;
+use isentrope_rollout::{Prompter, Sampling};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -50,7 +49,7 @@ impl Measured {
                 eprintln!("note: {name}: {found}");
             }
         }
-        if let Some(note) = sets::too_long(&set, loaded.model.context()) {
+        if let Some(note) = set.too_long_note(loaded.model.context()) {
             eprintln!("note: {note}");
         }
         let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();

@@ -4,10 +4,9 @@ use crate::engine::Loaded;
 use crate::interrupt::{self, Interrupted};
 use crate::progress::Work;
 use anyhow::Result;
-use isentrope_train::evaluation::results::Results;
-use isentrope_train::evaluation::{EvaluationSet, Evaluator};
-use isentrope_train::observer::{Observer, Progress, StepReport};
-use isentrope_train::sample::Interrupt;
+use isentrope_evaluation::results::Results;
+use isentrope_evaluation::{EvaluationSet, Evaluator};
+use isentrope_rollout::{Interrupt, Progress, ProgressObserver};
 use std::path::Path;
 use std::time::Instant;
 
@@ -64,7 +63,7 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl ProgressObserver for Watcher {
     fn stop_requested(&self) -> bool {
         interrupt::requested()
     }
@@ -73,8 +72,6 @@ impl Observer for Watcher {
         let speed = progress.tokens as f64 / self.started.elapsed().as_secs_f64().max(1e-3);
         self.work.advance(progress.done as u64, &format!("{}, {speed:.0} tokens/s", self.name));
     }
-
-    fn step(&mut self, _: &StepReport<'_>) {}
 
     fn note(&mut self, text: &str) {
         self.work.say(&format!("note: {text}"));

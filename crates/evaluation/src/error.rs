@@ -1,0 +1,84 @@
+//! What can go wrong while a policy is measured. Every message is a sentence for the user that says what to do.
+
+use isentrope_rollout::AFTER_TRAINING;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Failure to evaluate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting is out of range or contradicts another.
+    #[error("{key} {what}")]
+    Setting {
+        /// The recipe's key.
+        key: &'static str,
+        /// What is wrong with it and what it may be: the rest of a sentence.
+        what: String,
+    },
+    /// The operating system refused to read or write a file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file was read, and what it holds is malformed.
+    #[error("{}: {what}", path.display())]
+    Invalid {
+        /// The file concerned.
+        path: PathBuf,
+        /// The defect.
+        what: String,
+    },
+    /// The evaluation cannot begin or go on.
+    #[error("{0}")]
+    Refused(String),
+    /// The verifier cannot be made.
+    #[error(transparent)]
+    Verifier(#[from] isentrope_reward::VerifierError),
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] isentrope_data::Error),
+    /// Sampling or judging failed.
+    #[error(transparent)]
+    Rollout(isentrope_rollout::Error),
+    /// The model's numbers are not finite. What was said of it is part of the message, so that it is no source of its own.
+    #[error("{}{AFTER_TRAINING}", .0)]
+    NotFinite(isentrope_rollout::Error),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<isentrope_files::Error> for Error {
+    fn from(error: isentrope_files::Error) -> Self {
+        match error {
+            isentrope_files::Error::Io { path, source } => Self::Io { path, source },
+            isentrope_files::Error::Refused(what) => Self::Refused(what),
+        }
+    }
+}
+
+impl From<isentrope_rollout::Error> for Error {
+    fn from(error: isentrope_rollout::Error) -> Self {
+        match error {
+            error @ isentrope_rollout::Error::NotFinite { .. } => Self::NotFinite(error),
+            other => Self::Rollout(other),
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
+        Self::Setting { key, what: what.into() }
+    }
+
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,156 @@
+//! Sampling and judging the responses to sets of held-out problems.
+
+use crate::error::Result;
+use crate::sets::EvaluationSet;
+use crate::statistics::cast_votes;
+use isentrope_data::benchmark::Decoding;
+use isentrope_kernels::Backend;
+use isentrope_model::Model;
+use isentrope_random::Purpose;
+use isentrope_reward::{Judgement, Verdict};
+use isentrope_rollout::{
+    Completion, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
+    Sampling, sample_each, verifier_item,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Everything that an evaluation needs beside the model and the problems.
+pub struct Evaluator<'a> {
+    /// How responses are drawn, but for what a set's decoding says.
+    pub sampling: Sampling,
+    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are the policy's.
+    pub seed: u64,
+    /// Turns text into tokens and back.
+    pub prompter: &'a Prompter,
+    /// Judges the responses to sets that have no judge of their own.
+    pub judge: &'a Judge,
+    /// Memory of sampling.
+    pub limits: Limits,
+}
+
+impl Evaluator<'_> {
+    /// Samples and judges all responses to all problems of a set: `[problems][samples]`.
+    ///
+    /// # Errors
+    /// As sampling's and judging's.
+    pub fn responses<B: Backend>(
+        &self,
+        model: &Model<B>,
+        set: &EvaluationSet,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<Vec<Vec<Response>>> {
+        let mut all = vec![Vec::new(); set.problems.len()];
+        let problems: Vec<usize> = (0..set.problems.len()).collect();
+        let keep = &mut |problem: usize, responses| {
+            all[problem] = responses;
+            Ok(())
+        };
+        let _: ControlFlow<()> = self.respond(model, set, &problems, Interrupt::Never, keep, observer)?;
+        Ok(all)
+    }
+
+    /// Samples and judges the responses to some of a set's problems, given by their places in the set. `each` gets a
+    /// problem's place and its responses as soon as all of them are there. A response depends on the weights, its prompt, the
+    /// seed, the problem's place and its own number, and on nothing else. If responses could not be judged, the observer is
+    /// told how many, and why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks for it.
+    ///
+    /// # Errors
+    /// As sampling's and judging's; and what `each` returns.
+    pub fn respond<B: Backend>(
+        &self,
+        model: &Model<B>,
+        set: &EvaluationSet,
+        problems: &[usize],
+        interrupt: Interrupt,
+        each: &mut dyn FnMut(usize, Vec<Response>) -> Result<()>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<ControlFlow<()>> {
+        let Decoding { samples, temperature, max_tokens } = set.decoding;
+        let sampling = Arc::new(Sampling { temperature, max_tokens, ..self.sampling.clone() });
+        let context = model.context();
+        let (fitting, too_long): (Vec<usize>, Vec<usize>) =
+            problems.iter().partition(|&&problem| set.problems[problem].1.len() < context);
+        for problem in too_long {
+            each(problem, vec![unanswered(set.problems[problem].1.len(), context); samples])?;
+        }
+        let requests = fitting
+            .iter()
+            .map(|&problem| Request {
+                key: Key { seed: self.seed, step: Purpose::Evaluation.word(), prompt: problem as u64 },
+                prompt: set.problems[problem].1.clone(),
+                samples,
+                sampling: sampling.clone(),
+                record: false,
+            })
+            .collect();
+        let judge = set.judge.as_ref().unwrap_or(self.judge);
+        let mut faults = Faults::default();
+        let tokenizer = &self.prompter.tokenizer;
+        let finished = &mut |request: usize, completions: Vec<Completion>| {
+            let problem = fitting[request];
+            let judged = judge.responses(vec![(&set.problems[problem].0, completions)])?;
+            judged.into_iter().try_for_each(|mut responses| {
+                cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
+                faults.add(problem, &responses);
+                each(problem, responses)
+            })
+        };
+        let ended = sample_each(
+            model,
+            None,
+            tokenizer,
+            requests,
+            self.limits,
+            (Phase::Evaluation, interrupt),
+            finished,
+            observer,
+        )?;
+        if let Some((problem, reason)) = &faults.first {
+            let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
+            let Faults { count, of, .. } = faults;
+            observer.note(&format!(
+                "{name}: {count} of {of} responses could not be judged; the first ({origin}): {reason}"
+            ));
+        }
+        Ok(ended)
+    }
+}
+
+/// Responses that could not be judged.
+#[derive(Default)]
+struct Faults {
+    count: usize,
+    /// Responses altogether.
+    of: usize,
+    /// The first in the order of problems: the problem's place, and why.
+    first: Option<(usize, String)>,
+}
+
+impl Faults {
+    fn add(&mut self, problem: usize, responses: &[Response]) {
+        self.of += responses.len();
+        let mut faults = responses.iter().filter(|response| !response.counts());
+        let Some(first) = faults.next() else { return };
+        self.count += 1 + faults.count();
+        if self.first.as_ref().is_none_or(|(known, _)| problem < *known) {
+            self.first = Some((problem, first.judgement.reason.clone()));
+        }
+    }
+}
+
+/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the context.
+fn unanswered(prompt: usize, context: usize) -> Response {
+    let reason = format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
+    Response {
+        text: String::new(),
+        tokens: Vec::new(),
+        logprobs: Vec::new(),
+        entropies: Vec::new(),
+        truncated: true,
+        judgement: Judgement::new(Verdict::Unparseable, None, reason),
+        reward: 0.0,
+        slots: None,
+        vote: None,
+    }
+}

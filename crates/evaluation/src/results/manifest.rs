@@ -1,0 +1,59 @@
+//! `manifest.json`: which model, seed and settings a directory's results were made with.
+
+use super::setting_changes::{differences, of_benchmark};
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The file's name.
+pub(super) const MANIFEST: &str = "manifest.json";
+
+/// The manifest of a directory that holds results.
+pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
+    let path = dir.join(MANIFEST);
+    match fs::read(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io(&path, e)),
+        Ok(text) => match serde_json::from_slice::<Value>(&text) {
+            Ok(value) if value["benchmarks"].is_object() => Ok(Some(value)),
+            _ => {
+                Err(Error::invalid(&path, "it is not the manifest of an evaluation; name another directory"))
+            }
+        },
+    }
+}
+
+/// The manifest `before`, with the benchmarks that `now` adds.
+///
+/// # Errors
+/// [`Error::Refused`] with every difference, when the two do not agree.
+pub(super) fn merged(dir: &Path, mut before: Value, now: Value) -> Result<Value> {
+    let mut changes = Vec::new();
+    for (key, value) in now.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            // The path may be another if the files' contents are the same.
+            ("model", model) => {
+                differences("model", &before["model"]["sha256"], &model["sha256"], &mut changes);
+            }
+            ("benchmarks", Value::Object(benchmarks)) => {
+                for (name, settings) in benchmarks {
+                    match before["benchmarks"].get(name) {
+                        Some(known) => of_benchmark(name, known, settings, &mut changes),
+                        None => before["benchmarks"][name] = settings.clone(),
+                    }
+                }
+            }
+            _ => differences(key, &before[key], value, &mut changes),
+        }
+    }
+    if changes.is_empty() {
+        return Ok(before);
+    }
+    Err(Error::Refused(format!(
+        "{} holds results of another model or other settings: {}; name another directory with --out, or remove it",
+        dir.display(),
+        changes.join(", ")
+    )))
+}

@@ -1,0 +1,169 @@
+//! The files of responses to benchmarks. They are written problem by problem, taken up again after an interruption or when
+//! responses could not be judged, and read for the numbers.
+
+use crate::error::{Error, Result};
+use crate::statistics::Outcome;
+use isentrope_data::Problem;
+use isentrope_files::AtomicFile;
+use isentrope_reward::Verdict;
+use isentrope_rollout::Response;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the responses to a benchmark are once they are complete.
+pub(super) fn responses(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("responses/{name}.jsonl"))
+}
+
+/// The part of a line that says where it belongs, and whether it is final.
+#[derive(Deserialize)]
+struct Position {
+    problem: usize,
+    sample: usize,
+    verdict: Verdict,
+}
+
+/// Moves a complete file back among the unfinished ones, if it has responses that could not be judged.
+pub(super) fn reopen(complete: &Path, partial: &Path) -> Result<bool> {
+    let mut is_final = true;
+    read_lines(complete, &mut |line| is_final &= line.outcome.verdict.is_scored())?;
+    if !is_final {
+        fs::rename(complete, partial).map_err(|e| Error::io(complete, e))?;
+    }
+    Ok(!is_final)
+}
+
+/// The responses to a benchmark, on their way to completeness.
+pub struct ResponseLog {
+    complete: PathBuf,
+    partial: PathBuf,
+    file: File,
+    length: u64,
+    problems: usize,
+    /// Where the lines of each finished problem are: offset and length.
+    places: BTreeMap<usize, (u64, u64)>,
+    /// How many responses could not be judged, by problem, when the file was taken up.
+    unjudged: BTreeMap<usize, usize>,
+}
+
+impl ResponseLog {
+    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are removed. A problem with
+    /// responses that could not be judged counts as missing: its new lines come after its old ones, and replace them.
+    pub(super) fn open(complete: PathBuf, partial: PathBuf, problems: usize, samples: usize) -> Result<Self> {
+        let failed = |e| Error::io(&partial, e);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
+        let file = file.map_err(failed)?;
+        let mut reader = BufReader::new(&file);
+        let (mut places, mut end, mut offset) = (BTreeMap::new(), 0, 0);
+        let (mut unjudged, mut faults) = (BTreeMap::new(), 0);
+        let mut line = Vec::new();
+        for number in 0.. {
+            line.clear();
+            let read = reader.read_until(b'\n', &mut line).map_err(failed)?;
+            let whole = line.last() == Some(&b'\n');
+            let position: Option<Position> = serde_json::from_slice(&line).ok().filter(|_| whole);
+            // Lines of a problem stand together, in the order of its samples.
+            let Some(position) = position.filter(|p| p.sample == number % samples && p.problem < problems)
+            else {
+                break;
+            };
+            offset += read as u64;
+            faults += usize::from(!position.verdict.is_scored());
+            if position.sample + 1 == samples {
+                if faults == 0 {
+                    places.insert(position.problem, (end, offset - end));
+                    unjudged.remove(&position.problem);
+                } else {
+                    unjudged.insert(position.problem, faults);
+                }
+                (end, faults) = (offset, 0);
+            }
+        }
+        file.set_len(end).map_err(failed)?;
+        let mut log = Self { complete, file, length: end, problems, places, unjudged, partial };
+        log.file.seek(SeekFrom::End(0)).map_err(|e| Error::io(&log.partial, e))?;
+        Ok(log)
+    }
+
+    /// How many responses could not be judged when the file was taken up. Their problems are missing.
+    pub fn unjudged(&self) -> usize {
+        self.unjudged.values().sum()
+    }
+
+    /// The problems that have no responses yet, or had some that could not be judged.
+    pub fn missing(&self) -> Vec<usize> {
+        (0..self.problems).filter(|problem| !self.places.contains_key(problem)).collect()
+    }
+
+    /// Adds all responses to a problem.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn add(&mut self, place: usize, problem: &Problem, responses: &[Response]) -> Result<()> {
+        let mut text = String::new();
+        for (sample, response) in responses.iter().enumerate() {
+            let mut line = Map::from_iter([("problem".to_owned(), json!(place))]);
+            line.extend(response.line(problem, sample));
+            text.push_str(&Value::Object(line).to_string());
+            text.push('\n');
+        }
+        self.file.write_all(text.as_bytes()).map_err(|e| Error::io(&self.partial, e))?;
+        self.places.insert(place, (self.length, text.len() as u64));
+        self.length += text.len() as u64;
+        Ok(())
+    }
+
+    /// Puts the lines in the order of problems, under the final name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(mut self) -> Result<()> {
+        let failed = |e| Error::io(&self.complete, e);
+        let temporary = self.complete.with_extension("jsonl.sorted");
+        let mut sorted = AtomicFile::create_as(&self.complete, temporary)?;
+        for &(offset, length) in self.places.values() {
+            let mut lines = vec![0; length as usize];
+            self.file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+            self.file.read_exact(&mut lines).map_err(failed)?;
+            sorted.write(&lines)?;
+        }
+        sorted.commit()?;
+        fs::remove_file(&self.partial).map_err(failed)
+    }
+}
+
+/// The part of a line of a complete file that numbers and comparisons need.
+#[derive(Deserialize)]
+pub(super) struct Line {
+    pub problem: usize,
+    pub prompt: Option<String>,
+    pub ground_truth: Value,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Gives `each` every line of a complete file.
+pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> {
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
+        let line = line.map_err(|e| Error::io(path, e))?;
+        each(serde_json::from_str(&line).map_err(|e| {
+            Error::invalid(
+                path,
+                format!("line {number} is no response ({e}); remove the file to sample anew"),
+            )
+        })?);
+    }
+    Ok(())
+}
+
+/// Responses to each problem.
+pub(super) fn outcomes(path: &Path) -> Result<Vec<Vec<Outcome>>> {
+    let mut problems: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
+    read_lines(path, &mut |line| problems.entry(line.problem).or_default().push(line.outcome))?;
+    Ok(problems.into_values().collect())
+}

@@ -1,0 +1,76 @@
+//! What differs between the settings of two evaluations, or of a run and its resumption.
+
+use serde_json::{Map, Value};
+
+/// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it says only
+/// that they differ, not their hashes.
+pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
+    let files = |settings: &Value| settings["files_sha256"].clone();
+    if files(before) != files(now) {
+        changes.push(format!("{name}: its files were edited, or are others"));
+    }
+    let scripts =
+        |settings: &Value| settings["verifier_files_sha256"].as_object().cloned().unwrap_or_default();
+    let (old, new) = (scripts(before), scripts(now));
+    for (file, hash) in &new {
+        match old.get(file) {
+            Some(known) if known == hash => {}
+            Some(_) => changes.push(format!("{name}: {file} was edited")),
+            None => changes.push(format!("{name}: {file} is new among the verifier's files")),
+        }
+    }
+    for file in old.keys().filter(|file| !new.contains_key(*file)) {
+        changes.push(format!("{name}: {file} is no longer among the verifier's files"));
+    }
+    differences(name, &without_hashes(before), &without_hashes(now), changes);
+}
+
+fn without_hashes(settings: &Value) -> Value {
+    let kept = settings.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("files_sha256"));
+    Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
+}
+
+/// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
+pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(b), Value::Object(n)) => {
+            for name in n.keys().chain(b.keys().filter(|name| !n.contains_key(*name))) {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                let value = |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
+                differences(&key, &value(b), &value(n), changes);
+            }
+        }
+        _ if before != now => changes.push(format!("{key} {before} -> {now}")),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn files_are_named_and_their_hashes_are_not() {
+        let settings = |files: &str, scripts: Value, limit: u32| json!({"files_sha256": [files], "verifier_files_sha256": scripts, "limit": limit});
+        let changes = |before: &Value, now: &Value| {
+            let mut changes = Vec::new();
+            of_benchmark("mine", before, now, &mut changes);
+            changes
+        };
+        let before = settings("aa", json!({"a.py": "11", "b.py": "22", "c.py": "33"}), 2);
+        assert_eq!(changes(&before, &before), [""; 0]);
+        let now = settings("aa", json!({"a.py": "44", "b.py": "22", "d.py": "33"}), 3);
+        let expected = [
+            "mine: a.py was edited",
+            "mine: d.py is new among the verifier's files",
+            "mine: c.py is no longer among the verifier's files",
+            "mine.limit 2 -> 3",
+        ];
+        assert_eq!(changes(&before, &now), expected);
+        let without = settings("bb", Value::Null, 2);
+        let expected =
+            ["mine: its files were edited, or are others", "mine: a.py is new among the verifier's files"];
+        assert_eq!(changes(&without, &before)[..2], expected);
+    }
+}

@@ -1,0 +1,105 @@
+//! A set of problems to measure on.
+
+use crate::error::{Error, Result};
+use isentrope_data::benchmark::Decoding;
+use isentrope_data::{Finding, Problem, Report};
+use isentrope_reward::{Overlong, VerifierSettings};
+use isentrope_rollout::{Judge, Prompter};
+
+/// Held-out problems, with their prompts' tokens.
+pub struct EvaluationSet {
+    /// As in the metrics' names.
+    pub name: String,
+    /// The problems.
+    pub problems: Vec<(Problem, Vec<u32>)>,
+    /// How responses are drawn.
+    pub decoding: Decoding,
+    /// The set's own judge; without one, the evaluator's judges.
+    pub judge: Option<Judge>,
+}
+
+impl EvaluationSet {
+    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as bad rows of the report.
+    /// `verifier` is the set's own.
+    ///
+    /// # Errors
+    /// When no problem is left, or the verifier cannot be made.
+    pub fn new(
+        name: &str,
+        problems: Vec<Problem>,
+        report: &mut Report,
+        decoding: Decoding,
+        verifier: Option<&VerifierSettings>,
+        prompter: &Prompter,
+    ) -> Result<Self> {
+        let mut rendered = Vec::new();
+        for problem in problems {
+            match prompter.prompt_tokens(&problem.prompt) {
+                Ok(tokens) => {
+                    report.lossy.extend(prompter.loss(&problem.origin));
+                    rendered.push((problem, tokens));
+                }
+                Err(what) => report.reject(problem.origin, what),
+            }
+        }
+        if let (true, Some(Finding { origin, problem })) = (rendered.is_empty(), report.bad.last()) {
+            return Err(Error::Refused(format!(
+                "{name}: no problem is left to measure on; {origin}: {problem}"
+            )));
+        }
+        let judge = match verifier {
+            Some(verifier) => {
+                let overlong = Overlong::default();
+                Some(Judge { verifier: verifier.build()?, overlong, max_tokens: decoding.max_tokens })
+            }
+            None => None,
+        };
+        Ok(Self { name: name.to_owned(), problems: rendered, decoding, judge })
+    }
+
+    /// What was found in the set's files, a paragraph each. Characters that the tokenizer lacks were looked for only in the
+    /// problems that are asked, which may be fewer than the usable rows.
+    pub fn findings(&self, report: &Report) -> Vec<String> {
+        let asked = self.problems.len();
+        match report.lossy.first() {
+            Some(Finding { origin, problem }) if asked < report.usable => {
+                let all = Report { lossy: Vec::new(), ..report.clone() };
+                let lossy = format!(
+                    "of the {asked} problems that are asked, {} with characters that the tokenizer lacks; the first is \
+                     {origin}: {problem}",
+                    report.lossy.len()
+                );
+                vec![all.to_string(), lossy]
+            }
+            _ => vec![report.to_string()],
+        }
+    }
+
+    /// What to say of prompts that leave no room in a context for a response.
+    pub fn too_long_note(&self, context: usize) -> Option<String> {
+        let count = self.problems.iter().filter(|(_, tokens)| tokens.len() >= context).count();
+        (count > 0).then(|| {
+            format!(
+                "{}: {count} of {} prompts do not fit the model's context of {context} tokens and count as not answered",
+                self.name,
+                self.problems.len()
+            )
+        })
+    }
+
+    /// What sampling the responses to any of some sets takes: the longest prompt and response together, in tokens, and the
+    /// most responses at a time.
+    pub fn demand(sets: &[Self], context: usize) -> (usize, usize) {
+        let prompts = |set: &Self| {
+            set.problems
+                .iter()
+                .map(|(_, tokens)| tokens.len())
+                .filter(|&len| len < context)
+                .max()
+                .unwrap_or(0)
+        };
+        let longest = |set: &Self| prompts(set).saturating_add(set.decoding.max_tokens).min(context);
+        let responses = |set: &Self| set.problems.len().saturating_mul(set.decoding.samples);
+        (sets.iter().map(longest).max().unwrap_or(0), sets.iter().map(responses).max().unwrap_or(0))
+    }
+}

@@ -1,0 +1,106 @@
+//! The sets that the recipe's table `[eval]` asks for.
+
+use super::benchmark_files::{BenchmarkFiles, plainly};
+use super::evaluation_set::EvaluationSet;
+use crate::error::{Error, Result};
+use crate::settings::{EvaluationSettings, PROBLEMS};
+use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
+use isentrope_model::hub;
+use isentrope_reward::VerifierSettings;
+use isentrope_rollout::{Prompter, check_problem};
+use std::cell::RefCell;
+
+/// Warnings of downloads.
+#[derive(Default)]
+struct Warnings(RefCell<Vec<String>>);
+
+impl hub::Progress for Warnings {
+    fn advance(&self, _file: &str, _done: u64, _total: u64) {}
+
+    fn warn(&self, message: &str) {
+        self.0.borrow_mut().push(message.to_owned());
+    }
+}
+
+/// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the built-in task, if `data` names
+/// it; none where it never evaluates. `max_tokens` is the longest response where neither `eval` nor a benchmark's definition
+/// says. `notes` gets what was found in the files.
+///
+/// # Errors
+/// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is wrong with the data, or with
+/// a problem of it; that a prompt of a file does not fit the model's `context`.
+pub fn held_out_sets(
+    data: &isentrope_data::Settings,
+    eval: &EvaluationSettings,
+    max_tokens: usize,
+    verifier: &VerifierSettings,
+    prompter: &Prompter,
+    context: usize,
+    notes: &mut Vec<String>,
+) -> Result<Vec<EvaluationSet>> {
+    if eval.every == 0 {
+        return Ok(Vec::new());
+    }
+    let plain = eval.decoding(Decoding { samples: 4, temperature: 1.0, max_tokens });
+    let problems = eval.problems.unwrap_or(PROBLEMS);
+    let mut sets: Vec<EvaluationSet> = Vec::new();
+    for file in &eval.files {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        let settings =
+            isentrope_data::Settings { task: None, files: vec![file.clone()], limit: None, ..data.clone() };
+        let (problems, mut report) =
+            isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
+                isentrope_data::Error::Io { .. } => {
+                    Error::setting("eval.files", format!("names a file that is not there: {}", plainly(&e)))
+                }
+                other => other.into(),
+            })?;
+        problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+        let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
+        notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", file.display())));
+        if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
+            return Err(Error::Refused(format!(
+                "{}: the prompt has {} tokens and does not fit the model's context of {context}; take it out of \
+                 eval.files, or set eval.problems to as many as come before it",
+                problem.origin,
+                tokens.len()
+            )));
+        }
+        add(&mut sets, set, "eval.files")?;
+    }
+    for text in &eval.bench {
+        let choice =
+            Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
+        let warnings = Warnings::default();
+        let found = BenchmarkFiles::find(choice, &warnings)?;
+        notes.extend(warnings.0.into_inner());
+        let Benchmark { name, decoding, verifier: its, .. } = &found.benchmark;
+        let its = its.map(VerifierSettings::from);
+        let (problems, mut report) =
+            found.problems(eval.problems.unwrap_or(usize::MAX), its.as_ref().unwrap_or(verifier))?;
+        let resolved = eval.decoding(*decoding);
+        let set = EvaluationSet::new(name, problems, &mut report, resolved, its.as_ref(), prompter)?;
+        notes.extend(set.findings(&report).into_iter().map(|found| format!("benchmark {name}: {found}")));
+        let changes = eval.changes(*decoding);
+        if !changes.is_empty() {
+            notes.push(format!("benchmark {name}: not as it is defined: {}", changes.join(", ")));
+        }
+        notes.extend(set.too_long_note(context));
+        add(&mut sets, set, "eval.bench")?;
+    }
+    if let (true, true, Some(task)) = (eval.files.is_empty(), eval.bench.is_empty(), data.task) {
+        let (problems, mut report) = isentrope_data::evaluation_set(data, problems, verifier)?;
+        problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+        sets.push(EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?);
+    }
+    Ok(sets)
+}
+
+fn add(sets: &mut Vec<EvaluationSet>, set: EvaluationSet, key: &'static str) -> Result<()> {
+    if sets.iter().any(|other| other.name == set.name) {
+        let what = format!("has two sets named {}, by which metrics tell them apart: rename one", set.name);
+        return Err(Error::setting(key, what));
+    }
+    sets.push(set);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Sets of problems to measure on: [`EvaluationSet`], from a benchmark's files or as a recipe's `[eval]` says.
+
+mod benchmark_files;
+mod evaluation_set;
+mod held_out;
+
+pub use benchmark_files::BenchmarkFiles;
+pub use evaluation_set::EvaluationSet;
+pub use held_out::held_out_sets;

@@ -1,0 +1,121 @@
+//! The recipe's table `[eval]`.
+
+use crate::error::{Error, Result};
+use isentrope_data::benchmark::{Choice, Decoding};
+use isentrope_rollout::Sampling;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Evaluation on held-out problems during the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluationSettings {
+    /// Evaluates every this many steps, before the first and after the last; 0: never.
+    pub every: u64,
+    /// Files of held-out problems, read as `data` says; each is a set of its own, named after the file. Without any, and
+    /// without `bench`, the test problems of the built-in task, if that is what is trained on.
+    pub files: Vec<PathBuf>,
+    /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
+    /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md; but `problems`, `samples`,
+    /// `temperature` and `max_tokens` hold for benchmarks too where they are set, which the run then says.
+    pub bench: Vec<String>,
+    /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
+    #[schemars(range(min = 1))]
+    pub problems: Option<usize>,
+    /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes the place of what
+    /// benchmarks define, such as the 32 of AIME. Unset: 4, and each benchmark's own.
+    #[schemars(range(min = 1))]
+    pub samples: Option<usize>,
+    /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
+    /// and each benchmark's own.
+    pub temperature: Option<f32>,
+    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and each benchmark's own.
+    #[schemars(range(min = 1))]
+    pub max_tokens: Option<usize>,
+    /// Texts that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.
+    pub stop: Option<Vec<String>>,
+}
+
+impl Default for EvaluationSettings {
+    fn default() -> Self {
+        Self {
+            every: 10,
+            files: Vec::new(),
+            bench: Vec::new(),
+            problems: None,
+            samples: None,
+            temperature: None,
+            max_tokens: None,
+            stop: None,
+        }
+    }
+}
+
+/// Most responses to a problem.
+const SAMPLES: usize = 1 << 16;
+/// Problems of a set that is no benchmark, unless the recipe says.
+pub const PROBLEMS: usize = 256;
+
+impl EvaluationSettings {
+    /// Whether to evaluate after `step` of `steps`; 0 is before the first.
+    pub fn due(&self, step: u64, steps: u64) -> bool {
+        self.every > 0 && (step.is_multiple_of(self.every) || step == steps)
+    }
+
+    /// A decoding with what is set in its place.
+    pub fn decoding(&self, otherwise: Decoding) -> Decoding {
+        Decoding {
+            samples: self.samples.unwrap_or(otherwise.samples),
+            temperature: self.temperature.unwrap_or(otherwise.temperature),
+            max_tokens: self.max_tokens.unwrap_or(otherwise.max_tokens),
+        }
+    }
+
+    /// What takes the place of a benchmark's definition.
+    pub(crate) fn changes(&self, defined: Decoding) -> Vec<String> {
+        let Decoding { samples, temperature, max_tokens } = self.decoding(defined);
+        let mut changes = Vec::new();
+        if samples != defined.samples {
+            changes.push(format!("eval.samples = {samples} instead of {}", defined.samples));
+        }
+        if temperature != defined.temperature {
+            changes.push(format!("eval.temperature = {temperature} instead of {}", defined.temperature));
+        }
+        if max_tokens != defined.max_tokens {
+            changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
+        }
+        changes.extend(self.problems.map(|problems| format!("eval.problems = {problems}")));
+        changes
+    }
+
+    /// Checks every key.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first that is out of range.
+    pub fn check(&self) -> Result<()> {
+        let counts = [
+            ("eval.problems", self.problems),
+            ("eval.samples", self.samples),
+            ("eval.max_tokens", self.max_tokens),
+        ];
+        if let Some((key, _)) = counts.iter().find(|(_, value)| *value == Some(0)) {
+            return Err(Error::setting(key, "is 0: it must be at least 1"));
+        }
+        for text in &self.bench {
+            Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
+        }
+        if let Some(samples) = self.samples.filter(|&samples| samples > SAMPLES) {
+            let what = format!("is {samples}: it must be at most {SAMPLES}");
+            return Err(Error::setting("eval.samples", what));
+        }
+        if self.stop.iter().flatten().any(String::is_empty) {
+            let what = "holds an empty text, which would end every response";
+            return Err(Error::setting("eval.stop", what));
+        }
+        let sampling = Sampling { temperature: self.temperature.unwrap_or(1.0), ..Sampling::default() };
+        sampling
+            .check()
+            .map_err(|e| Error::setting("eval.temperature", e.to_string().replacen("temperature ", "", 1)))
+    }
+}

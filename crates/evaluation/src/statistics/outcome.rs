@@ -1,0 +1,68 @@
+//! What counts of a response, and of the responses to one problem.
+
+use isentrope_reward::Verdict;
+use isentrope_rollout::Response;
+use serde::{Deserialize, Serialize};
+
+/// What counts of a response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// What the verifier found.
+    pub verdict: Verdict,
+    /// The verifier's score. In files it is called the reward; the command has no penalties, so there the two are the same.
+    #[serde(rename = "reward")]
+    pub score: f64,
+    /// The answer found.
+    pub extracted: Option<String>,
+    /// The spelling under which the answer is counted, if that is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vote: Option<String>,
+    /// Length, in tokens.
+    pub tokens: usize,
+    /// Whether it was cut off.
+    pub truncated: bool,
+    /// Mean entropy over its tokens, in nats.
+    pub entropy: f64,
+}
+
+impl From<&Response> for Outcome {
+    fn from(response: &Response) -> Self {
+        Self {
+            verdict: response.judgement.verdict,
+            score: response.judgement.score,
+            extracted: response.judgement.extracted.clone(),
+            vote: response.vote.clone(),
+            tokens: response.tokens.len(),
+            truncated: response.truncated,
+            entropy: response.entropy(),
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn is_correct(&self) -> bool {
+        self.verdict == Verdict::Correct
+    }
+
+    pub(super) fn counts(&self) -> bool {
+        self.verdict.is_scored()
+    }
+}
+
+/// The share of the responses to a problem that are correct, of those that could be judged; none without any.
+pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
+    let counted = responses.iter().filter(|r| r.counts()).count();
+    let right = responses.iter().filter(|r| r.is_correct()).count();
+    (counted > 0).then(|| right as f64 / counted as f64)
+}
+
+/// The mean score of the responses to a problem that could be judged; none without any.
+pub fn mean_score(responses: &[Outcome]) -> Option<f64> {
+    let scores: Vec<f64> = responses.iter().filter(|r| r.counts()).map(|r| r.score).collect();
+    (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+}
+
+/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of correct responses.
+pub fn is_graded<'a>(responses: impl IntoIterator<Item = &'a Outcome>) -> bool {
+    responses.into_iter().any(|r| r.counts() && r.score != 0.0 && r.score != 1.0)
+}

@@ -1,0 +1,92 @@
+//! Verdicts and rewards of responses.
+
+use crate::error::{Error, Result};
+use crate::response::Response;
+use crate::sequence::{Completion, FinishReason};
+use isentrope_data::Problem;
+use isentrope_reward::{
+    BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierSettings, overlong_penalty,
+};
+
+/// A verifier and the penalties that turn its scores into rewards.
+pub struct Judge {
+    /// Judges responses.
+    pub verifier: Box<dyn BatchVerifier>,
+    /// The penalty of long responses.
+    pub overlong: Overlong,
+    /// Longest response, in tokens.
+    pub max_tokens: usize,
+}
+
+impl Judge {
+    /// Judges what was sampled for several problems as one batch: the responses to each, with verdicts and rewards.
+    ///
+    /// # Errors
+    /// [`Error::Verifier`] when the verifier can judge nothing any more.
+    pub fn responses(&self, sampled: Vec<(&Problem, Vec<Completion>)>) -> Result<Vec<Vec<Response>>> {
+        let pairs = || {
+            sampled.iter().flat_map(|(problem, completions)| completions.iter().map(move |c| (*problem, c)))
+        };
+        let batch: Vec<(Item<'_>, &str)> = pairs()
+            .map(|(problem, c)| (verifier_item(problem), c.text.as_deref().unwrap_or_default()))
+            .collect();
+        let mut judgements = self.verifier.verify_batch(&batch)?.into_iter();
+        drop(batch);
+        Ok(sampled
+            .into_iter()
+            .map(|(_, completions)| {
+                completions.into_iter().zip(&mut judgements).map(|(c, j)| self.response(c, j)).collect()
+            })
+            .collect())
+    }
+
+    fn response(&self, completion: Completion, judgement: Judgement) -> Response {
+        let judgement = with_finite_score(judgement);
+        let Overlong { buffer, factor } = self.overlong;
+        let penalty = overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor);
+        Response {
+            vote: None,
+            reward: judgement.score + penalty,
+            text: completion.text.unwrap_or_default(),
+            tokens: completion.tokens,
+            logprobs: completion.logprobs,
+            entropies: completion.entropies,
+            truncated: completion.finish_reason == FinishReason::Length,
+            judgement,
+            slots: completion.slots,
+        }
+    }
+}
+
+/// The part of a problem that the verifier sees.
+pub fn verifier_item(problem: &Problem) -> Item<'_> {
+    Item {
+        ground_truth: &problem.ground_truth,
+        prompt: problem.prompt.question().unwrap_or_default(),
+        data_source: &problem.data_source,
+        extra_info: &problem.extra_info,
+    }
+}
+
+/// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the problem's data source, and
+/// whether that judge can use the ground truth.
+///
+/// # Errors
+/// [`Error::Problem`].
+pub fn check_problem(problem: &Problem, verifier: &VerifierSettings) -> Result<()> {
+    let Problem { ground_truth, data_source, origin, .. } = problem;
+    let wrong = |what: String| Error::Problem { origin: origin.clone(), what };
+    verifier.check_data_source(data_source).map_err(wrong)?;
+    verifier
+        .check_ground_truth(ground_truth, data_source)
+        .map_err(|what| wrong(format!("{what}; choose another reward.verifier")))
+}
+
+/// A score that is not finite becomes a fault of the verifier.
+fn with_finite_score(judgement: Judgement) -> Judgement {
+    if judgement.score.is_finite() {
+        return judgement;
+    }
+    let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
+    Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
+}

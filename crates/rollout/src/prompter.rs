@@ -1,0 +1,129 @@
+//! From a problem to the tokens that the model sees.
+
+use crate::error::{Error, Result};
+use isentrope_data::{Finding, Problem, Prompt, Template};
+use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::generation_config::GenerationConfig;
+use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Renders prompts for one model.
+pub struct Prompter {
+    /// The model's tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Tokens that end a response.
+    pub eos_tokens: Vec<u32>,
+    template: Option<ChatTemplate>,
+    template_use: Template,
+    system: Option<String>,
+}
+
+impl Prompter {
+    /// For the model in `dir`.
+    ///
+    /// # Errors
+    /// When there is no tokenizer, it does not fit the model, or its files are malformed.
+    pub fn read(dir: &Path, vocab_size: usize, settings: &isentrope_data::Settings) -> Result<Self> {
+        let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
+        tokenizer.check_against(vocab_size, dir)?;
+        let mut eos_tokens = GenerationConfig::read(dir)?.eos_token_ids;
+        if eos_tokens.is_empty() {
+            eos_tokens.extend(tokenizer.special_id("eos_token"));
+        }
+        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?)?;
+        Ok(Self {
+            tokenizer,
+            eos_tokens,
+            template,
+            template_use: settings.template,
+            system: settings.system.clone(),
+        })
+    }
+
+    /// The prompt as the model will see it.
+    ///
+    /// # Errors
+    /// [`Error::Problem`], when a chat template is needed and missing, or fails.
+    pub fn text(&self, problem: &Problem) -> Result<String> {
+        self.render(&problem.prompt).map_err(|what| Error::Problem { origin: problem.origin.clone(), what })
+    }
+
+    /// The prompt's tokens.
+    ///
+    /// # Errors
+    /// As [`text`](Self::text).
+    pub fn tokens(&self, problem: &Problem) -> Result<Vec<u32>> {
+        let wrong = |what| Error::Problem { origin: problem.origin.clone(), what };
+        self.prompt_tokens(&problem.prompt).map_err(wrong)
+    }
+
+    /// A prompt's tokens, with the tokenizer's special tokens unless a chat template has written them.
+    ///
+    /// # Errors
+    /// What is wrong with the prompt.
+    pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        let text = self.render(prompt)?;
+        let encoded = self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
+        let what = match encoded {
+            Ok(tokens) if !tokens.is_empty() => return Ok(tokens),
+            Ok(_) => "the prompt comes to no tokens".to_owned(),
+            Err(what) => what,
+        };
+        // Taken here, lest it pass for a loss of the next prompt.
+        Err(self.tokenizer.take_loss().map_or(what.clone(), |lost| format!("{what}: {lost}")))
+    }
+
+    /// Which characters the texts encoded since the last call have lost, if any; `origin` is the row that they are from.
+    pub fn loss(&self, origin: &str) -> Option<Finding> {
+        let problem = self.tokenizer.take_loss()?;
+        Some(Finding { origin: origin.to_owned(), problem })
+    }
+
+    /// The token that ends a response that is learnt by imitation.
+    pub fn end_token(&self) -> Option<u32> {
+        self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
+    }
+
+    fn uses_template(&self, prompt: &Prompt) -> bool {
+        match self.template_use {
+            Template::Auto => self.template.is_some() || matches!(prompt, Prompt::Chat(_)),
+            Template::Chat => true,
+            Template::None => false,
+        }
+    }
+
+    fn render(&self, prompt: &Prompt) -> Result<String, String> {
+        let mut messages = match (prompt, self.uses_template(prompt)) {
+            (Prompt::Text(text), false) => return Ok(text.clone()),
+            (Prompt::Chat(messages), false) => {
+                let [message] = &messages[..] else {
+                    return Err(
+                        "the prompt is a chat of several messages, and data.template is \"none\"".into()
+                    );
+                };
+                let text = message["content"].as_str();
+                return text.map(str::to_owned).ok_or_else(|| "the message's content is not a text".into());
+            }
+            (Prompt::Text(text), true) => vec![json!({"role": "user", "content": text})],
+            (Prompt::Chat(messages), true) => messages.clone(),
+        };
+        if let Some(system) = &self.system
+            && messages.first().is_none_or(|m| m["role"] != "system")
+        {
+            messages.insert(0, json!({"role": "system", "content": system}));
+        }
+        self.apply_template(&messages, true)
+    }
+
+    /// Messages through the chat template; `generation` begins the assistant's turn at the end.
+    ///
+    /// # Errors
+    /// That there is no template, or what it refuses.
+    pub fn apply_template(&self, messages: &[Value], generation: bool) -> Result<String, String> {
+        let template = self.template.as_ref().ok_or(
+            "the prompt is a chat and the model has no chat template; data.template = \"none\" uses its text alone",
+        )?;
+        template.render(messages, generation, &Map::new()).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,87 @@
+//! A response to a problem, judged.
+
+use isentrope_data::Problem;
+use isentrope_reward::Judgement;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// A response and what became of it. Vectors are `[tokens]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// Text without special tokens.
+    pub text: String,
+    /// Tokens, a final end-of-sequence token included.
+    pub tokens: Vec<u32>,
+    /// Log-prob of each when it was sampled, in nats.
+    #[serde(with = "bits")]
+    pub logprobs: Vec<f32>,
+    /// Entropy of the policy at each, in nats.
+    #[serde(with = "bits")]
+    pub entropies: Vec<f32>,
+    /// Whether it was cut off at the longest length.
+    pub truncated: bool,
+    /// What the verifier said.
+    pub judgement: Judgement,
+    /// Its score with penalties.
+    pub reward: f64,
+    /// The slots of the rollout's recording that hold its tokens, prompt first and without the last, if all are recorded.
+    #[serde(skip)]
+    pub slots: Option<Vec<u32>>,
+    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the same answer in another
+    /// spelling. Only evaluations set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vote: Option<String>,
+}
+
+impl Response {
+    /// Whether it could be judged: a fault of the verifier says nothing about the response.
+    pub fn counts(&self) -> bool {
+        self.judgement.verdict.is_scored()
+    }
+
+    /// Mean entropy over its tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
+    pub fn entropy(&self) -> f64 {
+        self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / self.entropies.len().max(1) as f64
+    }
+
+    /// What files of responses keep of it: an object that is written as one line. `sample` is its number among the
+    /// responses to the problem.
+    pub fn line(&self, problem: &Problem, sample: usize) -> Map<String, Value> {
+        let fields = [
+            ("origin", json!(problem.origin)),
+            ("prompt", json!(problem.prompt.question())),
+            ("ground_truth", problem.ground_truth.clone()),
+            ("sample", json!(sample)),
+            ("response", json!(self.text)),
+            ("tokens", json!(self.tokens.len())),
+            ("truncated", json!(self.truncated)),
+            ("verdict", json!(self.judgement.verdict)),
+            ("extracted", json!(self.judgement.extracted)),
+            ("reason", json!(self.judgement.reason)),
+            ("reward", json!(self.reward)),
+            ("entropy", json!(self.entropy())),
+        ];
+        let mut line: Map<String, Value> =
+            fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        if !self.judgement.metrics.is_empty() {
+            line.insert("metrics".into(), json!(self.judgement.metrics));
+        }
+        if let Some(vote) = &self.vote {
+            line.insert("vote".into(), json!(vote));
+        }
+        line
+    }
+}
+
+/// f32 written as the integer of its bits, so that the same number comes back everywhere.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(|v| v.to_bits()))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
+        Ok(Vec::<u32>::deserialize(deserializer)?.into_iter().map(f32::from_bits).collect())
+    }
+}

@@ -1,0 +1,301 @@
+//! Checkpoints of a run: Hugging Face model directories that a run can go on from.
+//!
+//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
+//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, and `files.json`, the SHA-256 of
+//! every file. A checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
+
+use crate::error::{Error, Result};
+use crate::learner::{Learner, PassLimits};
+use crate::metrics::Metrics;
+use crate::optimizer::{self, Optimizer};
+use crate::settings::{self, Checkpoints, Dtype};
+use isentrope_evaluation::Evaluation;
+use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
+use isentrope_kernels::Backend;
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
+use isentrope_model::{Checkpoint, Model, Parameters};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest file of weights, as `huggingface_hub` shards them.
+const MAX_SHARD_BYTES: u64 = 5_000_000_000;
+const STEP_PREFIX: &str = "step-";
+/// A checkpoint that is being removed.
+const REMOVED_PREFIX: &str = ".removed-";
+
+/// The checkpoints of one run.
+pub struct CheckpointStore {
+    dir: PathBuf,
+    settings: Checkpoints,
+}
+
+/// What a run goes on from, beside weights and moments. `S` is the trainer's own.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RunState<S> {
+    /// Steps made.
+    pub step: u64,
+    /// The optimizer's.
+    pub optimizer: optimizer::Progress,
+    /// The best checkpoint so far by evaluation: step and mean accuracy.
+    pub best: Option<(u64, f64)>,
+    /// Evaluations before the first step.
+    pub first: Vec<Evaluation>,
+    /// The latest evaluations, and the step after which they were made.
+    pub last: Vec<Evaluation>,
+    /// See `last`.
+    pub last_step: u64,
+    /// What the step measured, if the evaluation after it failed: then the step is still to be evaluated and recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<Metrics>,
+    /// The trainer's own.
+    pub trainer: S,
+}
+
+impl<S> RunState<S> {
+    /// The last step whose metrics are written.
+    pub fn recorded(&self) -> u64 {
+        self.step - u64::from(self.unrecorded.is_some())
+    }
+}
+
+/// A checkpoint whose hashes are right.
+pub struct FoundCheckpoint<S> {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Its state.
+    pub state: RunState<S>,
+}
+
+/// `files.json`.
+#[derive(Serialize, Deserialize)]
+struct Files(BTreeMap<String, Hashed>);
+
+#[derive(Serialize, Deserialize, PartialEq, Eq)]
+struct Hashed {
+    bytes: u64,
+    sha256: String,
+}
+
+impl CheckpointStore {
+    /// The checkpoints in `dir`, which need not be there yet.
+    pub fn new(dir: PathBuf, settings: Checkpoints) -> Self {
+        Self { dir, settings }
+    }
+
+    /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn make(&self) -> Result<()> {
+        fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
+        for name in names(&self.dir)? {
+            let text = name.to_string_lossy();
+            if text.starts_with(REMOVED_PREFIX) || text.starts_with(&format!(".{STEP_PREFIX}")) {
+                let path = self.dir.join(&name);
+                fs::remove_dir_all(&path).map_err(|e| Error::io(&path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of a step's checkpoint.
+    pub fn path(&self, step: u64) -> PathBuf {
+        self.dir.join(format!("{STEP_PREFIX}{step:06}"))
+    }
+
+    /// Whether to save after `step` of `steps`.
+    pub fn due(&self, step: u64, steps: u64) -> bool {
+        step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
+    }
+
+    /// Saves. Tokenizer and chat template are copied from `source`.
+    ///
+    /// # Errors
+    /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay.
+    pub fn save<B: Backend, S: Serialize>(
+        &self,
+        learner: &Learner<B>,
+        source: &Path,
+        state: &RunState<S>,
+    ) -> Result<PathBuf> {
+        let target = self.path(state.step);
+        if target.exists() {
+            self.remove(&target)?; // of a run that went on from an earlier step than this
+        }
+        let staged = AtomicDirectory::create(&target)?;
+        let dir = staged.path();
+        let model = &learner.model;
+        let options = WriteOptions {
+            dtype: self.settings.dtype.into(),
+            max_shard_bytes: MAX_SHARD_BYTES,
+            carry_from: Some(source),
+        };
+        let exact = WriteOptions { dtype: WeightDtype::F32, carry_from: None, ..options };
+        let weights = || model.weights.tensors(&model.backend, &model.layout, "");
+        write_checkpoint_files(dir, &model.config.json, weights(), options)?;
+        let trainer = dir.join("trainer");
+        let make = |dir: PathBuf| fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e)).map(|()| dir);
+        write_tensors(&make(trainer.join("moments"))?, learner.optimizer.tensors(model), exact)?;
+        if self.settings.dtype != Dtype::Float32 {
+            write_tensors(&make(trainer.join("weights"))?, weights(), exact)?;
+        }
+        write_json(&trainer.join("state.json"), state)?;
+        write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
+        staged.commit()?;
+        Ok(target)
+    }
+
+    /// The latest checkpoint that is whole. Tells `note` of damaged ones that it passed over.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the directory cannot be read; [`Error::Run`] when there are checkpoints and all are damaged;
+    /// [`Error::Invalid`] when the latest that is whole is none that this version can go on from.
+    pub fn latest<S: DeserializeOwned>(
+        &self,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Option<FoundCheckpoint<S>>> {
+        let steps = self.steps()?;
+        for &step in steps.iter().rev() {
+            let dir = self.path(step);
+            match Self::verify(&dir) {
+                Ok(()) => return Ok(Some(FoundCheckpoint { state: read_state(&dir)?, dir })),
+                Err(e) => note(&format!("passing over a damaged checkpoint: {e}")),
+            }
+        }
+        match steps.last() {
+            None => Ok(None),
+            Some(_) => Err(Error::Run(format!(
+                "{}: every checkpoint is damaged; start anew in another run.out, or with --overwrite",
+                self.dir.display()
+            ))),
+        }
+    }
+
+    fn verify(dir: &Path) -> Result<()> {
+        let list = dir.join("trainer/files.json");
+        let Files(expected) = read_json(&list)?;
+        let Files(found) = Files::of(dir)?;
+        for (name, hashed) in &expected {
+            if found.get(name) != Some(hashed) {
+                return Err(Error::invalid(&dir.join(name), "the file is not what was saved"));
+            }
+        }
+        Ok(())
+    }
+
+    fn steps(&self) -> Result<Vec<u64>> {
+        let mut steps = Vec::new();
+        for name in names(&self.dir)? {
+            let number = name.to_str().and_then(|name| name.strip_prefix(STEP_PREFIX));
+            steps.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        }
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    /// Removes the checkpoints up to a step's, but for the last few of them and the best.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn retire(&self, step: u64, best: Option<u64>) -> Result<()> {
+        let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= step).collect();
+        let old = steps.len().saturating_sub(self.settings.keep.max(1));
+        for &step in &steps[..old] {
+            if best != Some(step) {
+                self.remove(&self.path(step))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames it first, so that a checkpoint under its own name is always whole.
+    fn remove(&self, dir: &Path) -> Result<()> {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = self.dir.join(format!("{REMOVED_PREFIX}{name}"));
+        if hidden.exists() {
+            fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))?;
+        }
+        fs::rename(dir, &hidden).map_err(|e| Error::io(dir, e))?;
+        fs::remove_dir_all(&hidden).map_err(|e| Error::io(&hidden, e))
+    }
+}
+
+impl<S> FoundCheckpoint<S> {
+    /// The learner as it was.
+    ///
+    /// # Errors
+    /// Names the file that is missing or malformed.
+    pub fn learner<B: Backend>(
+        &self,
+        backend: Arc<B>,
+        settings: settings::Optimizer,
+        limits: PassLimits,
+    ) -> Result<Learner<B>> {
+        let mut model = Model::load(&self.dir, backend)?;
+        let exact = self.dir.join("trainer/weights");
+        if exact.exists() {
+            model.weights = Parameters::read(&*model.backend, &model.layout, &Checkpoint::open(&exact)?, "")?;
+        }
+        let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
+        let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
+        Ok(Learner::new(model, optimizer, limits))
+    }
+}
+
+impl Files {
+    /// Hashes every file below `dir` but the list itself.
+    fn of(dir: &Path) -> Result<Self> {
+        let mut files = BTreeMap::new();
+        let mut pending = vec![String::new()];
+        while let Some(below) = pending.pop() {
+            let here = dir.join(&below);
+            for entry in fs::read_dir(&here).map_err(|e| Error::io(&here, e))? {
+                let entry = entry.map_err(|e| Error::io(&here, e))?;
+                let name = format!("{below}{}", entry.file_name().to_string_lossy());
+                if entry.path().is_dir() {
+                    pending.push(format!("{name}/"));
+                } else if name != "trainer/files.json" {
+                    files.insert(name, hash_file(&entry.path())?);
+                }
+            }
+        }
+        Ok(Self(files))
+    }
+}
+
+fn hash_file(path: &Path) -> Result<Hashed> {
+    let bytes = fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
+    Ok(Hashed { bytes, sha256: sha256_of_file(path)? })
+}
+
+/// Writes without spaces: groups that are kept for the next step may have millions of numbers.
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    file.json_line(value)?;
+    Ok(file.finish()?)
+}
+
+/// Reads the state of a checkpoint whose hashes are right.
+fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<RunState<S>> {
+    let path = dir.join("trainer/state.json");
+    let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+    serde_json::from_slice(&text).map_err(|e| {
+        let what = format!(
+            "another version of isentrope has saved this, and this one cannot go on from it ({e}): go on with that one, or \
+             start anew in another run.out, or with --overwrite"
+        );
+        Error::invalid(&path, what)
+    })
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = fs::read(path).map_err(|e| Error::io(path, e))?;
+    serde_json::from_slice(&text).map_err(|e| Error::invalid(path, e.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! The directory of a run: everything that is written while it goes on, but for checkpoints' contents.
+//!
+//! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
+//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `evaluations/`, `checkpoints/`.
+
+use super::checkpoint::{CheckpointStore, FoundCheckpoint};
+use super::log::{Log, METRICS, TENSORBOARD, TIMINGS};
+use super::place::{Existing, Place, RECIPE, VALUES};
+use super::response_file::ResponseFile;
+use crate::error::{Error, Result};
+use crate::settings::Checkpoints;
+use isentrope_evaluation::results::differences;
+use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// An open run directory.
+pub struct RunDirectory {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Its checkpoints.
+    pub checkpoints: CheckpointStore,
+    _lock: Lock,
+}
+
+impl RunDirectory {
+    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is not touched before
+    /// [`begin`](Self::begin).
+    ///
+    /// # Errors
+    /// As [`Place::check`]; [`Error::Io`] when the directory cannot be made.
+    pub(super) fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
+        place.check()?;
+        let dir = place.dir.clone();
+        make_directory(&dir)?;
+        let lock = lock_directory(&dir, "training")?;
+        let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
+        Ok(Self { dir, checkpoints, _lock: lock })
+    }
+
+    /// The checkpoint that the run goes on from, if it is to be resumed and has one. `note` is told which settings differ from
+    /// those that the run began with.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::latest`]; [`Error::Invalid`] when the recipe that it was started with cannot be read.
+    pub(super) fn resumed<S: DeserializeOwned>(
+        &self,
+        place: &Place,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Option<FoundCheckpoint<S>>> {
+        if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
+            return Ok(None);
+        }
+        note_changes(&self.dir, &place.recipe.1, note)?;
+        self.checkpoints.latest(note)
+    }
+
+    /// Writes the recipe, now that the run can start. A run that is to be overwritten is removed first.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn begin(&self, place: &Place) -> Result<()> {
+        let Place { existing, recipe: (text, values), .. } = place;
+        if *existing == Existing::Overwrite && self.dir.join(VALUES).exists() {
+            clear(&self.dir)?;
+        }
+        write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
+        write_file(&self.dir.join(RECIPE), text.as_bytes())?;
+        for part in [ROLLOUTS, EVALUATIONS] {
+            make_directory(&self.dir.join(part))?;
+        }
+        self.checkpoints.make()
+    }
+
+    /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+        let path = self.dir.join("manifest.json");
+        let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        for part in ["model", "data"] {
+            let mut changes = Vec::new();
+            if let Some(before) = &before {
+                changed_files(&before[part]["sha256"], &manifest[part]["sha256"], &mut changes);
+            }
+            if !changes.is_empty() {
+                note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
+            }
+        }
+        Ok(write_json(&path, manifest)?)
+    }
+
+    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
+        [ROLLOUTS, EVALUATIONS].iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
+    }
+
+    /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
+    /// later ones is removed.
+    ///
+    /// # Errors
+    /// As [`Log::create`] and [`Log::resume`].
+    pub(super) fn log(&self, step: Option<u64>) -> Result<Log> {
+        if let Some(step) = step {
+            return Log::resume(&self.dir, step);
+        }
+        for name in [METRICS, TIMINGS, TENSORBOARD] {
+            remove(&self.dir.join(name))?;
+        }
+        Log::create(&self.dir)
+    }
+
+    /// Starts the file of the responses sampled in a step.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
+        ResponseFile::create(&self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
+    }
+
+    /// Starts the file of the responses to a set of held-out problems after a step.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
+        ResponseFile::create(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
+    }
+}
+
+/// Where sampled responses are kept.
+const ROLLOUTS: &str = "rollouts";
+/// Where responses to held-out problems are kept.
+const EVALUATIONS: &str = "evaluations";
+
+/// All that a run writes into its directory, but for [`VALUES`].
+const WRITTEN: [&str; 8] =
+    [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, "checkpoints"];
+
+/// Tells `note` which settings differ from those that the run began with.
+fn note_changes(dir: &Path, values: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+    let path = dir.join(VALUES);
+    let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+    let before: Value = serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
+    let mut changes = Vec::new();
+    differences("", &before, values, &mut changes);
+    if !changes.is_empty() {
+        note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
+    }
+    Ok(())
+}
+
+/// Names of files whose hashes differ.
+fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
+    let hashes = now.as_object().into_iter().flatten();
+    changes
+        .extend(hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone()));
+}
+
+/// Removes the files `step-N...` of steps after this one, or of all steps.
+fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
+    for name in names(dir)? {
+        let text = name.to_string_lossy();
+        let number = text.strip_prefix("step-").map(|rest| rest.split(|c: char| !c.is_ascii_digit()));
+        let step = number.and_then(|mut parts| parts.next()?.parse::<u64>().ok());
+        if step.is_some_and(|step| last_step.is_none_or(|last| step > last)) {
+            remove(&dir.join(&name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by which a run is known, goes
+/// last.
+fn clear(dir: &Path) -> Result<()> {
+    for name in WRITTEN {
+        remove(&dir.join(name))?;
+        remove(&partial(&dir.join(name)))?;
+    }
+    Ok(remove(&dir.join(VALUES))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_of_later_steps_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            "mine.txt",
+            "step-000000-set.jsonl",
+            "step-000002.jsonl",
+            "step-000003-7b.jsonl",
+            "step-000003.jsonl.partial",
+            "step-1000000.jsonl",
+            "step-x.jsonl",
+        ];
+        for name in files {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let left = || {
+            let mut left = names(dir.path()).unwrap();
+            left.sort();
+            left
+        };
+        remove_later(dir.path(), Some(2)).unwrap();
+        assert_eq!(left(), ["mine.txt", "step-000000-set.jsonl", "step-000002.jsonl", "step-x.jsonl"]);
+        remove_later(dir.path(), None).unwrap();
+        assert_eq!(left(), ["mine.txt", "step-x.jsonl"]);
+    }
+}

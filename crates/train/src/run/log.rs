@@ -1,0 +1,76 @@
+//! The numbers of a run's steps: `metrics.jsonl`, `timings.jsonl` and `tensorboard/`.
+
+use super::sinks::{JsonlSink, TensorBoardSink};
+use crate::error::Result;
+use crate::metrics::Metrics;
+use isentrope_files::sync_directory;
+use std::path::Path;
+
+/// What depends on the recipe alone.
+pub(super) const METRICS: &str = "metrics.jsonl";
+/// How long things took.
+pub(super) const TIMINGS: &str = "timings.jsonl";
+/// Both, for TensorBoard.
+pub(super) const TENSORBOARD: &str = "tensorboard";
+
+/// Where a run's numbers go.
+pub(super) struct Log {
+    metrics: JsonlSink,
+    timings: JsonlSink,
+    tensorboard: TensorBoardSink,
+}
+
+impl Log {
+    /// Starts the files in a run's directory, which has none of them.
+    ///
+    /// # Errors
+    /// [`Error::Exists`](crate::Error::Exists), [`Error::Io`](crate::Error::Io).
+    pub(super) fn create(dir: &Path) -> Result<Self> {
+        Self {
+            metrics: JsonlSink::create(dir.join(METRICS))?,
+            timings: JsonlSink::create(dir.join(TIMINGS))?,
+            tensorboard: TensorBoardSink::create(&dir.join(TENSORBOARD))?,
+        }
+        .with_names_on_the_disk(dir)
+    }
+
+    /// Goes on with the files after `last_step`; what is there of later steps is removed.
+    ///
+    /// # Errors
+    /// As [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
+    pub(super) fn resume(dir: &Path, last_step: u64) -> Result<Self> {
+        Self {
+            metrics: JsonlSink::resume(dir.join(METRICS), last_step)?,
+            timings: JsonlSink::resume(dir.join(TIMINGS), last_step)?,
+            tensorboard: TensorBoardSink::resume(&dir.join(TENSORBOARD), last_step)?,
+        }
+        .with_names_on_the_disk(dir)
+    }
+
+    /// Waits until the files' own names are on the disk: their lines are nothing without.
+    fn with_names_on_the_disk(self, dir: &Path) -> Result<Self> {
+        sync_directory(&dir.join(TENSORBOARD))?;
+        sync_directory(dir)?;
+        Ok(self)
+    }
+
+    /// Waits until the metrics are on the disk, so that they are there whenever a checkpoint made later is.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(super) fn sync(&self) -> Result<()> {
+        self.metrics.sync()?;
+        self.timings.sync()
+    }
+
+    /// Writes the numbers of a step.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(super) fn write(&mut self, step: u64, metrics: &Metrics, timings: &Metrics) -> Result<()> {
+        self.metrics.write(step, metrics)?;
+        self.timings.write(step, timings)?;
+        self.tensorboard.write(step, metrics)?;
+        self.tensorboard.write(step, timings)
+    }
+}

@@ -1,0 +1,246 @@
+//! Where a run is to be kept, and what may be done with what is there.
+
+use crate::error::{Error, Result};
+use isentrope_files::{names, partial};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The recipe's values, to compare with when the run is resumed. The file is written first and removed last: a directory is
+/// a run if it has this file.
+pub(super) const VALUES: &str = ".recipe.json";
+/// The resolved recipe.
+pub(super) const RECIPE: &str = "recipe.toml";
+
+/// Where a run is to be kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The directory.
+    pub dir: PathBuf,
+    /// What to do when there is a run in it.
+    pub existing: Existing,
+    /// The file that the recipe was read from.
+    pub source: PathBuf,
+    /// The resolved recipe, as text and as values.
+    pub recipe: (String, Value),
+}
+
+/// What to do with a run that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it alone: an error.
+    Refuse,
+    /// Go on from its latest checkpoint; start it where there is none.
+    Resume,
+    /// Remove it.
+    Overwrite,
+}
+
+impl Place {
+    /// Checks that a run can be kept there.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when there is a run that is to be left alone, when files that are no run are there, or when the run that
+    /// is to be overwritten holds something that the new one reads; [`Error::Io`].
+    pub fn check(&self) -> Result<()> {
+        let shown = self.dir.display();
+        if !self.dir.join(VALUES).exists() {
+            let names = names(&self.dir)?;
+            // A kill may have left the beginning of the first file.
+            if names.iter().all(|name| partial(Path::new(VALUES)) == Path::new(name)) {
+                return Ok(());
+            }
+            let what = format!("{shown} has files in it and is no run; name another with --set run.out=...");
+            return Err(Error::Run(what));
+        }
+        match self.existing {
+            Existing::Resume => Ok(()),
+            Existing::Overwrite => self.check_inputs(),
+            Existing::Refuse => Err(Error::Run(format!(
+                "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and --set run.out=... \
+                 starts another"
+            ))),
+        }
+    }
+
+    /// The run that is overwritten must not hold the recipe, or anything that the recipe reads.
+    fn check_inputs(&self) -> Result<()> {
+        let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
+        let shown = self.dir.display();
+        // The run's own recipe may go: it has been read, and is written again.
+        let own = dir.join(RECIPE);
+        if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
+            return Err(Error::Run(format!(
+                "--overwrite would remove the recipe {} with the run in {shown}: move it out of there, or start another run \
+                 with --set run.out=...",
+                self.source.display()
+            )));
+        }
+        for key in INPUTS {
+            let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else { continue };
+            if let Some(input) = first_inside(&dir, value) {
+                return Err(Error::Run(format!(
+                    "{key} names {input}, which --overwrite would remove with the run in {shown}: move it out of there, or \
+                     start another run with --set run.out=..."
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys whose values are, or contain, paths that a run reads.
+const INPUTS: [&str; 6] =
+    ["model.path", "data.files", "sft.eval_files", "eval.files", "eval.bench", "reward.verifier"];
+
+/// The first text in the value that is the path of something in the directory.
+fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
+    match value {
+        Value::String(text) => {
+            // A benchmark with a file is NAME=FILE.
+            let file = text.split_once('=').map(|(_, file)| file);
+            let goes_inside =
+                |path: &&str| entries(Path::new(path)).iter().any(|entry| is_inside(dir, entry));
+            [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)
+        }
+        Value::Array(values) => values.iter().find_map(|value| first_inside(dir, value)),
+        Value::Object(values) => values.values().find_map(|value| first_inside(dir, value)),
+        _ => None,
+    }
+}
+
+/// Every directory and link that the path goes through as it is written, and what it ends at. Empty if nothing is there.
+fn entries(path: &Path) -> Vec<PathBuf> {
+    let (Ok(end), Ok(written)) = (fs::canonicalize(path), std::path::absolute(path)) else {
+        return Vec::new();
+    };
+    let entry = |part: &Path| Some(fs::canonicalize(part.parent()?).ok()?.join(part.file_name()?));
+    written.ancestors().filter_map(entry).chain([end]).collect()
+}
+
+fn is_inside(dir: &Path, path: &Path) -> bool {
+    path.starts_with(dir) && path != dir
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_run_is_not_overwritten_with_what_the_new_one_reads() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("run");
+        let checkpoint = dir.join("checkpoints/step-000001");
+        fs::create_dir_all(&checkpoint).unwrap();
+        fs::write(dir.join(VALUES), "{}").unwrap();
+        fs::write(dir.join("own.jsonl"), "").unwrap();
+        let beside = scratch.path().join("run-2");
+        fs::write(&beside, "").unwrap();
+        let link = scratch.path().join("link");
+        #[cfg(unix)]
+        for (to, link) in
+            [(&*checkpoint, &link), (&beside, &dir.join("base")), (scratch.path(), &dir.join("all"))]
+        {
+            std::os::unix::fs::symlink(to, link).unwrap();
+        }
+        let check = |existing, values: Value| {
+            let source = scratch.path().join("recipe.toml");
+            Place { dir: dir.clone(), existing, source, recipe: (String::new(), values) }.check()
+        };
+        let own = dir.join("own.jsonl");
+        let detour = dir.join("checkpoints/../own.jsonl");
+        let mut inside = vec![
+            ("model.path", json!({"model": {"path": checkpoint}})),
+            ("data.files", json!({"data": {"files": [beside, own]}})),
+            ("eval.files", json!({"eval": {"files": [detour]}})),
+            ("sft.eval_files", json!({"sft": {"eval_files": [own]}})),
+            ("eval.bench", json!({"eval": {"bench": [format!("mine={}", own.display())]}})),
+            ("reward.verifier", json!({"reward": {"verifier": {"command": ["python3", own]}}})),
+        ];
+        if cfg!(unix) {
+            inside.push(("model.path", json!({"model": {"path": link}})));
+            inside.push(("model.path", json!({"model": {"path": dir.join("base")}})));
+            inside.push(("data.files", json!({"data": {"files": [dir.join("all/run-2")]}})));
+        }
+        for (key, values) in inside {
+            let said = check(Existing::Overwrite, values.clone()).unwrap_err().to_string();
+            assert!(said.starts_with(key) && said.contains("--overwrite would remove"), "{said}");
+            check(Existing::Resume, values).unwrap();
+        }
+        let outside = json!({
+            "run": {"out": dir}, "model": {"path": "Qwen/Qwen2.5-7B"},
+            "data": {"files": [beside]}, "eval": {"files": ["no/such/file"], "bench": ["aime24"]},
+            "reward": {"verifier": "math"},
+        });
+        check(Existing::Overwrite, outside).unwrap();
+    }
+    #[test]
+    fn a_run_is_not_overwritten_with_the_recipe_of_the_new_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("run");
+        fs::create_dir(&dir).unwrap();
+        for name in [VALUES, RECIPE, "mine.toml"] {
+            fs::write(dir.join(name), "").unwrap();
+        }
+        let check = |source: &Path| {
+            let recipe = (String::new(), json!({}));
+            Place { dir: dir.clone(), existing: Existing::Overwrite, source: source.to_owned(), recipe }
+                .check()
+        };
+        check(&dir.join(RECIPE)).unwrap();
+        check(&scratch.path().join("run/../run").join(RECIPE)).unwrap();
+        check(&scratch.path().join("mine.toml")).unwrap();
+        let said = check(&dir.join("mine.toml")).unwrap_err().to_string();
+        assert!(said.contains("would remove the recipe") && said.contains("mine.toml"), "{said}");
+    }
+
+    /// Keys whose values are free texts and no paths of what a run reads.
+    const OTHER_TEXTS: [&str; 8] = [
+        "data.columns.answer",
+        "data.columns.prompt",
+        "data.prompt_prefix",
+        "data.prompt_suffix",
+        "data.system",
+        "eval.stop",
+        "rollout.stop",
+        "run.out",
+    ];
+
+    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`; not those below `INPUTS`.
+    fn texts(root: &Value, schema: &Value, key: &str, keys: &mut BTreeSet<String>) {
+        if INPUTS.contains(&key) {
+            keys.insert(key.to_owned());
+            return;
+        }
+        if let Some(name) = schema["$ref"].as_str() {
+            texts(root, root.pointer(name.trim_start_matches('#')).unwrap(), key, keys);
+        }
+        let is_text = schema["type"] == "string"
+            || schema["type"].as_array().is_some_and(|t| t.contains(&json!("string")));
+        if is_text && schema.get("enum").is_none() && schema.get("const").is_none() {
+            keys.insert(key.to_owned());
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            texts(root, property, &key, keys);
+        }
+        let alternatives =
+            ["anyOf", "oneOf", "allOf"].map(|of| schema[of].as_array().cloned().unwrap_or_default());
+        let of_all =
+            [&schema["items"], &schema["additionalProperties"]].into_iter().filter(|of| of.is_object());
+        alternatives.iter().flatten().chain(of_all).for_each(|part| texts(root, part, key, keys));
+    }
+
+    #[test]
+    fn every_text_of_a_recipe_is_an_input_or_known_to_be_none() {
+        let mut keys = BTreeSet::new();
+        for schema in [schemars::schema_for!(crate::rl::Recipe), schemars::schema_for!(crate::sft::Recipe)] {
+            let schema = schema.to_value();
+            texts(&schema, &schema, "", &mut keys);
+        }
+        let known: BTreeSet<String> = INPUTS.iter().chain(&OTHER_TEXTS).map(|&key| key.to_owned()).collect();
+        assert_eq!(keys, known);
+    }
+}

@@ -1,0 +1,55 @@
+//! Files of responses with their verdicts, a JSON line each.
+
+use crate::error::{Error, Result};
+use crate::group::Group;
+use isentrope_data::Problem;
+use isentrope_files::AtomicFile;
+use isentrope_rollout::Response;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// JSON lines of responses with their verdicts; the file appears when it is complete.
+pub struct ResponseFile(AtomicFile);
+
+impl ResponseFile {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let temporary = path.with_extension("jsonl.partial");
+        let file = AtomicFile::create_as(path, temporary.clone());
+        Ok(Self(file.map_err(|e| Error::io(&temporary, e.into()))?))
+    }
+
+    /// Writes a group's responses, then its greedy one, if it has one: the baseline of the others.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn group(&mut self, group: &Group) -> Result<()> {
+        self.responses(&group.problem, &group.responses)?;
+        let Some(greedy) = &group.greedy else { return Ok(()) };
+        let mut line = greedy.line(&group.problem, group.responses.len());
+        line.insert("greedy".into(), json!(true));
+        self.line(line)
+    }
+
+    /// Writes the responses to a problem.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
+        for (sample, response) in responses.iter().enumerate() {
+            self.line(response.line(problem, sample))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: Map<String, Value>) -> Result<()> {
+        Ok(self.0.json_line(&line)?)
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn finish(self) -> Result<()> {
+        Ok(self.0.commit()?)
+    }
+}

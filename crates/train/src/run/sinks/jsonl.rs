@@ -1,0 +1,105 @@
+//! Metrics as JSON lines: `{"step": 3, "policy/entropy": 0.31, ...}`, one object per step.
+
+use crate::error::{Error, Result};
+use crate::metrics::Metrics;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Longest line that is read: a hundred thousand metrics.
+const MAX_LINE: u64 = 8 << 20;
+
+/// A file that gets a line per step. Numbers are the shortest that read back as the same f64, so that equal metrics are
+/// equal bytes; NaN and infinities are null.
+#[derive(Debug)]
+pub struct JsonlSink {
+    path: PathBuf,
+    file: File,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    step: u64,
+    #[serde(flatten)]
+    metrics: &'a Metrics,
+}
+
+#[derive(Deserialize)]
+struct StepOfRow {
+    step: u64,
+}
+
+impl JsonlSink {
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// When the file is there already or cannot be made.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        let file = File::create_new(&path).map_err(Error::creating(&path))?;
+        Ok(Self { path, file })
+    }
+
+    /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last line that was cut off.
+    /// A file that is not there is started.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written, or a line of a step that is kept is not a line of metrics.
+    pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
+        let path = path.into();
+        let mut options = File::options();
+        let file =
+            options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
+        let kept = kept_len(&path, &file, last_step)?;
+        file.set_len(kept).map_err(|e| Error::io(&path, e))?;
+        Ok(Self { path, file })
+    }
+
+    /// Appends a step's line; it is with the operating system when this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
+        let mut line = serde_json::to_vec(&Row { step, metrics }).expect("names and numbers are JSON");
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(|e| Error::io(&self.path, e))
+    }
+
+    /// Waits until all lines are on the disk, so that they are there whenever a checkpoint made later is.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io(&self.path, e))
+    }
+}
+
+/// Length in bytes of the lines up to `last_step`.
+fn kept_len(path: &Path, file: &File, last_step: u64) -> Result<u64> {
+    let mut reader = BufReader::new(file);
+    let mut kept = 0;
+    for number in 1.. {
+        let bad = |reason: String| {
+            let place = format!("{}:{number}", path.display());
+            Error::Run(format!("{place}: {reason}; repair or remove the line to resume"))
+        };
+        let mut line = Vec::new();
+        let len =
+            reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+        if len as u64 == MAX_LINE && !line.ends_with(b"\n") {
+            return Err(bad(format!("the line is longer than {} MiB", MAX_LINE >> 20)));
+        }
+        if !line.ends_with(b"\n") {
+            break; // the end, or a line that was cut off
+        }
+        let StepOfRow { step } = serde_json::from_slice(&line).map_err(|e| {
+            bad(format!("not a line of metrics ({})", e.to_string().replace(" at line 1", "")))
+        })?;
+        if step > last_step {
+            break;
+        }
+        kept += len as u64;
+    }
+    Ok(kept)
+}

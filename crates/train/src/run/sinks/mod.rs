@@ -1,0 +1,7 @@
+//! Where metrics go.
+
+mod jsonl;
+mod tensorboard;
+
+pub use jsonl::JsonlSink;
+pub use tensorboard::TensorBoardSink;
