@@ -39,7 +39,7 @@ mod warnings;
 pub use advantage::{Estimator, Outcome, advantages};
 pub use aggregation::Aggregation;
 pub use alarms::Alarms;
-pub use covariance::{Covariance, DrawKey, Method, Scope};
+pub use covariance::{Covariance, DrawKey, Method};
 pub use entropy_bonus::EntropyBonus;
 pub use error::{Error, Result};
 pub use kl::{KlEstimator, ReferenceKl};

@@ -1,6 +1,6 @@
 //! Settings that are allowed but hardly meant.
 
-use crate::{Aggregation, Loss, Method, Scope, Settings};
+use crate::{Aggregation, Loss, Method, Settings};
 
 /// From here on a fraction of tokens looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
@@ -55,13 +55,6 @@ impl Settings {
                 "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout{but}: its penalty has \
                  no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
             ));
-        }
-        if covariance.method != Method::None && covariance.scope == Scope::MicroBatch {
-            warnings.push(
-                "objective.covariance.scope = \"micro-batch\" makes results depend on memory settings: it is for \
-                 reproducing the published code; otherwise use \"minibatch\"."
-                    .into(),
-            );
         }
     }
 

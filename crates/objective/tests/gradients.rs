@@ -4,7 +4,7 @@ mod common;
 
 use common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ReferenceKl, Scope, Settings, objective,
+    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ReferenceKl, Settings, objective,
 };
 use proptest::prelude::*;
 
@@ -30,7 +30,6 @@ fn settings() -> impl Strategy<Value = Settings> {
             high: 3.0,
             kl,
             coefficient,
-            scope: Scope::Minibatch,
         });
     (
         prop::sample::select(losses),
@@ -66,7 +65,7 @@ fn moved(
 ) -> Objective {
     let mut arrays = arrays.clone();
     *entry(&mut arrays) += by;
-    objective(settings, &arrays.minibatch(&[]))
+    objective(settings, &arrays.minibatch())
 }
 
 /// The central difference, unless a token changes sides between the two points: is picked at one and not at the other,
@@ -106,7 +105,7 @@ proptest! {
                 settings.covariance.method = Method::None;
             }
         }
-        let objective = objective(&settings, &arrays.minibatch(&[]));
+        let objective = objective(&settings, &arrays.minibatch());
         for t in 0..arrays.logprobs.len() {
             let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
             check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
@@ -122,7 +121,7 @@ proptest! {
     #[test]
     fn cispo_weighs_the_log_prob_by_a_constant(arrays in arrays(0.9)) {
         let settings = Settings { loss: Loss::Cispo, ..Default::default() };
-        let objective = objective(&settings, &arrays.minibatch(&[]));
+        let objective = objective(&settings, &arrays.minibatch());
         for t in 0..arrays.logprobs.len() {
             let ratio = (arrays.logprobs[t] - arrays.old_logprobs[t]).exp();
             let expected = -ratio.clamp(0.8, 1.2) * arrays.advantages[t] / arrays.logprobs.len() as f64;

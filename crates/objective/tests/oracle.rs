@@ -147,7 +147,7 @@ fn losses_gradients_and_metrics_are_those_of_the_reference() {
                 format!("case {} {} {:?} {:?}", case.seed, result.loss, result.params, result.aggregation);
             let settings = result.settings();
             settings.check().unwrap();
-            let ours = objective(&settings, &arrays.minibatch(&[arrays.lengths.len()]));
+            let ours = objective(&settings, &arrays.minibatch());
             assert_near(ours.loss, result.value, &what);
             assert_eq!(ours.statistics.loss, ours.loss);
             let gradient = counted(&result.grad, &case.mask);
@@ -217,7 +217,7 @@ fn kl_estimates_are_those_of_the_reference() {
                     reference_logprobs: vec![reference],
                     ..Default::default()
                 };
-                let ours = objective(&settings, &token.minibatch(&[1]));
+                let ours = objective(&settings, &token.minibatch());
                 assert_near(ours.loss, theirs, &kl.estimator);
                 assert_eq!(ours.statistics.kl_reference, Some(ours.loss));
             }

@@ -1,7 +1,7 @@
 //! Settings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ReferenceKl, Scope, Settings,
+    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ReferenceKl, Settings,
 };
 use serde_json::{Value, json};
 
@@ -29,8 +29,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
         "dual_clip": 3.0,
         "aggregation": "seq-mean-token-sum",
         "covariance": {
-            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
-            "scope": "micro-batch"
+            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0
         },
         "entropy_bonus": { "coefficient": 0.005, "target": 0.4, "rate": 0.01, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
@@ -51,7 +50,6 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
             high: 4.0,
             kl: KlEstimator::K2,
             coefficient: 2.0,
-            scope: Scope::MicroBatch,
         },
         entropy_bonus: EntropyBonus { coefficient: 0.005, target: Some(0.4), rate: 0.01, max: 0.1 },
         reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
@@ -136,11 +134,6 @@ fn mistaken_settings_are_warned_of_by_key() {
             "objective.covariance.fraction = 0.002 has no effect",
         ),
         (json!({ "covariance": { "method": "kl-cov" } }), 1, "one update per rollout"),
-        (
-            json!({ "covariance": { "method": "clip-cov", "scope": "micro-batch" } }),
-            8,
-            "objective.covariance.scope",
-        ),
         (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
         (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
         (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
@@ -197,5 +190,5 @@ fn the_schema_documents_every_key() {
         assert!(property["description"].is_string(), "{key} has no description");
         keys += 1;
     }
-    assert_eq!(keys, 10 + 7 + 4 + 2);
+    assert_eq!(keys, 10 + 6 + 4 + 2);
 }

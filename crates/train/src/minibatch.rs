@@ -106,7 +106,6 @@ impl TrainingBatch {
     /// Accumulates the gradient of the loss in the learner.
     pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
         let sequences = self.sequences();
-        let micro_batches = learner.micro_batches(&sequences);
         let known = self.known(inputs);
         let idle = self.idle(inputs);
         learner.accumulate(&sequences, &idle, inputs.temperature, &known, |Scores { logprobs, entropies }| {
@@ -121,7 +120,6 @@ impl TrainingBatch {
                     entropies: &entropies,
                     advantages: &self.advantages,
                     reference_logprobs: inputs.reference_logprobs,
-                    micro_batches: &micro_batches,
                     entropy_coefficient: inputs.entropy_coefficient,
                     key: inputs.key,
                 },

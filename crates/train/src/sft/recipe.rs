@@ -30,7 +30,7 @@ pub struct Recipe {
     pub eval: evaluation::Settings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".
+    /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
 }
 
