@@ -36,7 +36,7 @@ mod settings;
 mod statistics;
 mod warnings;
 
-pub use advantage::{Estimator, Outcome, advantages};
+pub use advantage::{Baseline, Estimator, Outcome, advantages};
 pub use aggregation::Aggregation;
 pub use alarms::Alarms;
 pub use covariance::{Covariance, DrawKey, Method};

@@ -1,7 +1,7 @@
 //! The recipe's `[objective]` table.
 
 use crate::error::require;
-use crate::{Aggregation, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl, Result};
+use crate::{Aggregation, Baseline, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,6 @@ impl Settings {
 
     /// Whether each prompt also needs the reward of its greedily decoded response.
     pub fn needs_greedy_baseline(&self) -> bool {
-        self.advantage == Estimator::Remax
+        self.advantage.baseline() == Baseline::Greedy
     }
 }

@@ -123,7 +123,7 @@ fn assert_finite(arrays: &Arrays) {
         assert_eq!(result.d_logprobs.len(), arrays.logprobs.len());
         assert!(result.loss.is_finite(), "{settings:?}");
         assert!(result.d_logprobs.iter().chain(&result.d_entropies).all(|d| d.is_finite()), "{settings:?}");
-        for (name, value) in result.statistics.metrics() {
+        for (name, value) in Statistics::metrics(&[result.statistics]) {
             assert!(value.is_finite(), "{name} is {value} with {settings:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Responses to one prompt, judged.
 
 use isentrope_data::Problem;
-use isentrope_objective::Estimator;
+use isentrope_objective::Baseline;
 use isentrope_reward::{Judgement, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -74,15 +74,13 @@ impl Group {
         self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
     }
 
-    /// Whether there is what the estimator compares its responses with. A response that is left of several when the others
-    /// could not be judged has nothing beside it; one that was sampled alone is taken as it is.
-    pub fn has_baseline(&self, estimator: Estimator) -> bool {
-        match estimator {
-            Estimator::Remax => self.greedy_reward().is_some(),
-            _ if estimator.compares_responses() => {
-                self.responses.len() < 2 || self.counted().nth(1).is_some()
-            }
-            _ => true,
+    /// Whether its responses have what they are compared with. A response that is left of several, because the others could
+    /// not be judged, has nothing to be compared with; one that was sampled alone is taken as it is.
+    pub fn has_baseline(&self, baseline: Baseline) -> bool {
+        match baseline {
+            Baseline::None => true,
+            Baseline::Group => self.responses.len() < 2 || self.counted().nth(1).is_some(),
+            Baseline::Greedy => self.greedy_reward().is_some(),
         }
     }
 
