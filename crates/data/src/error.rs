@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Failure to provide data.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting is out of range or impossible together with others.
+    /// A setting is not what it must be, or impossible together with others.
     #[error("{key} is {value}: {expected}")]
     Setting {
         /// The recipe's key.
@@ -15,6 +15,9 @@ pub enum Error {
         /// What it must be.
         expected: String,
     },
+    /// A setting is out of the range that its type states.
+    #[error(transparent)]
+    Range(#[from] isentrope_settings::Error),
     /// A file cannot be read.
     #[error("data file {path}, which data.files names, cannot be read: {source}")]
     Io {

@@ -3,7 +3,7 @@
 use crate::covariance::{Scores, Selection};
 use crate::policy_loss;
 use crate::statistics::share;
-use crate::{Covariance, DrawKey, Method, Settings, Statistics, entropy_mask};
+use crate::{Covariance, DrawKey, Method, ObjectiveSettings, Statistics, entropy_mask};
 
 /// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub struct Minibatch<'a> {
     /// Advantage of each token, `[tokens]`.
     pub advantages: &'a [f64],
     /// log pi of each token under the reference model, `[tokens]`; needed if
-    /// [`Settings::needs_reference`], and not read otherwise.
+    /// [`ObjectiveSettings::needs_reference`], and not read otherwise.
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
@@ -47,7 +47,7 @@ pub struct Objective {
 ///
 /// # Panics
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
-pub fn objective(settings: &Settings, batch: &Minibatch) -> Objective {
+pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let tokens = batch.lengths.iter().sum::<usize>();
     let reference = settings
         .needs_reference()

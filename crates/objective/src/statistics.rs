@@ -3,10 +3,9 @@
 use crate::covariance::{Scores, Selection, count};
 use crate::policy_loss::{Clipped, Term, ratio};
 use Across::{Largest, Mean, Sum};
-use serde::{Deserialize, Serialize};
 
 /// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Tokens of the minibatch.
     pub tokens: usize,
@@ -50,7 +49,7 @@ pub struct Statistics {
 
 /// Shares of the picked tokens by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
 /// else positive). All 0 when nothing was picked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quadrants {
     /// Unlikely tokens of worse responses: the usual source of large covariances.
     pub low_logprob_negative_advantage: f64,

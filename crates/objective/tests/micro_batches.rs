@@ -7,20 +7,21 @@ mod common;
 
 use common::{Arrays, arrays};
 use isentrope_objective::{
-    Covariance, DrawKey, Estimator, Loss, Method, Objective, Outcome, Settings, advantages, objective,
+    Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages,
+    objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
 
-fn settings(method: Method, fraction: f64) -> Settings {
+fn settings(method: Method, fraction: f64) -> ObjectiveSettings {
     let covariance =
         Covariance { method, fraction: Some(fraction), low: -1.0, high: 2.0, ..Default::default() };
-    Settings { loss: Loss::Importance, covariance, ..Default::default() }
+    ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() }
 }
 
 /// The objective of so many responses at a time, as if they were a minibatch of their own, and where each part's tokens
 /// begin. Parts draw random numbers of their own.
-fn by_part(settings: &Settings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize, Objective)> {
+fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize, Objective)> {
     let (mut objectives, mut response, mut token) = (Vec::new(), 0, 0);
     for (number, &responses) in parts.iter().enumerate() {
         let lengths = &arrays.lengths[response..response + responses];
@@ -47,7 +48,7 @@ fn by_part(settings: &Settings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize,
 }
 
 /// What the parts select, ascending.
-fn selected_by_part(settings: &Settings, arrays: &Arrays, parts: &[usize]) -> Vec<usize> {
+fn selected_by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<usize> {
     let parts = by_part(settings, arrays, parts);
     parts.iter().flat_map(|(start, part)| part.selected.iter().map(move |t| start + t)).collect()
 }

@@ -1,18 +1,19 @@
-//! Settings: defaults, spelling, limits and warnings.
+//! ObjectiveSettings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ReferenceKl, Settings,
+    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,
+    ReferenceKl,
 };
 use serde_json::{Value, json};
 
-fn parse(value: Value) -> Result<Settings, serde_json::Error> {
+fn parse(value: Value) -> Result<ObjectiveSettings, serde_json::Error> {
     serde_json::from_value(value)
 }
 
 #[test]
 fn an_empty_table_is_plain_grpo_and_draws_no_warning() {
     let settings = parse(json!({})).unwrap();
-    assert_eq!(settings, Settings::default());
+    assert_eq!(settings, ObjectiveSettings::default());
     settings.check().unwrap();
     assert!(settings.warnings(1, false).is_empty());
     assert!(!settings.needs_reference() && !settings.needs_greedy_baseline());
@@ -36,7 +37,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
         "entropy_mask_fraction": 0.2
     });
     let settings = parse(full.clone()).unwrap();
-    let expected = Settings {
+    let expected = ObjectiveSettings {
         advantage: Estimator::ReinforcePlusPlusBaseline,
         loss: Loss::PolicyGradient,
         clip_low: 0.1,
@@ -113,10 +114,10 @@ fn values_out_of_range_are_named_with_their_key() {
         let error = parse(table).unwrap().check().unwrap_err().to_string();
         assert!(error.starts_with(&format!("{expected}: it must be")), "{error}");
     }
-    let infinite = Settings { clip_high: f64::INFINITY, ..Default::default() };
+    let infinite = ObjectiveSettings { clip_high: f64::INFINITY, ..Default::default() };
     assert_eq!(infinite.check().unwrap_err().key, "objective.clip_high");
     let nan = Covariance { high: f64::NAN, ..Default::default() };
-    let nan = Settings { covariance: nan, ..Default::default() };
+    let nan = ObjectiveSettings { covariance: nan, ..Default::default() };
     assert_eq!(nan.check().unwrap_err().key, "objective.covariance.high");
 }
 
@@ -183,7 +184,7 @@ fn defaults_of_the_fraction_are_the_papers() {
 
 #[test]
 fn the_schema_documents_every_key() {
-    let schema = serde_json::to_value(schemars::schema_for!(Settings)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(ObjectiveSettings)).unwrap();
     let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     let mut keys = 0;
     for (key, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {

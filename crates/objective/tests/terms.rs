@@ -4,8 +4,8 @@ mod common;
 
 use common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ReferenceKl, Settings, Statistics,
-    objective,
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ObjectiveSettings, ReferenceKl,
+    Statistics, objective,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn on_policy() -> Arrays {
 fn kl_cov_is_inert_on_policy_except_with_k1() {
     let arrays = on_policy();
     let run = |covariance| {
-        let settings = Settings { loss: Loss::Importance, covariance, ..Default::default() };
+        let settings = ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() };
         objective(&settings, &arrays.minibatch())
     };
     let plain = run(Covariance::default());
@@ -45,7 +45,7 @@ fn kl_cov_is_inert_on_policy_except_with_k1() {
 #[test]
 fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
     let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
-    let mut settings = Settings {
+    let mut settings = ObjectiveSettings {
         reference_kl: ReferenceKl { coefficient: 0.5, estimator: KlEstimator::K1 },
         ..Default::default()
     };
@@ -72,8 +72,8 @@ fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
 #[test]
 fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
     let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
-    let plain = objective(&Settings::default(), &arrays.minibatch());
-    let settings = Settings { entropy_mask_fraction: Some(0.3), ..Default::default() };
+    let plain = objective(&ObjectiveSettings::default(), &arrays.minibatch());
+    let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.3), ..Default::default() };
     let masked = objective(&settings, &arrays.minibatch());
     for t in 0..6 {
         let kept = arrays.entropies[t] >= 1.5;
@@ -88,19 +88,19 @@ fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
         high: 9.0,
         ..Default::default()
     };
-    let both = objective(&Settings { covariance, ..settings }, &arrays.minibatch());
+    let both = objective(&ObjectiveSettings { covariance, ..settings }, &arrays.minibatch());
     assert_eq!(both.selected, [1, 3]);
 }
 
 /// Every combination of loss, aggregation and covariance method.
-fn all_settings() -> Vec<Settings> {
+fn all_settings() -> Vec<ObjectiveSettings> {
     let mut all = Vec::new();
     for loss in LOSSES {
         for aggregation in
             [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean]
         {
             for method in METHODS {
-                all.push(Settings {
+                all.push(ObjectiveSettings {
                     loss,
                     aggregation,
                     dual_clip: Some(3.0),
@@ -157,7 +157,7 @@ fn degenerate_minibatches_give_finite_numbers() {
 
 #[test]
 fn an_empty_minibatch_measures_nothing() {
-    let nothing = objective(&Settings::default(), &Arrays::default().minibatch());
+    let nothing = objective(&ObjectiveSettings::default(), &Arrays::default().minibatch());
     assert_eq!(nothing.loss, 0.0);
     assert_eq!(nothing.statistics, Statistics::default());
 }
@@ -165,7 +165,7 @@ fn an_empty_minibatch_measures_nothing() {
 proptest! {
     #[test]
     fn the_order_of_responses_does_not_matter(arrays in arrays(0.9)) {
-        let settings = Settings { entropy_mask_fraction: Some(0.5), ..Default::default() };
+        let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.5), ..Default::default() };
         let mut starts = vec![0];
         for n in &arrays.lengths {
             starts.push(starts[starts.len() - 1] + n);
@@ -204,7 +204,8 @@ fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
         ..Default::default()
     };
     let select = |loss, dual_clip| {
-        let settings = Settings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
+        let settings =
+            ObjectiveSettings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
         objective(&settings, &arrays.minibatch()).selected
     };
     assert_eq!(select(Loss::Clip, None), [1, 2, 3, 4, 5]);
@@ -224,7 +225,7 @@ fn clipping_is_counted_by_side() {
         arrays.old_logprobs[t] -= log_ratio;
     }
     let statistics = |loss| {
-        let settings = Settings { loss, dual_clip: Some(3.0), ..Default::default() };
+        let settings = ObjectiveSettings { loss, dual_clip: Some(3.0), ..Default::default() };
         objective(&settings, &arrays.minibatch()).statistics
     };
     let clip = statistics(Loss::Clip);
@@ -247,7 +248,7 @@ fn ratios_beyond_the_numerical_limit_are_constant() {
     let mut arrays = on_policy();
     arrays.old_logprobs[3] -= 25.0;
     let token = |loss, clip_high| {
-        let settings = Settings { loss, clip_high, ..Default::default() };
+        let settings = ObjectiveSettings { loss, clip_high, ..Default::default() };
         objective(&settings, &arrays.minibatch()).d_logprobs[3]
     };
     assert_eq!(token(Loss::Importance, 0.2), 0.0);
@@ -255,7 +256,7 @@ fn ratios_beyond_the_numerical_limit_are_constant() {
     // The response's mean log-ratio is 25 / 3, below GSPO's own limit of 10.
     assert!((token(Loss::Gspo, 0.2) - (25f64 / 3.0).exp() / 6.0).abs() < 1e-9);
     arrays.old_logprobs[4] -= 25.0;
-    let gspo = Settings { loss: Loss::Gspo, ..Default::default() };
+    let gspo = ObjectiveSettings { loss: Loss::Gspo, ..Default::default() };
     let limited = objective(&gspo, &arrays.minibatch());
     assert_eq!(limited.d_logprobs[3..], [0.0; 3]);
     assert!((limited.loss - (-3.0 + 3.0 * 10f64.exp()) / 6.0).abs() < 1e-9);
@@ -267,7 +268,7 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
         *old += 0.1 * (t as f64 - 2.5);
     }
-    let mut settings = Settings { loss: Loss::Importance, ..Default::default() };
+    let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
     let plain = objective(&settings, &arrays.minibatch());
     settings.covariance =
         Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };

@@ -4,7 +4,7 @@ use crate::group::{Group, Response};
 use crate::learner::{Coefficients, Known, Learner};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
-use isentrope_objective::{DrawKey, Minibatch, Objective, Settings, objective};
+use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, objective};
 use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
@@ -27,7 +27,7 @@ pub struct TrainingBatch {
 /// What the loss takes besides the responses.
 pub struct LossInputs<'a> {
     /// The loss.
-    pub settings: &'a Settings,
+    pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
     /// The step whose rollout was sampled by the very policy in training, before that step's first update.

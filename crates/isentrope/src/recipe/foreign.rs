@@ -1,7 +1,7 @@
 //! Hints for keys that belong elsewhere: the names that TRL and verl give to settings, keys of the other command, and keys
 //! that recipes no longer have.
 
-use super::schema::{Shape, has_key};
+use isentrope_settings::{Shape, has_key};
 use isentrope_train::{rl, sft};
 
 /// A setting of another trainer.

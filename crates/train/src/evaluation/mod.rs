@@ -27,7 +27,7 @@ use crate::observer::{Observer, Phase};
 use crate::prompts::Prompter;
 use crate::run::{Record, Run};
 use crate::sample::{Interrupt, sample_each};
-use crate::settings::{at_least_one, at_most, stop_texts};
+use crate::settings::{at_most, stop_texts};
 use isentrope_data::benchmark::{Choice, Decoding};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
@@ -125,16 +125,9 @@ impl Settings {
     /// Checks every key.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
+    /// Names the first that is out of range.
     pub fn check(&self) -> Result<()> {
-        let counts = [
-            ("eval.problems", self.problems),
-            ("eval.samples", self.samples),
-            ("eval.max_tokens", self.max_tokens),
-        ];
-        for (key, value) in counts {
-            value.map_or(Ok(()), |value| at_least_one(key, value))?;
-        }
+        isentrope_settings::check("eval", self)?;
         for text in &self.bench {
             Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         }

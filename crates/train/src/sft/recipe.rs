@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::evaluation;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -63,10 +63,8 @@ impl Recipe {
     /// Names the first key that is wrong.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
-        self.run.check()?;
-        at_least_one("sft.batch", self.sft.batch)?;
+        isentrope_settings::check("", self)?;
         at_most("sft.batch", self.sft.batch, EXAMPLES)?;
-        at_least_one("sft.max_tokens", self.sft.max_tokens)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
         self.optimizer.check()?;
