@@ -106,7 +106,7 @@ impl Settings {
     /// Checks every setting, but not what is in the files.
     ///
     /// # Errors
-    /// Names the first that is out of range or impossible together with others.
+    /// [`Error::Setting`] naming the first that is out of range or impossible together with others.
     pub fn check(&self) -> Result<()> {
         match (self.task, self.files.as_slice()) {
             (None, []) => {

@@ -194,7 +194,7 @@ mod tests {
                 "outer.rows.1.share is -1: it must be above -1 and at most 1",
             ),
             (
-                said(|o| drop(o.by_name.insert("a.b".to_owned(), bad.clone()))),
+                said(|o| o.by_name = BTreeMap::from([("a.b".to_owned(), bad.clone())])),
                 "outer.by_name.\"a.b\".share is -1: it must be above -1 and at most 1",
             ),
             (
