@@ -9,7 +9,7 @@ pub enum Error {
     #[error("{key} is {value}: {expected}")]
     Setting {
         /// The recipe's key.
-        key: &'static str,
+        key: String,
         /// What it is.
         value: String,
         /// What it must be.
@@ -52,13 +52,19 @@ pub enum Error {
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl From<isentrope_settings::Error> for Error {
+    fn from(isentrope_settings::Error { key, value, expected }: isentrope_settings::Error) -> Self {
+        Self::Setting { key, value, expected }
+    }
+}
+
 impl Error {
     pub(crate) fn setting(
         key: &'static str,
         value: impl std::fmt::Display,
         expected: impl Into<String>,
     ) -> Self {
-        Self::Setting { key, value: value.to_string(), expected: expected.into() }
+        Self::Setting { key: key.to_owned(), value: value.to_string(), expected: expected.into() }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {

@@ -120,12 +120,7 @@ impl Settings {
             (Some(Task::Countdown), []) => countdown::Countdown::new(&self.countdown).map(drop)?,
             (None, files) => files.iter().try_for_each(|path| Format::of(path).map(drop))?,
         }
-        for (key, value) in [("data.limit", self.limit), ("data.max_prompt_tokens", self.max_prompt_tokens)] {
-            if value == Some(0) {
-                return Err(Error::setting(key, 0, "it must be at least 1; leave it out for no limit"));
-            }
-        }
-        Ok(())
+        Ok(isentrope_settings::check("data", self)?)
     }
 }
 

@@ -15,6 +15,9 @@ pub enum Error {
         /// What is wrong with it and what it may be: the rest of a sentence.
         what: String,
     },
+    /// A setting is out of the range that its type states.
+    #[error(transparent)]
+    Range(#[from] isentrope_settings::Error),
     /// The operating system refused to read or write a file.
     #[error("{}: {source}", path.display())]
     Io {

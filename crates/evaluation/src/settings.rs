@@ -92,16 +92,9 @@ impl EvaluationSettings {
     /// Checks every key.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
+    /// Names the first that is out of range.
     pub fn check(&self) -> Result<()> {
-        let counts = [
-            ("eval.problems", self.problems),
-            ("eval.samples", self.samples),
-            ("eval.max_tokens", self.max_tokens),
-        ];
-        if let Some((key, _)) = counts.iter().find(|(_, value)| *value == Some(0)) {
-            return Err(Error::setting(key, "is 0: it must be at least 1"));
-        }
+        isentrope_settings::check("eval", self)?;
         for text in &self.bench {
             Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         }

@@ -47,7 +47,7 @@ impl<B: Backend> Model<B> {
                 dir,
                 format!(
                     "tensor {first}{others}: a {} of this configuration has no such weights",
-                    config.family.architecture()
+                    config.family.architecture
                 ),
             ));
         }

@@ -36,22 +36,36 @@ pub struct Outcome {
     pub reward: f64,
     /// Tokens of the response. Those of a truncated response count here too, also where the loss leaves it out.
     pub tokens: usize,
-    /// Reward of the prompt's greedily decoded response; only [`Estimator::Remax`] reads it.
+    /// Reward of the prompt's greedily decoded response; read only where it is the [`Baseline`].
     pub greedy_reward: f64,
 }
 
+/// What the reward of a response is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// Nothing of its own prompt.
+    None,
+    /// The other responses to its prompt.
+    Group,
+    /// The prompt's greedily decoded response, which must be sampled for it.
+    Greedy,
+}
+
 impl Estimator {
-    /// Whether a response's advantage comes from comparing it with the other responses to its prompt.
-    pub fn compares_responses(self) -> bool {
+    /// What a response must have beside it for this estimator.
+    pub fn baseline(self) -> Baseline {
         match self {
-            Self::Grpo | Self::DrGrpo | Self::Rloo | Self::ReinforcePlusPlusBaseline | Self::Opo => true,
-            Self::ReinforcePlusPlus | Self::Remax => false,
+            Self::Grpo | Self::DrGrpo | Self::Rloo | Self::ReinforcePlusPlusBaseline | Self::Opo => {
+                Baseline::Group
+            }
+            Self::ReinforcePlusPlus => Baseline::None,
+            Self::Remax => Baseline::Greedy,
         }
     }
 
     /// What is doubtful about this estimator with so many responses to each prompt.
     pub fn warning(self, responses: usize) -> Option<String> {
-        (responses == 1 && self.compares_responses()).then(|| {
+        (responses == 1 && self.baseline() == Baseline::Group).then(|| {
             "objective.advantage compares the responses to a prompt, and with rollout.responses = 1 there are none to \
              compare: the reward itself is the advantage, with no baseline. Sample several, or use \"reinforce++\" or \
              \"remax\"."

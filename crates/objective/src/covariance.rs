@@ -5,10 +5,9 @@ use crate::error::{Result, require};
 use isentrope_random::{Draws, Purpose};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 /// What is done about tokens of large covariance
-/// Cov_t = (log pi_t - mean log pi) (A_t - mean A), means over the tokens of the scope.
+/// Cov_t = (log pi_t - mean log pi) (A_t - mean A), means over the tokens of the minibatch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Covariance {
@@ -26,8 +25,6 @@ pub struct Covariance {
     pub kl: KlEstimator,
     /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
     pub coefficient: f64,
-    /// The tokens that the means are taken over and the fraction is counted of.
-    pub scope: Scope,
 }
 
 impl Default for Covariance {
@@ -39,7 +36,6 @@ impl Default for Covariance {
             high: 5.0,
             kl: KlEstimator::Abs,
             coefficient: 1.0,
-            scope: Scope::Minibatch,
         }
     }
 }
@@ -57,18 +53,6 @@ pub enum Method {
     /// The tokens of largest covariance are penalised for moving away from the policy that sampled them. The
     /// published runs have no ratio clipping beside it: loss = "importance".
     KlCov,
-}
-
-/// The tokens that covariances are centred over and selected from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// The whole optimizer minibatch, so that memory settings change nothing.
-    #[default]
-    Minibatch,
-    /// Each micro-batch by itself, as the published code does: then memory settings change the algorithm. Only for
-    /// reproducing it.
-    MicroBatch,
 }
 
 impl Covariance {
@@ -121,9 +105,8 @@ pub struct DrawKey {
 }
 
 impl DrawKey {
-    /// The numbers of a scope: the minibatch is 0, micro-batches count from 0.
-    fn draws(self, scope: usize) -> Draws {
-        Draws::of(self.seed, Purpose::ClipCov, self.step, self.update << 32 | scope as u64)
+    fn draws(self) -> Draws {
+        Draws::of(self.seed, Purpose::ClipCov, self.step, self.update << 32)
     }
 }
 
@@ -135,17 +118,11 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Covariances centred over each scope by itself. Scopes follow one another and cover all tokens.
-    pub fn of(scopes: &[Range<usize>], logprobs: &[f64], advantages: &[f64]) -> Self {
+    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it was computed in.
+    pub fn of(logprobs: &[f64], advantages: &[f64]) -> Self {
         let centred = |values: &[f64]| -> Vec<f64> {
-            scopes
-                .iter()
-                .flat_map(|scope| {
-                    let values = &values[scope.clone()];
-                    let mean = values.iter().sum::<f64>() / values.len() as f64;
-                    values.iter().map(move |v| v - mean)
-                })
-                .collect()
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            values.iter().map(|v| v - mean).collect()
         };
         let (centred_logprobs, centred_advantages) = (centred(logprobs), centred(advantages));
         let values = centred_logprobs.iter().zip(&centred_advantages).map(|(l, a)| l * a).collect();
@@ -163,34 +140,21 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Picks tokens in each scope by its covariances. Silenced tokens have no policy gradient that Clip-Cov could take.
-    pub fn of(
-        settings: &Covariance,
-        scopes: &[Range<usize>],
-        covariances: &[f64],
-        silenced: &[bool],
-        key: DrawKey,
-    ) -> Self {
-        let mut selection = Self::default();
-        let Some(fraction) = settings.resolved_fraction() else { return selection };
-        for (index, scope) in scopes.iter().enumerate() {
-            let count = count(fraction, scope.len());
-            let mut eligible: Vec<usize> = scope.clone().collect();
-            if settings.method == Method::ClipCov {
-                eligible.retain(|&t| {
-                    covariances[t] > settings.low && covariances[t] < settings.high && !silenced[t]
-                });
-            }
-            selection.eligible += eligible.len();
-            if settings.method == Method::ClipCov {
-                let drawn = key.draws(index).choose(eligible.len(), count);
-                selection.tokens.extend(drawn.into_iter().map(|i| eligible[i]));
-            } else {
-                selection.tokens.extend(largest(covariances, eligible, count));
-            }
-        }
-        selection.tokens.sort_unstable();
-        selection
+    /// Picks tokens by their covariances. Silenced tokens have no policy gradient that Clip-Cov could take.
+    pub fn of(settings: &Covariance, covariances: &[f64], silenced: &[bool], key: DrawKey) -> Self {
+        let Some(fraction) = settings.resolved_fraction() else { return Self::default() };
+        let count = count(fraction, covariances.len());
+        let all = 0..covariances.len();
+        let (eligible, mut tokens) = if settings.method == Method::ClipCov {
+            let in_band = |&t: &usize| covariances[t] > settings.low && covariances[t] < settings.high;
+            let eligible: Vec<usize> = all.filter(in_band).filter(|&t| !silenced[t]).collect();
+            let drawn = key.draws().choose(eligible.len(), count);
+            (eligible.len(), drawn.into_iter().map(|i| eligible[i]).collect())
+        } else {
+            (all.len(), largest(covariances, all.collect(), count))
+        };
+        tokens.sort_unstable();
+        Self { tokens, eligible }
     }
 }
 
@@ -242,8 +206,7 @@ mod tests {
             let settings = Covariance { method: Method::ClipCov, fraction: Some(fraction), ..Default::default() };
             let key = DrawKey { seed, step: 3, update: 1 };
             let n = values.len();
-            let scope = 0..n;
-            let selection = Selection::of(&settings, std::slice::from_ref(&scope), &values, &silent, key);
+            let selection = Selection::of(&settings, &values, &silent[..n], key);
             let eligible = (0..n).filter(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]).count();
             prop_assert_eq!(selection.eligible, eligible);
             prop_assert_eq!(selection.tokens.len(), eligible.min(((fraction * n as f64).floor() as usize).max(1)));
@@ -256,12 +219,10 @@ mod tests {
     fn clip_cov_draws_every_eligible_token_as_often_and_by_its_key() {
         let settings = Covariance { method: Method::ClipCov, fraction: Some(0.2), ..Default::default() };
         let values = [2.0, 0.0, 3.0, 4.0, 9.0, 2.0, -2.0, 3.0, 0.5, 1.5];
-        let scope = 0..values.len();
         let mut counts = [0u32; 10];
         for step in 0..6000 {
             let key = DrawKey { seed: 5, step, update: 0 };
-            for t in Selection::of(&settings, std::slice::from_ref(&scope), &values, &[false; 10], key).tokens
-            {
+            for t in Selection::of(&settings, &values, &[false; 10], key).tokens {
                 counts[t] += 1;
             }
         }
@@ -273,13 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn micro_batches_and_updates_draw_apart() {
+    fn updates_draw_apart() {
         let key = DrawKey { seed: 1, step: 2, update: 3 };
         let next = DrawKey { update: 4, ..key };
-        let permutation = |key: DrawKey, scope| key.draws(scope).permutation(50);
-        assert_eq!(permutation(key, 0), permutation(key, 0));
-        assert_ne!(permutation(key, 0), permutation(key, 1));
-        assert_ne!(permutation(key, 0), permutation(next, 0));
+        let permutation = |key: DrawKey| key.draws().permutation(50);
+        assert_eq!(permutation(key), permutation(key));
+        assert_ne!(permutation(key), permutation(next));
     }
 
     #[test]

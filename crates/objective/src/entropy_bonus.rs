@@ -1,6 +1,6 @@
 //! The entropy bonus and its coefficient.
 
-use crate::error::{Error, Result, require};
+use crate::error::{Result, require};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,12 +29,6 @@ impl Default for EntropyBonus {
 
 impl EntropyBonus {
     pub(crate) fn check(&self) -> Result<()> {
-        require(
-            self.coefficient.is_finite() && self.coefficient >= 0.0,
-            "objective.entropy_bonus.coefficient",
-            self.coefficient,
-            "it must be a number from 0 (off) up",
-        )?;
         let Some(target) = self.target else { return Ok(()) };
         require(
             target.is_finite() && target > 0.0,
@@ -48,14 +42,12 @@ impl EntropyBonus {
             self.rate,
             "it must be above 0 (0.001 is the default)",
         )?;
-        if self.max.is_finite() && self.max > 0.0 && self.max >= self.coefficient {
-            return Ok(());
-        }
-        Err(Error {
-            key: "objective.entropy_bonus.max",
-            value: self.max.to_string(),
-            expected: "it must be above 0 and not below objective.entropy_bonus.coefficient",
-        })
+        require(
+            self.max.is_finite() && self.max > 0.0 && self.max >= self.coefficient,
+            "objective.entropy_bonus.max",
+            self.max,
+            "it must be above 0 and not below objective.entropy_bonus.coefficient",
+        )
     }
 
     /// The coefficient after an update with this one, which saw this mean entropy (nats). An entropy that is not

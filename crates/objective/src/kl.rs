@@ -1,6 +1,5 @@
 //! Estimators of the KL divergence from one log-ratio per token (Schulman 2020, "Approximating KL divergence").
 
-use crate::error::{Result, require};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,17 +59,6 @@ pub struct ReferenceKl {
 impl Default for ReferenceKl {
     fn default() -> Self {
         Self { coefficient: 0.0, estimator: KlEstimator::K3 }
-    }
-}
-
-impl ReferenceKl {
-    pub(crate) fn check(&self) -> Result<()> {
-        require(
-            self.coefficient.is_finite() && self.coefficient >= 0.0,
-            "objective.reference_kl.coefficient",
-            self.coefficient,
-            "it must be a number from 0 (off) up",
-        )
     }
 }
 

@@ -36,14 +36,13 @@ mod settings;
 mod statistics;
 mod warnings;
 
-pub use advantage::{Estimator, Outcome, advantages};
+pub use advantage::{Baseline, Estimator, Outcome, advantages};
 pub use aggregation::Aggregation;
 pub use alarms::Alarms;
-pub use covariance::{Covariance, DrawKey, Method, Scope};
+pub use covariance::{Covariance, DrawKey, Method};
 pub use entropy_bonus::EntropyBonus;
-pub use error::{Error, Result};
 pub use kl::{KlEstimator, ReferenceKl};
 pub use objective::{Minibatch, Objective, objective};
 pub use policy_loss::Loss;
-pub use settings::Settings;
+pub use settings::ObjectiveSettings;
 pub use statistics::{Quadrants, Statistics};

@@ -3,8 +3,7 @@
 use crate::covariance::{Scores, Selection};
 use crate::policy_loss;
 use crate::statistics::share;
-use crate::{Covariance, DrawKey, Method, Scope, Settings, Statistics, entropy_mask};
-use std::ops::Range;
+use crate::{Covariance, DrawKey, Method, ObjectiveSettings, Statistics, entropy_mask};
 
 /// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +19,8 @@ pub struct Minibatch<'a> {
     /// Advantage of each token, `[tokens]`.
     pub advantages: &'a [f64],
     /// log pi of each token under the reference model, `[tokens]`; needed if
-    /// [`Settings::needs_reference`], and not read otherwise.
+    /// [`ObjectiveSettings::needs_reference`], and not read otherwise.
     pub reference_logprobs: Option<&'a [f64]>,
-    /// Responses in each micro-batch; only [`Scope::MicroBatch`] reads it.
-    pub micro_batches: &'a [usize],
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
     /// Coordinates of Clip-Cov's random draws.
@@ -50,7 +47,7 @@ pub struct Objective {
 ///
 /// # Panics
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
-pub fn objective(settings: &Settings, batch: &Minibatch) -> Objective {
+pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let tokens = batch.lengths.iter().sum::<usize>();
     let reference = settings
         .needs_reference()
@@ -69,9 +66,8 @@ pub fn objective(settings: &Settings, batch: &Minibatch) -> Objective {
     let silenced: Vec<bool> =
         terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
 
-    let scopes = scopes(settings.covariance.scope, batch);
-    let scores = Scores::of(&scopes, batch.logprobs, batch.advantages);
-    let selection = Selection::of(&settings.covariance, &scopes, &scores.values, &silenced, batch.key);
+    let scores = Scores::of(batch.logprobs, batch.advantages);
+    let selection = Selection::of(&settings.covariance, &scores.values, &silenced, batch.key);
 
     let mut statistics =
         Statistics { tokens, entropy_coefficient: batch.entropy_coefficient, ..Default::default() };
@@ -118,23 +114,4 @@ pub fn objective(settings: &Settings, batch: &Minibatch) -> Objective {
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
     let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
     Objective { loss, d_logprobs, d_entropies, selected: selection.tokens, statistics }
-}
-
-/// The tokens that covariances are centred over and selected from: the minibatch, or each micro-batch.
-fn scopes(scope: Scope, batch: &Minibatch) -> Vec<Range<usize>> {
-    match scope {
-        Scope::Minibatch => std::iter::once(0..batch.logprobs.len()).collect(),
-        Scope::MicroBatch => {
-            let responses: usize = batch.micro_batches.iter().sum();
-            assert_eq!(responses, batch.lengths.len(), "the micro-batches hold every response once");
-            let mut lengths = batch.lengths.iter();
-            let mut end = 0;
-            let tokens_of = |&responses: &usize| {
-                let start = end;
-                end += lengths.by_ref().take(responses).sum::<usize>();
-                start..end
-            };
-            batch.micro_batches.iter().map(tokens_of).collect()
-        }
-    }
 }

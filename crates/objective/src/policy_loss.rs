@@ -1,6 +1,6 @@
 //! The policy-gradient loss of each token, and its derivative by the token's log-prob.
 
-use crate::Settings;
+use crate::ObjectiveSettings;
 use crate::kl::MAX_LOG_RATIO;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,16 @@ pub enum Loss {
     Cispo,
     /// -A log pi without correction for the age of the samples (arXiv:2504.02546); meant for one update per rollout.
     PolicyGradient,
+}
+
+impl Loss {
+    /// Whether the clip range has an effect.
+    pub(crate) fn clips(self) -> bool {
+        match self {
+            Self::Clip | Self::Gspo | Self::Cispo => true,
+            Self::Importance | Self::PolicyGradient => false,
+        }
+    }
 }
 
 /// Which bound took effect on a token.
@@ -58,7 +68,7 @@ pub(crate) fn ratio(log_ratio: f64) -> f64 {
 /// The policy loss of every token, `[tokens]`, from log-probs, log-ratios log pi - log pi_old and advantages,
 /// each `[tokens]`, of responses with these lengths.
 pub(crate) fn terms(
-    settings: &Settings,
+    settings: &ObjectiveSettings,
     lengths: &[usize],
     logprobs: &[f64],
     log_ratios: &[f64],
@@ -119,7 +129,7 @@ fn unclipped(ratio: Ratio, advantage: f64) -> Term {
     Term { value, slope: if ratio.is_limited { 0.0 } else { value }, clipped: None }
 }
 
-fn clip(settings: &Settings, ratio: Ratio, advantage: f64) -> Term {
+fn clip(settings: &ObjectiveSettings, ratio: Ratio, advantage: f64) -> Term {
     let unclipped = unclipped(ratio, advantage);
     let (bounded, clipped) = clamp(settings, ratio.value);
     let value = -advantage * bounded;
@@ -127,7 +137,7 @@ fn clip(settings: &Settings, ratio: Ratio, advantage: f64) -> Term {
 }
 
 /// The ratio within the clip range, and the side on which it was outside.
-fn clamp(settings: &Settings, ratio: f64) -> (f64, Option<Clipped>) {
+fn clamp(settings: &ObjectiveSettings, ratio: f64) -> (f64, Option<Clipped>) {
     let (low, high) = (1.0 - settings.clip_low, 1.0 + settings.clip_high);
     if ratio < low {
         (low, Some(Clipped::Low))

@@ -1,14 +1,14 @@
 //! The recipe's `[objective]` table.
 
-use crate::error::require;
-use crate::{Aggregation, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl, Result};
+use crate::error::{Result, require};
+use crate::{Aggregation, Baseline, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the policy is trained towards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct ObjectiveSettings {
     /// How the reward r of a response becomes the advantage of its tokens.
     pub advantage: Estimator,
     /// The policy-gradient loss of a token with advantage A. rho = pi / pi_old is its probability ratio, and clip(rho)
@@ -40,7 +40,7 @@ pub struct Settings {
     pub entropy_mask_fraction: Option<f64>,
 }
 
-impl Default for Settings {
+impl Default for ObjectiveSettings {
     fn default() -> Self {
         Self {
             advantage: Estimator::default(),
@@ -57,22 +57,13 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ObjectiveSettings {
     /// Checks every setting.
     ///
     /// # Errors
     /// The first that is out of range, with its key in the recipe.
     pub fn check(&self) -> Result<()> {
-        let distance = |key, value: f64| {
-            require(
-                value.is_finite() && value >= 0.0,
-                key,
-                value,
-                "it must be a number from 0 up (0.2 is usual)",
-            )
-        };
-        distance("objective.clip_low", self.clip_low)?;
-        distance("objective.clip_high", self.clip_high)?;
+        isentrope_settings::check("objective", self)?;
         if let Some(bound) = self.dual_clip {
             require(
                 bound.is_finite() && bound > 1.0,
@@ -90,8 +81,7 @@ impl Settings {
             )?;
         }
         self.covariance.check()?;
-        self.entropy_bonus.check()?;
-        self.reference_kl.check()
+        self.entropy_bonus.check()
     }
 
     /// Whether log-probs of the reference model are needed.
@@ -101,6 +91,6 @@ impl Settings {
 
     /// Whether each prompt also needs the reward of its greedily decoded response.
     pub fn needs_greedy_baseline(&self) -> bool {
-        self.advantage == Estimator::Remax
+        self.advantage.baseline() == Baseline::Greedy
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::covariance::{Scores, Selection, count};
 use crate::policy_loss::{Clipped, Term, ratio};
-use serde::{Deserialize, Serialize};
+use Across::{Largest, Mean, Sum};
 
 /// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Tokens of the minibatch.
     pub tokens: usize,
@@ -49,7 +49,7 @@ pub struct Statistics {
 
 /// Shares of the picked tokens by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
 /// else positive). All 0 when nothing was picked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quadrants {
     /// Unlikely tokens of worse responses: the usual source of large covariances.
     pub low_logprob_negative_advantage: f64,
@@ -64,38 +64,69 @@ pub struct Quadrants {
 /// The fractions of [`Statistics::cov_top`].
 const TOP_FRACTIONS: [f64; 5] = [2e-4, 2e-3, 2e-2, 0.2, 0.5];
 
+/// What the measurements of several updates come to.
+#[derive(Clone, Copy)]
+enum Across {
+    Mean,
+    Sum,
+    Largest,
+}
+
+impl Across {
+    /// In the order of the updates, of which there is at least one.
+    fn combine(self, values: impl ExactSizeIterator<Item = f64>) -> f64 {
+        match self {
+            Mean => mean(values),
+            Sum => values.sum(),
+            Largest => values.reduce(f64::max).unwrap_or_default(),
+        }
+    }
+}
+
 impl Statistics {
-    /// Names and values as they are written to metrics. The KL to the reference is left out without one.
-    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+    /// Names and values as they are written to metrics, of all updates of a step: counts are summed, largest values are
+    /// the largest of all, others are means over the updates. The KL to the reference is left out without one. No updates
+    /// have no metrics.
+    pub fn metrics(updates: &[Self]) -> Vec<(&'static str, f64)> {
+        let updates: Vec<_> = updates.iter().map(Self::measurements).collect();
+        let Some(first) = updates.first() else { return Vec::new() };
+        let over_updates = |(i, &(name, across, _)): (usize, &(_, Across, _))| {
+            (name, across.combine(updates.iter().map(|update| update[i].2)))
+        };
+        first.iter().enumerate().map(over_updates).collect()
+    }
+
+    /// Every measurement by its name in metrics, and what several of them come to.
+    fn measurements(&self) -> Vec<(&'static str, Across, f64)> {
         let quadrants = &self.cov_quadrants;
-        let mut metrics = vec![
-            ("policy/loss", self.loss),
-            ("policy/clip_fraction", self.clip_fraction()),
-            ("policy/clip_fraction_low", self.clip_fraction_low),
-            ("policy/clip_fraction_high", self.clip_fraction_high),
-            ("policy/dual_clip_fraction", self.dual_clip_fraction),
-            ("policy/kl_old", self.kl_old),
-            ("policy/log_ratio_abs", self.log_ratio_abs),
-            ("policy/ratio_max", self.ratio_max),
-            ("cov/mean", self.cov_mean),
-            ("cov/max", self.cov_max),
-            ("cov/p99", self.cov_p99),
-            ("cov/top_0.02_percent", self.cov_top[0]),
-            ("cov/top_0.2_percent", self.cov_top[1]),
-            ("cov/top_2_percent", self.cov_top[2]),
-            ("cov/top_20_percent", self.cov_top[3]),
-            ("cov/top_50_percent", self.cov_top[4]),
-            ("cov/selected", self.cov_selected as f64),
-            ("cov/eligible", self.cov_eligible as f64),
-            ("cov/quadrant_low_logprob_negative_advantage", quadrants.low_logprob_negative_advantage),
-            ("cov/quadrant_low_logprob_positive_advantage", quadrants.low_logprob_positive_advantage),
-            ("cov/quadrant_high_logprob_negative_advantage", quadrants.high_logprob_negative_advantage),
-            ("cov/quadrant_high_logprob_positive_advantage", quadrants.high_logprob_positive_advantage),
-            ("cov/gradient_share", self.cov_gradient_share),
-            ("entropy/bonus_coefficient", self.entropy_coefficient),
+        let mut all = vec![
+            ("policy/loss", Mean, self.loss),
+            ("policy/clip_fraction", Mean, self.clip_fraction()),
+            ("policy/clip_fraction_low", Mean, self.clip_fraction_low),
+            ("policy/clip_fraction_high", Mean, self.clip_fraction_high),
+            ("policy/dual_clip_fraction", Mean, self.dual_clip_fraction),
+            ("policy/kl_old", Mean, self.kl_old),
+            ("policy/log_ratio_abs", Mean, self.log_ratio_abs),
+            ("policy/ratio_max", Largest, self.ratio_max),
+            ("cov/mean", Mean, self.cov_mean),
+            ("cov/max", Largest, self.cov_max),
+            ("cov/p99", Mean, self.cov_p99),
+            ("cov/top_0.02_percent", Mean, self.cov_top[0]),
+            ("cov/top_0.2_percent", Mean, self.cov_top[1]),
+            ("cov/top_2_percent", Mean, self.cov_top[2]),
+            ("cov/top_20_percent", Mean, self.cov_top[3]),
+            ("cov/top_50_percent", Mean, self.cov_top[4]),
+            ("cov/selected", Sum, self.cov_selected as f64),
+            ("cov/eligible", Sum, self.cov_eligible as f64),
+            ("cov/quadrant_low_logprob_negative_advantage", Mean, quadrants.low_logprob_negative_advantage),
+            ("cov/quadrant_low_logprob_positive_advantage", Mean, quadrants.low_logprob_positive_advantage),
+            ("cov/quadrant_high_logprob_negative_advantage", Mean, quadrants.high_logprob_negative_advantage),
+            ("cov/quadrant_high_logprob_positive_advantage", Mean, quadrants.high_logprob_positive_advantage),
+            ("cov/gradient_share", Mean, self.cov_gradient_share),
+            ("entropy/bonus_coefficient", Mean, self.entropy_coefficient),
         ];
-        metrics.extend(self.kl_reference.map(|kl| ("kl/reference", kl)));
-        metrics
+        all.extend(self.kl_reference.map(|kl| ("kl/reference", Mean, kl)));
+        all
     }
 
     /// Share of tokens whose ratio was clipped on either side; the dual clip is apart.
@@ -201,11 +232,34 @@ mod tests {
 
     #[test]
     fn metric_names_are_unique() {
-        let metrics = Statistics { kl_reference: Some(0.5), ..Default::default() }.metrics();
+        let metrics = Statistics::metrics(&[Statistics { kl_reference: Some(0.5), ..Default::default() }]);
         let mut names: Vec<_> = metrics.iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), metrics.len());
         assert!(metrics.contains(&("kl/reference", 0.5)));
+    }
+
+    #[test]
+    fn updates_are_summed_by_their_counts_and_averaged_else() {
+        let update = |x: f64| Statistics {
+            loss: x,
+            ratio_max: -x,
+            cov_max: x,
+            cov_selected: 3,
+            cov_eligible: 7,
+            ..Default::default()
+        };
+        let metrics = Statistics::metrics(&[update(1.0), update(-3.0), update(0.5)]);
+        for (name, value) in [
+            ("policy/loss", -0.5),
+            ("policy/ratio_max", 3.0),
+            ("cov/max", 1.0),
+            ("cov/selected", 9.0),
+            ("cov/eligible", 21.0),
+        ] {
+            assert!(metrics.contains(&(name, value)), "{name} is not {value} in {metrics:?}");
+        }
+        assert!(Statistics::metrics(&[]).is_empty());
     }
 }

@@ -1,13 +1,13 @@
-//! Settings that are allowed but hardly meant.
+//! ObjectiveSettings that are allowed but hardly meant.
 
-use crate::{Aggregation, Loss, Method, Scope, Settings};
+use crate::{Aggregation, Loss, Method, ObjectiveSettings};
 
 /// From here on a fraction of tokens looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
 /// From here on a clip range is not one for GSPO, whose published ranges are 3e-4 and 4e-4.
 const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
 
-impl Settings {
+impl ObjectiveSettings {
     /// Sentences about settings that are without effect or probably mistaken, given the number of optimizer updates
     /// per rollout, and whether a rollout may hold responses that were carried over from an earlier one.
     pub fn warnings(&self, updates_per_rollout: usize, carries_over: bool) -> Vec<String> {
@@ -56,17 +56,10 @@ impl Settings {
                  no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
             ));
         }
-        if covariance.method != Method::None && covariance.scope == Scope::MicroBatch {
-            warnings.push(
-                "objective.covariance.scope = \"micro-batch\" makes results depend on memory settings: it is for \
-                 reproducing the published code; otherwise use \"minibatch\"."
-                    .into(),
-            );
-        }
     }
 
     fn warn_of_clipping(&self, warnings: &mut Vec<String>) {
-        let defaults = Settings::default();
+        let defaults = ObjectiveSettings::default();
         if let Some(bound) = self.dual_clip
             && self.loss != Loss::Clip
         {
@@ -75,7 +68,7 @@ impl Settings {
             ));
         }
         match self.loss {
-            Loss::Importance | Loss::PolicyGradient => {
+            loss if !loss.clips() => {
                 for (key, value, default) in
                     [("clip_low", self.clip_low, defaults.clip_low), ("clip_high", self.clip_high, defaults.clip_high)]
                 {
@@ -91,7 +84,7 @@ impl Settings {
                  whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
                 self.clip_low, self.clip_high
             )),
-            Loss::Clip | Loss::Cispo | Loss::Gspo => {}
+            _ => {}
         }
     }
 }

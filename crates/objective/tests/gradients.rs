@@ -4,7 +4,7 @@ mod common;
 
 use common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ReferenceKl, Scope, Settings, objective,
+    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl, objective,
 };
 use proptest::prelude::*;
 
@@ -12,8 +12,8 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
     prop::sample::select(vec![KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3])
 }
 
-/// Settings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
-fn settings() -> impl Strategy<Value = Settings> {
+/// ObjectiveSettings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
+fn settings() -> impl Strategy<Value = ObjectiveSettings> {
     let losses = vec![Loss::Clip, Loss::Importance, Loss::Gspo, Loss::PolicyGradient];
     let aggregations =
         vec![Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean];
@@ -30,7 +30,6 @@ fn settings() -> impl Strategy<Value = Settings> {
             high: 3.0,
             kl,
             coefficient,
-            scope: Scope::Minibatch,
         });
     (
         prop::sample::select(losses),
@@ -41,7 +40,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop::option::of(0.1f64..1.0),
     )
         .prop_map(|(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, mask)| {
-            Settings {
+            ObjectiveSettings {
                 loss,
                 aggregation,
                 clip_low,
@@ -59,19 +58,23 @@ const H: f64 = 1e-6;
 
 /// The objective with one entry of an array moved.
 fn moved(
-    settings: &Settings,
+    settings: &ObjectiveSettings,
     arrays: &Arrays,
     entry: impl Fn(&mut Arrays) -> &mut f64,
     by: f64,
 ) -> Objective {
     let mut arrays = arrays.clone();
     *entry(&mut arrays) += by;
-    objective(settings, &arrays.minibatch(&[]))
+    objective(settings, &arrays.minibatch())
 }
 
 /// The central difference, unless a token changes sides between the two points: is picked at one and not at the other,
 /// or clipped. Of two tokens both covariances are equal, so that rounding picks one.
-fn difference(settings: &Settings, arrays: &Arrays, entry: impl Fn(&mut Arrays) -> &mut f64) -> Option<f64> {
+fn difference(
+    settings: &ObjectiveSettings,
+    arrays: &Arrays,
+    entry: impl Fn(&mut Arrays) -> &mut f64,
+) -> Option<f64> {
     let [below, here, above] = [-H, 0.0, H].map(|by| moved(settings, arrays, &entry, by));
     let side = |o: &Objective| {
         let s = &o.statistics;
@@ -106,7 +109,7 @@ proptest! {
                 settings.covariance.method = Method::None;
             }
         }
-        let objective = objective(&settings, &arrays.minibatch(&[]));
+        let objective = objective(&settings, &arrays.minibatch());
         for t in 0..arrays.logprobs.len() {
             let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
             check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
@@ -121,8 +124,8 @@ proptest! {
     /// Out of its range CISPO's weight is constant, and inside the ratio carries it.
     #[test]
     fn cispo_weighs_the_log_prob_by_a_constant(arrays in arrays(0.9)) {
-        let settings = Settings { loss: Loss::Cispo, ..Default::default() };
-        let objective = objective(&settings, &arrays.minibatch(&[]));
+        let settings = ObjectiveSettings { loss: Loss::Cispo, ..Default::default() };
+        let objective = objective(&settings, &arrays.minibatch());
         for t in 0..arrays.logprobs.len() {
             let ratio = (arrays.logprobs[t] - arrays.old_logprobs[t]).exp();
             let expected = -ratio.clamp(0.8, 1.2) * arrays.advantages[t] / arrays.logprobs.len() as f64;

@@ -4,8 +4,8 @@ mod common;
 
 use common::Arrays;
 use isentrope_objective::{
-    Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, Objective, Outcome, ReferenceKl, Settings,
-    advantages, objective,
+    Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, Objective, ObjectiveSettings, Outcome,
+    ReferenceKl, advantages, objective,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -89,9 +89,9 @@ impl LossCase {
 }
 
 impl LossResult {
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> ObjectiveSettings {
         let param = |name: &str, default: f64| self.params.get(name).copied().unwrap_or(default);
-        let mut settings = Settings { aggregation: self.aggregation, ..Default::default() };
+        let mut settings = ObjectiveSettings { aggregation: self.aggregation, ..Default::default() };
         settings.clip_low = param("clip_low", 0.2);
         settings.clip_high = param("clip_high", 0.2);
         settings.dual_clip = self.params.get("dual_clip").copied();
@@ -147,7 +147,7 @@ fn losses_gradients_and_metrics_are_those_of_the_reference() {
                 format!("case {} {} {:?} {:?}", case.seed, result.loss, result.params, result.aggregation);
             let settings = result.settings();
             settings.check().unwrap();
-            let ours = objective(&settings, &arrays.minibatch(&[arrays.lengths.len()]));
+            let ours = objective(&settings, &arrays.minibatch());
             assert_near(ours.loss, result.value, &what);
             assert_eq!(ours.statistics.loss, ours.loss);
             let gradient = counted(&result.grad, &case.mask);
@@ -204,8 +204,10 @@ fn kl_estimates_are_those_of_the_reference() {
             other => panic!("unknown estimator {other}"),
         };
         let case = oracle.losses.iter().find(|case| case.seed == kl.seed).unwrap();
-        let settings =
-            Settings { reference_kl: ReferenceKl { coefficient: 1.0, estimator }, ..Default::default() };
+        let settings = ObjectiveSettings {
+            reference_kl: ReferenceKl { coefficient: 1.0, estimator },
+            ..Default::default()
+        };
         for ((logprobs, references), values) in case.logprob.iter().zip(&case.old_logprob).zip(&kl.value) {
             for ((&logprob, &reference), &theirs) in logprobs.iter().zip(references).zip(values) {
                 let token = Arrays {
@@ -217,7 +219,7 @@ fn kl_estimates_are_those_of_the_reference() {
                     reference_logprobs: vec![reference],
                     ..Default::default()
                 };
-                let ours = objective(&settings, &token.minibatch(&[1]));
+                let ours = objective(&settings, &token.minibatch());
                 assert_near(ours.loss, theirs, &kl.estimator);
                 assert_eq!(ours.statistics.kl_reference, Some(ours.loss));
             }

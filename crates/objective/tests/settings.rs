@@ -1,18 +1,19 @@
-//! Settings: defaults, spelling, limits and warnings.
+//! ObjectiveSettings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ReferenceKl, Scope, Settings,
+    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,
+    ReferenceKl,
 };
 use serde_json::{Value, json};
 
-fn parse(value: Value) -> Result<Settings, serde_json::Error> {
+fn parse(value: Value) -> Result<ObjectiveSettings, serde_json::Error> {
     serde_json::from_value(value)
 }
 
 #[test]
 fn an_empty_table_is_plain_grpo_and_draws_no_warning() {
     let settings = parse(json!({})).unwrap();
-    assert_eq!(settings, Settings::default());
+    assert_eq!(settings, ObjectiveSettings::default());
     settings.check().unwrap();
     assert!(settings.warnings(1, false).is_empty());
     assert!(!settings.needs_reference() && !settings.needs_greedy_baseline());
@@ -29,15 +30,14 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
         "dual_clip": 3.0,
         "aggregation": "seq-mean-token-sum",
         "covariance": {
-            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
-            "scope": "micro-batch"
+            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0
         },
         "entropy_bonus": { "coefficient": 0.005, "target": 0.4, "rate": 0.01, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
         "entropy_mask_fraction": 0.2
     });
     let settings = parse(full.clone()).unwrap();
-    let expected = Settings {
+    let expected = ObjectiveSettings {
         advantage: Estimator::ReinforcePlusPlusBaseline,
         loss: Loss::PolicyGradient,
         clip_low: 0.1,
@@ -51,7 +51,6 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
             high: 4.0,
             kl: KlEstimator::K2,
             coefficient: 2.0,
-            scope: Scope::MicroBatch,
         },
         entropy_bonus: EntropyBonus { coefficient: 0.005, target: Some(0.4), rate: 0.01, max: 0.1 },
         reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
@@ -115,10 +114,10 @@ fn values_out_of_range_are_named_with_their_key() {
         let error = parse(table).unwrap().check().unwrap_err().to_string();
         assert!(error.starts_with(&format!("{expected}: it must be")), "{error}");
     }
-    let infinite = Settings { clip_high: f64::INFINITY, ..Default::default() };
+    let infinite = ObjectiveSettings { clip_high: f64::INFINITY, ..Default::default() };
     assert_eq!(infinite.check().unwrap_err().key, "objective.clip_high");
     let nan = Covariance { high: f64::NAN, ..Default::default() };
-    let nan = Settings { covariance: nan, ..Default::default() };
+    let nan = ObjectiveSettings { covariance: nan, ..Default::default() };
     assert_eq!(nan.check().unwrap_err().key, "objective.covariance.high");
 }
 
@@ -136,11 +135,6 @@ fn mistaken_settings_are_warned_of_by_key() {
             "objective.covariance.fraction = 0.002 has no effect",
         ),
         (json!({ "covariance": { "method": "kl-cov" } }), 1, "one update per rollout"),
-        (
-            json!({ "covariance": { "method": "clip-cov", "scope": "micro-batch" } }),
-            8,
-            "objective.covariance.scope",
-        ),
         (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
         (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
         (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
@@ -190,12 +184,12 @@ fn defaults_of_the_fraction_are_the_papers() {
 
 #[test]
 fn the_schema_documents_every_key() {
-    let schema = serde_json::to_value(schemars::schema_for!(Settings)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(ObjectiveSettings)).unwrap();
     let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     let mut keys = 0;
     for (key, property) in tables.filter_map(|t| t["properties"].as_object()).flatten() {
         assert!(property["description"].is_string(), "{key} has no description");
         keys += 1;
     }
-    assert_eq!(keys, 10 + 7 + 4 + 2);
+    assert_eq!(keys, 10 + 6 + 4 + 2);
 }

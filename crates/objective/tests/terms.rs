@@ -4,7 +4,7 @@ mod common;
 
 use common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ReferenceKl, Scope, Settings,
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ObjectiveSettings, ReferenceKl,
     Statistics, objective,
 };
 use proptest::prelude::*;
@@ -29,8 +29,8 @@ fn on_policy() -> Arrays {
 fn kl_cov_is_inert_on_policy_except_with_k1() {
     let arrays = on_policy();
     let run = |covariance| {
-        let settings = Settings { loss: Loss::Importance, covariance, ..Default::default() };
-        objective(&settings, &arrays.minibatch(&[]))
+        let settings = ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() };
+        objective(&settings, &arrays.minibatch())
     };
     let plain = run(Covariance::default());
     for kl in [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3] {
@@ -45,14 +45,14 @@ fn kl_cov_is_inert_on_policy_except_with_k1() {
 #[test]
 fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
     let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
-    let mut settings = Settings {
+    let mut settings = ObjectiveSettings {
         reference_kl: ReferenceKl { coefficient: 0.5, estimator: KlEstimator::K1 },
         ..Default::default()
     };
-    let plain = objective(&settings, &arrays.minibatch(&[]));
+    let plain = objective(&settings, &arrays.minibatch());
     settings.covariance =
         Covariance { method: Method::ClipCov, fraction: Some(0.5), low: 0.0, ..Default::default() };
-    let with = objective(&settings, &arrays.minibatch(&[]));
+    let with = objective(&settings, &arrays.minibatch());
     assert_eq!(with.selected.len(), 3);
     assert_eq!(with.d_entropies, plain.d_entropies);
     let mut removed = 0.0;
@@ -72,9 +72,9 @@ fn clip_cov_takes_the_policy_gradient_and_leaves_the_other_terms() {
 #[test]
 fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
     let arrays = Arrays { entropy_coefficient: 0.1, ..on_policy() };
-    let plain = objective(&Settings::default(), &arrays.minibatch(&[]));
-    let settings = Settings { entropy_mask_fraction: Some(0.3), ..Default::default() };
-    let masked = objective(&settings, &arrays.minibatch(&[]));
+    let plain = objective(&ObjectiveSettings::default(), &arrays.minibatch());
+    let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.3), ..Default::default() };
+    let masked = objective(&settings, &arrays.minibatch());
     for t in 0..6 {
         let kept = arrays.entropies[t] >= 1.5;
         assert_eq!(masked.d_logprobs[t], if kept { plain.d_logprobs[t] } else { 0.0 });
@@ -88,50 +88,42 @@ fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
         high: 9.0,
         ..Default::default()
     };
-    let both = objective(&Settings { covariance, ..settings }, &arrays.minibatch(&[]));
+    let both = objective(&ObjectiveSettings { covariance, ..settings }, &arrays.minibatch());
     assert_eq!(both.selected, [1, 3]);
 }
 
-/// Every combination of loss, aggregation, covariance method and scope.
-fn all_settings() -> Vec<Settings> {
+/// Every combination of loss, aggregation and covariance method.
+fn all_settings() -> Vec<ObjectiveSettings> {
     let mut all = Vec::new();
     for loss in LOSSES {
         for aggregation in
             [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean]
         {
             for method in METHODS {
-                for scope in [Scope::Minibatch, Scope::MicroBatch] {
-                    all.push(Settings {
-                        loss,
-                        aggregation,
-                        dual_clip: Some(3.0),
-                        covariance: Covariance {
-                            method,
-                            scope,
-                            low: -100.0,
-                            high: 100.0,
-                            ..Default::default()
-                        },
-                        entropy_bonus: EntropyBonus { coefficient: 0.01, ..Default::default() },
-                        reference_kl: ReferenceKl { coefficient: 0.1, estimator: KlEstimator::K3 },
-                        entropy_mask_fraction: Some(0.5),
-                        ..Default::default()
-                    });
-                }
+                all.push(ObjectiveSettings {
+                    loss,
+                    aggregation,
+                    dual_clip: Some(3.0),
+                    covariance: Covariance { method, low: -100.0, high: 100.0, ..Default::default() },
+                    entropy_bonus: EntropyBonus { coefficient: 0.01, ..Default::default() },
+                    reference_kl: ReferenceKl { coefficient: 0.1, estimator: KlEstimator::K3 },
+                    entropy_mask_fraction: Some(0.5),
+                    ..Default::default()
+                });
             }
         }
     }
     all
 }
 
-fn assert_finite(arrays: &Arrays, micro_batches: &[usize]) {
+fn assert_finite(arrays: &Arrays) {
     for settings in all_settings() {
         settings.check().unwrap();
-        let result = objective(&settings, &arrays.minibatch(micro_batches));
+        let result = objective(&settings, &arrays.minibatch());
         assert_eq!(result.d_logprobs.len(), arrays.logprobs.len());
         assert!(result.loss.is_finite(), "{settings:?}");
         assert!(result.d_logprobs.iter().chain(&result.d_entropies).all(|d| d.is_finite()), "{settings:?}");
-        for (name, value) in result.statistics.metrics() {
+        for (name, value) in Statistics::metrics(&[result.statistics]) {
             assert!(value.is_finite(), "{name} is {value} with {settings:?}");
         }
     }
@@ -152,20 +144,20 @@ fn degenerate_minibatches_give_finite_numbers() {
             ..Default::default()
         }
     };
-    assert_finite(&of(&[], 0.0, 0.0, 0.0), &[]);
-    assert_finite(&of(&[0, 0], 0.0, 0.0, 0.0), &[1, 0, 1]);
-    assert_finite(&of(&[1], -1.0, -1.0, 1.0), &[1]);
-    assert_finite(&of(&[3, 2], -1.0, -1.2, 0.0), &[2]);
-    assert_finite(&of(&[3, 0, 2], -1.0, -1.2, 0.7), &[1, 2]);
+    assert_finite(&of(&[], 0.0, 0.0, 0.0));
+    assert_finite(&of(&[0, 0], 0.0, 0.0, 0.0));
+    assert_finite(&of(&[1], -1.0, -1.0, 1.0));
+    assert_finite(&of(&[3, 2], -1.0, -1.2, 0.0));
+    assert_finite(&of(&[3, 0, 2], -1.0, -1.2, 0.7));
     // Ratios far beyond f64, both ways.
-    assert_finite(&of(&[3, 2], -1.0, -1e6, 0.7), &[2]);
-    assert_finite(&of(&[3, 2], -1e6, -1.0, -0.7), &[2]);
-    assert_finite(&of(&[3, 2], -1.0, -1e6, -0.7), &[2]);
+    assert_finite(&of(&[3, 2], -1.0, -1e6, 0.7));
+    assert_finite(&of(&[3, 2], -1e6, -1.0, -0.7));
+    assert_finite(&of(&[3, 2], -1.0, -1e6, -0.7));
 }
 
 #[test]
 fn an_empty_minibatch_measures_nothing() {
-    let nothing = objective(&Settings::default(), &Arrays::default().minibatch(&[]));
+    let nothing = objective(&ObjectiveSettings::default(), &Arrays::default().minibatch());
     assert_eq!(nothing.loss, 0.0);
     assert_eq!(nothing.statistics, Statistics::default());
 }
@@ -173,7 +165,7 @@ fn an_empty_minibatch_measures_nothing() {
 proptest! {
     #[test]
     fn the_order_of_responses_does_not_matter(arrays in arrays(0.9)) {
-        let settings = Settings { entropy_mask_fraction: Some(0.5), ..Default::default() };
+        let settings = ObjectiveSettings { entropy_mask_fraction: Some(0.5), ..Default::default() };
         let mut starts = vec![0];
         for n in &arrays.lengths {
             starts.push(starts[starts.len() - 1] + n);
@@ -190,7 +182,7 @@ proptest! {
             reference_logprobs: reversed(&arrays.reference_logprobs),
             ..arrays.clone()
         };
-        let (a, b) = (objective(&settings, &arrays.minibatch(&[])), objective(&settings, &backwards.minibatch(&[])));
+        let (a, b) = (objective(&settings, &arrays.minibatch()), objective(&settings, &backwards.minibatch()));
         prop_assert!((a.loss - b.loss).abs() < 1e-12);
         for (x, y) in reversed(&a.d_logprobs).iter().zip(&b.d_logprobs) {
             prop_assert!((x - y).abs() < 1e-12);
@@ -212,8 +204,9 @@ fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
         ..Default::default()
     };
     let select = |loss, dual_clip| {
-        let settings = Settings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
-        objective(&settings, &arrays.minibatch(&[])).selected
+        let settings =
+            ObjectiveSettings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
+        objective(&settings, &arrays.minibatch()).selected
     };
     assert_eq!(select(Loss::Clip, None), [1, 2, 3, 4, 5]);
     assert_eq!(select(Loss::Clip, Some(3.0)), [1, 2, 4, 5]);
@@ -232,8 +225,8 @@ fn clipping_is_counted_by_side() {
         arrays.old_logprobs[t] -= log_ratio;
     }
     let statistics = |loss| {
-        let settings = Settings { loss, dual_clip: Some(3.0), ..Default::default() };
-        objective(&settings, &arrays.minibatch(&[])).statistics
+        let settings = ObjectiveSettings { loss, dual_clip: Some(3.0), ..Default::default() };
+        objective(&settings, &arrays.minibatch()).statistics
     };
     let clip = statistics(Loss::Clip);
     assert_eq!(
@@ -255,16 +248,16 @@ fn ratios_beyond_the_numerical_limit_are_constant() {
     let mut arrays = on_policy();
     arrays.old_logprobs[3] -= 25.0;
     let token = |loss, clip_high| {
-        let settings = Settings { loss, clip_high, ..Default::default() };
-        objective(&settings, &arrays.minibatch(&[])).d_logprobs[3]
+        let settings = ObjectiveSettings { loss, clip_high, ..Default::default() };
+        objective(&settings, &arrays.minibatch()).d_logprobs[3]
     };
     assert_eq!(token(Loss::Importance, 0.2), 0.0);
     assert_eq!(token(Loss::Clip, 0.2), 0.0);
     // The response's mean log-ratio is 25 / 3, below GSPO's own limit of 10.
     assert!((token(Loss::Gspo, 0.2) - (25f64 / 3.0).exp() / 6.0).abs() < 1e-9);
     arrays.old_logprobs[4] -= 25.0;
-    let gspo = Settings { loss: Loss::Gspo, ..Default::default() };
-    let limited = objective(&gspo, &arrays.minibatch(&[]));
+    let gspo = ObjectiveSettings { loss: Loss::Gspo, ..Default::default() };
+    let limited = objective(&gspo, &arrays.minibatch());
     assert_eq!(limited.d_logprobs[3..], [0.0; 3]);
     assert!((limited.loss - (-3.0 + 3.0 * 10f64.exp()) / 6.0).abs() < 1e-9);
 }
@@ -275,11 +268,11 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     for (t, old) in arrays.old_logprobs.iter_mut().enumerate() {
         *old += 0.1 * (t as f64 - 2.5);
     }
-    let mut settings = Settings { loss: Loss::Importance, ..Default::default() };
-    let plain = objective(&settings, &arrays.minibatch(&[]));
+    let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
+    let plain = objective(&settings, &arrays.minibatch());
     settings.covariance =
         Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };
-    let with = objective(&settings, &arrays.minibatch(&[]));
+    let with = objective(&settings, &arrays.minibatch());
     // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is -1.13.
     assert_eq!((&with.selected[..], with.statistics.cov_eligible), (&[0, 3][..], 6));
     // Token 0 became likelier by 0.25 and token 3 less likely by 0.05.

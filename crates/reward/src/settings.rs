@@ -104,8 +104,9 @@ impl Settings {
     /// # Errors
     /// [`Error`] naming the first that is out of range.
     pub fn check(&self, max_tokens: usize) -> Result<(), Error> {
+        isentrope_settings::check("", self)?;
         self.verifier.check("verifier")?;
-        let Overlong { buffer, factor } = self.overlong;
+        let Overlong { buffer, .. } = self.overlong;
         if buffer > max_tokens {
             return Err(Error {
                 key: "overlong.buffer".into(),
@@ -113,14 +114,13 @@ impl Settings {
                 expected: format!("it must be at most the longest response, {max_tokens} tokens"),
             });
         }
-        if !(factor.is_finite() && factor >= 0.0) {
-            return Err(Error {
-                key: "overlong.factor".into(),
-                value: factor.to_string(),
-                expected: "it must be 0 or a positive number".into(),
-            });
-        }
         Ok(())
+    }
+}
+
+impl From<isentrope_settings::Error> for Error {
+    fn from(isentrope_settings::Error { key, value, expected }: isentrope_settings::Error) -> Self {
+        Self { key, value, expected }
     }
 }
 

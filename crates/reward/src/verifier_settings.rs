@@ -96,10 +96,10 @@ impl Default for VerifierSettings {
 }
 
 impl VerifierSettings {
-    /// Checks every setting; `key` is the recipe's key below `reward`, for messages.
+    /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
     ///
     /// # Errors
-    /// [`Error`] naming the first that is out of range.
+    /// [`Error`] naming the first thing that is wrong.
     pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
         match self {
             Self::All(combined) => combined.check(key),
@@ -317,7 +317,10 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_are_named() {
-        let key = |value: Value| read(value).check("verifier").unwrap_err().key;
+        let key = |value: Value| {
+            let settings = crate::Settings { verifier: read(value), ..crate::Settings::default() };
+            settings.check(1).unwrap_err().key
+        };
         for (name, value) in [
             ("command", json!({"command": []})),
             ("command", json!({"command": ["", "a"]})),

@@ -3,13 +3,13 @@
 use crate::group::Group;
 use isentrope_objective::{Estimator, Outcome, advantages};
 
-/// One advantage per response of each group; what could not be judged has none, and so has what is left without a
-/// [baseline](Group::has_baseline) because other responses could not be.
+/// One advantage per response of each group. A response that could not be judged has none, and neither has one whose
+/// [baseline](Group::has_baseline) could not be judged.
 pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
     let outcomes: Vec<Outcome> = groups
         .iter()
         .enumerate()
-        .filter(|(_, g)| g.has_baseline(estimator))
+        .filter(|(_, g)| g.has_baseline(estimator.baseline()))
         .flat_map(|(group, g)| {
             g.counted().map(move |response| Outcome {
                 group,
@@ -21,7 +21,7 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
         .collect();
     let mut values = advantages(estimator, &outcomes).into_iter();
     let mut of_group = |g: &Group| {
-        let learnable = g.has_baseline(estimator);
+        let learnable = g.has_baseline(estimator.baseline());
         g.responses.iter().map(|r| if learnable && r.counts() { values.next() } else { None }).collect()
     };
     groups.iter().map(&mut of_group).collect()

@@ -43,9 +43,9 @@ pub enum Error {
     /// The verifier can judge nothing.
     #[error(transparent)]
     Verifier(#[from] isentrope_reward::VerifierError),
-    /// The objective's settings are wrong.
+    /// A setting is out of the range that its type states, or one of the objective's does not fit another.
     #[error(transparent)]
-    Objective(#[from] isentrope_objective::Error),
+    Range(#[from] isentrope_settings::Error),
     /// The data cannot be used.
     #[error(transparent)]
     Data(#[from] isentrope_data::Error),

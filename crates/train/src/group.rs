@@ -1,7 +1,7 @@
 //! The judged responses to one prompt.
 
 use isentrope_data::Problem;
-use isentrope_objective::Estimator;
+use isentrope_objective::Baseline;
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
@@ -35,15 +35,13 @@ impl Group {
         self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
     }
 
-    /// Whether the estimator has something to compare the responses with. A single response has not, if others were sampled
-    /// and could not be judged. A response that was sampled alone needs no comparison.
-    pub fn has_baseline(&self, estimator: Estimator) -> bool {
-        match estimator {
-            Estimator::Remax => self.greedy_reward().is_some(),
-            _ if estimator.compares_responses() => {
-                self.responses.len() < 2 || self.counted().nth(1).is_some()
-            }
-            _ => true,
+    /// Whether its responses have what they are compared with. A response that is left of several, because the others could
+    /// not be judged, has nothing to be compared with; one that was sampled alone is taken as it is.
+    pub fn has_baseline(&self, baseline: Baseline) -> bool {
+        match baseline {
+            Baseline::None => true,
+            Baseline::Group => self.responses.len() < 2 || self.counted().nth(1).is_some(),
+            Baseline::Greedy => self.greedy_reward().is_some(),
         }
     }
 

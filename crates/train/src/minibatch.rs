@@ -4,7 +4,7 @@ use crate::group::Group;
 use crate::learner::{Coefficients, Known, Learner};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
-use isentrope_objective::{DrawKey, Minibatch, Objective, Settings, objective};
+use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, objective};
 use isentrope_rollout::Response;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub struct TrainingBatch {
 /// What the loss takes besides the responses.
 pub struct LossInputs<'a> {
     /// The loss.
-    pub settings: &'a Settings,
+    pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
     /// The step whose rollout was sampled by the very policy in training, before that step's first update.
@@ -107,7 +107,6 @@ impl TrainingBatch {
     /// Accumulates the gradient of the loss in the learner.
     pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
         let sequences = self.sequences();
-        let micro_batches = learner.micro_batches(&sequences);
         let known = self.known(inputs);
         let idle = self.idle(inputs);
         learner.accumulate(&sequences, &idle, inputs.temperature, &known, |Scores { logprobs, entropies }| {
@@ -122,7 +121,6 @@ impl TrainingBatch {
                     entropies: &entropies,
                     advantages: &self.advantages,
                     reference_logprobs: inputs.reference_logprobs,
-                    micro_batches: &micro_batches,
                     entropy_coefficient: inputs.entropy_coefficient,
                     key: inputs.key,
                 },

@@ -27,12 +27,6 @@ impl Default for Run {
     }
 }
 
-impl Run {
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.steps > 0 { Ok(()) } else { Err(Error::setting("run.steps", "is 0: it must be at least 1")) }
-    }
-}
-
 /// The model that is trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -126,13 +120,12 @@ impl Optimizer {
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
 
-    /// Checks every key.
+    /// Checks what the types' ranges do not say.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first that is out of range.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         positive("optimizer.learning_rate", self.learning_rate)?;
-        fraction("optimizer.final_fraction", self.final_fraction)?;
         for (key, beta) in [("optimizer.beta1", self.beta1), ("optimizer.beta2", self.beta2)] {
             if !(0.0..1.0).contains(&beta) {
                 return Err(Error::setting(key, format!("is {beta}: it must be at least 0 and below 1")));
@@ -144,12 +137,7 @@ impl Optimizer {
                 format!("is {:e}, which is 0 in single precision: it must be at least 1.2e-38", self.eps);
             return Err(Error::setting("optimizer.eps", what));
         }
-        positive("optimizer.clip_norm", self.clip_norm)?;
-        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
-            let what = format!("is {}: it must be 0 or above", self.weight_decay);
-            return Err(Error::setting("optimizer.weight_decay", what));
-        }
-        Ok(())
+        positive("optimizer.clip_norm", self.clip_norm)
     }
 
     /// What is allowed but hardly meant, for a run of so many steps.
@@ -218,18 +206,12 @@ pub struct MemorySettings {
 }
 
 impl MemorySettings {
-    /// Checks every key.
+    /// Checks what the types' ranges do not say.
     ///
     /// # Errors
     /// [`Error::Setting`] for the first that is out of range.
-    pub fn check(&self) -> Result<()> {
-        if let Some(budget) = self.budget_gib {
-            positive("memory.budget_gib", budget)?;
-        }
-        if self.micro_batch_tokens == Some(0) {
-            return Err(Error::setting("memory.micro_batch_tokens", "is 0: it must be at least 1"));
-        }
-        Ok(())
+    pub(crate) fn check(&self) -> Result<()> {
+        self.budget_gib.map_or(Ok(()), |budget| positive("memory.budget_gib", budget))
     }
 }
 
@@ -238,17 +220,6 @@ pub(crate) fn positive(key: &'static str, value: f64) -> Result<()> {
         return Ok(());
     }
     Err(Error::setting(key, format!("is {value}: it must be a number above 0")))
-}
-
-pub(crate) fn fraction(key: &'static str, value: f64) -> Result<()> {
-    if (0.0..=1.0).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::setting(key, format!("is {value}: it must be from 0 to 1")))
-}
-
-pub(crate) fn at_least_one(key: &'static str, value: usize) -> Result<()> {
-    if value > 0 { Ok(()) } else { Err(Error::setting(key, "is 0: it must be at least 1")) }
 }
 
 pub(crate) fn at_most(key: &'static str, value: usize, most: usize) -> Result<()> {

@@ -8,7 +8,7 @@ use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Model, Parameters};
-use isentrope_objective::{Covariance, DrawKey, Loss, Method, Settings};
+use isentrope_objective::{Covariance, DrawKey, Loss, Method, ObjectiveSettings};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
 use isentrope_train::advantage::group_advantages;
@@ -34,7 +34,7 @@ const LEARNING_RATE: f64 = 5e-3;
 fn first_update_of_grpo_has_the_loss_and_the_gradient_of_pytorch() {
     let fixture = Fixture::read();
     let (mut learner, groups) = (fixture.learner(), fixture.groups());
-    let said = accumulate(&mut learner, &groups, 0, &Settings::default());
+    let said = accumulate(&mut learner, &groups, 0, &ObjectiveSettings::default());
     fixture.require_loss_and_gradient("grpo", &said, &mut learner);
 }
 
@@ -42,7 +42,7 @@ fn first_update_of_grpo_has_the_loss_and_the_gradient_of_pytorch() {
 fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
     let fixture = Fixture::read();
     let groups = fixture.groups();
-    for (name, settings) in [("grpo-second", Settings::default()), ("kl-cov", kl_cov())] {
+    for (name, settings) in [("grpo-second", ObjectiveSettings::default()), ("kl-cov", kl_cov())] {
         let mut learner = fixture.learner();
         // AdamW's first step turns a gradient that is all rounding into a whole step: both begin from the same gradient.
         let first = fixture.parameters(&learner.model, "grpo.gradient.");
@@ -71,11 +71,11 @@ fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     }
 }
 
-fn kl_cov() -> Settings {
-    Settings {
+fn kl_cov() -> ObjectiveSettings {
+    ObjectiveSettings {
         loss: Loss::Importance,
         covariance: Covariance { method: Method::KlCov, fraction: Some(0.1), ..Covariance::default() },
-        ..Settings::default()
+        ..ObjectiveSettings::default()
     }
 }
 
@@ -84,7 +84,12 @@ fn adamw() -> settings::Optimizer {
 }
 
 /// What the trainer does with the minibatch of this number, short of the step.
-fn accumulate(learner: &mut Learner<Cpu>, groups: &[Group], number: usize, settings: &Settings) -> BatchLoss {
+fn accumulate(
+    learner: &mut Learner<Cpu>,
+    groups: &[Group],
+    number: usize,
+    settings: &ObjectiveSettings,
+) -> BatchLoss {
     let advantages = group_advantages(settings.advantage, groups);
     let minibatch = number * PROMPTS_PER_UPDATE..(number + 1) * PROMPTS_PER_UPDATE;
     let batch = TrainingBatch::new(&groups[minibatch.clone()], &advantages[minibatch], false);

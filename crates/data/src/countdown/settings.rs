@@ -70,6 +70,7 @@ impl Default for Demonstrations {
 
 impl Settings {
     pub(super) fn check(&self) -> Result<()> {
+        isentrope_settings::check("data.countdown", self)?;
         let numbers = format!("{:?}", self.numbers);
         if self.numbers.is_empty() || self.numbers.iter().any(|n| !(3..=6).contains(n)) {
             return Err(Error::setting(
@@ -91,10 +92,6 @@ impl Settings {
                 ),
             ));
         }
-        if !(1..=99).contains(&self.largest_number) {
-            let key = "data.countdown.largest_number";
-            return Err(Error::setting(key, self.largest_number, "it must be from 1 to 99"));
-        }
         if !(self.largest_number..=9999).contains(&self.largest_intermediate) {
             return Err(Error::setting(
                 "data.countdown.largest_intermediate",
@@ -105,28 +102,6 @@ impl Settings {
         if self.operations.is_empty() {
             let key = "data.countdown.operations";
             return Err(Error::setting(key, "[]", "it must list some of \"+\", \"-\", \"*\", \"/\""));
-        }
-        self.demonstrations.check()
-    }
-}
-
-impl Demonstrations {
-    fn check(&self) -> Result<()> {
-        for (key, value) in [
-            ("data.countdown.demonstrations.success", self.success),
-            ("data.countdown.demonstrations.abandon", self.abandon),
-        ] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(Error::setting(key, value, "it must be from 0 to 1"));
-            }
-        }
-        if !(self.attempts.is_finite() && self.attempts >= 1.0) {
-            let key = "data.countdown.demonstrations.attempts";
-            return Err(Error::setting(key, self.attempts, "it must be 1 or more"));
-        }
-        if self.max_attempts == 0 {
-            let key = "data.countdown.demonstrations.max_attempts";
-            return Err(Error::setting(key, 0, "it must be at least 1"));
         }
         Ok(())
     }

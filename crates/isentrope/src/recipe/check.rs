@@ -1,8 +1,8 @@
 //! Whether a recipe holds only what its types allow, and what to say where it does not.
 
 use super::foreign;
-use super::schema::{Choice, Fallback, Field, Shape, Variant, quoted};
 use super::tree::{Node, Value};
+use isentrope_settings::{Choice, Fallback, Field, Shape, Variant, quoted};
 
 /// Least Jaro-Winkler similarity of a name worth proposing.
 const SIMILAR: f64 = 0.75;

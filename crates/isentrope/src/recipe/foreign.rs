@@ -1,6 +1,7 @@
-//! Hints for keys that belong elsewhere: the names that TRL and verl give to settings, and keys of the other command.
+//! Hints for keys that belong elsewhere: the names that TRL and verl give to settings, keys of the other command, and keys
+//! that recipes no longer have.
 
-use super::schema::{Shape, has_key};
+use isentrope_settings::{Shape, has_key};
 use isentrope_train::{rl, sft};
 
 /// A setting of another trainer.
@@ -147,8 +148,17 @@ const FOREIGN: &[Foreign] = &[
     same(&["test_freq", "eval_steps"], "eval.every"),
 ];
 
+/// Keys that recipes once had, and what to say of them.
+const REMOVED: &[(&str, &str)] = &[(
+    "objective.covariance.scope",
+    "; tokens are always selected over the whole minibatch, whatever the micro-batches, so leave it out",
+)];
+
 /// What to say of a key, by its whole path, that a recipe of this shape does not have: it follows "unknown key".
 pub fn hint(path: &str, root: &Shape) -> Option<String> {
+    if let Some((_, hint)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+        return Some((*hint).to_owned());
+    }
     let recipes = [("train", Shape::of::<rl::Recipe>()), ("sft", Shape::of::<sft::Recipe>())];
     let command =
         |key: &str| recipes.iter().find(|(_, shape)| has_key(shape, key)).map(|(command, _)| command);
@@ -186,6 +196,15 @@ mod tests {
             for name in *names {
                 assert!(!has_key(&rl, name) && !has_key(&sft, name), "{name} is a key of recipes");
             }
+        }
+    }
+
+    #[test]
+    fn removed_keys_are_no_keys_of_recipes() {
+        let (rl, sft) = (Shape::of::<rl::Recipe>(), Shape::of::<sft::Recipe>());
+        for (key, _) in REMOVED {
+            assert!(!has_key(&rl, key) && !has_key(&sft, key), "{key}");
+            assert!(hint(key, &rl).is_some());
         }
     }
 

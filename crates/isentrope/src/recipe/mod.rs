@@ -1,8 +1,8 @@
 //! Recipes: a run's settings as a TOML file, checked strictly and printed in full.
 //!
-//! The settings' types say everything: [`schema`] reads keys, defaults, bounds and documentation from them, and
-//! [`load`], [`render()`] and [`reference()`] follow. A type of settings derives `Serialize`, `Deserialize` and
-//! `JsonSchema`, carries `#[serde(default, deny_unknown_fields)]`, and takes bounds from `#[schemars(range(..))]`.
+//! The settings' types say everything: [`Shape`] has the keys, defaults, ranges and documentation that they state, and
+//! [`load`], [`render()`] and [`reference()`] follow it. A type of settings derives `Serialize`, `Deserialize` and
+//! `JsonSchema`, carries `#[serde(default, deny_unknown_fields)]`, and states ranges by `#[schemars(range(..))]`.
 //! Enums are kebab-case; one whose variants have settings of their own is internally tagged
 //! (`#[serde(tag = "kind")]`), or untagged where each of the tables has a required key that the others lack.
 
@@ -11,7 +11,6 @@ mod foreign;
 mod overrides;
 mod reference;
 mod render;
-mod schema;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -20,7 +19,7 @@ pub use reference::reference;
 pub use render::render;
 
 use anyhow::{Result, anyhow, bail};
-use schema::Shape;
+use isentrope_settings::Shape;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! The documentation of a recipe's keys, written by their types.
 
 use super::render::inline;
-use super::schema::{Choice, Fallback, Field, Shape, Variant};
+use isentrope_settings::{Choice, Fallback, Field, Shape, Variant};
 use schemars::JsonSchema;
 use std::fmt::Write;
 use toml::Value;

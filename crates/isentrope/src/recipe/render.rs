@@ -1,6 +1,6 @@
 //! Settings as the recipe that gives them, with every key.
 
-use super::schema::{Field, Shape};
+use isentrope_settings::{Field, Shape};
 use schemars::JsonSchema;
 use serde::Serialize;
 use toml::{Table, Value};

@@ -37,6 +37,7 @@ fn unknown_keys_are_named_with_the_nearest() {
         ("rollout.promts=1", ["rollout.promts`", "did you mean `prompts`"]),
         ("run.learning_rate=1", ["run.learning_rate`", "optimizer.learning_rate"]),
         ("objective.covariance.fractoin=0.1", ["fractoin", "did you mean `fraction`"]),
+        ("objective.covariance.scope=minibatch", ["covariance.scope`", "over the whole minibatch"]),
     ] {
         refused(&train, &[set], &["unknown key", parts[0], parts[1]]);
     }
@@ -197,6 +198,7 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("optimizer.weight_decay=-1", &["optimizer.weight_decay", "at least 0"]),
         ("optimizer.final_fraction=2", &["optimizer.final_fraction", "from 0 to 1"]),
         ("objective.clip_low=-1", &["objective.clip_low", "at least 0"]),
+        ("objective.clip_high=inf", &["objective.clip_high is inf", "a finite number, at least 0"]),
         ("objective.dual_clip=0.5", &["objective.dual_clip", "above 1"]),
         ("objective.covariance.fraction=2", &["objective.covariance.fraction", "at most 1"]),
         ("objective.covariance.coefficient=-1", &["objective.covariance.coefficient"]),

@@ -45,7 +45,7 @@ fn every_advantage_and_every_loss_trains() {
         "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k1\"}",
         "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k2\"}",
         "objective.covariance={method=\"kl-cov\", fraction=0.1, kl=\"k3\"}",
-        "objective.covariance={method=\"kl-cov\", fraction=0.1, scope=\"micro-batch\"}",
+        "objective.covariance={method=\"kl-cov\", fraction=0.1}",
         "objective.covariance={method=\"none\"}",
         "objective.aggregation=seq-mean-token-sum",
         "objective.aggregation=seq-mean-token-mean",

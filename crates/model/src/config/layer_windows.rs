@@ -1,7 +1,8 @@
 //! Which layers attend through a sliding window.
 
+use super::family::{Family, Windows};
 use super::fields::Fields;
-use super::{Family, MAX_DIMENSION, MAX_POSITIONS};
+use super::{MAX_DIMENSION, MAX_POSITIONS};
 use crate::Result;
 
 /// transformers' default where a family slides and names no width.
@@ -10,28 +11,23 @@ const DEFAULT_WINDOW: usize = 4096;
 const DEFAULT_MAX_WINDOW_LAYERS: usize = 28;
 
 /// The width of the window of each layer, `[layers]`.
-pub(super) fn read(config: Fields, family: Family, layers: usize) -> Result<Vec<Option<usize>>> {
+pub(super) fn read(config: Fields, family: &Family, layers: usize) -> Result<Vec<Option<usize>>> {
     let width = match config.object.get("sliding_window") {
         None => Some(DEFAULT_WINDOW),
         Some(_) => config.integer("sliding_window", 1..=MAX_POSITIONS)?,
     };
-    let width = match family {
-        Family::Llama => None,
-        Family::Mistral => width,
-        Family::Qwen2 | Family::Qwen3 => {
-            if config.boolean("use_sliding_window")?.unwrap_or(false) {
-                width
-            } else {
-                None
-            }
-        }
+    let is_used = match family.windows {
+        Windows::Never => false,
+        Windows::Always => true,
+        Windows::IfUsed => config.boolean("use_sliding_window")?.unwrap_or(false),
     };
+    let width = width.filter(|_| is_used);
     if let Some(layer_types) = config.texts("layer_types")? {
         return by_type(config, family, layers, width, &layer_types);
     }
-    let first = match family {
-        Family::Llama | Family::Mistral => 0,
-        Family::Qwen2 | Family::Qwen3 => {
+    let first = match family.windows {
+        Windows::Never | Windows::Always => 0,
+        Windows::IfUsed => {
             config.integer("max_window_layers", 0..=MAX_DIMENSION)?.unwrap_or(DEFAULT_MAX_WINDOW_LAYERS)
         }
     };
@@ -40,7 +36,7 @@ pub(super) fn read(config: Fields, family: Family, layers: usize) -> Result<Vec<
 
 fn by_type(
     config: Fields,
-    family: Family,
+    family: &Family,
     layers: usize,
     width: Option<usize>,
     layer_types: &[&str],
@@ -52,8 +48,9 @@ fn by_type(
     let window = |(layer, layer_type): (usize, &&str)| match (*layer_type, width) {
         ("full_attention", _) => Ok(None),
         ("sliding_attention", Some(width)) => Ok(Some(width)),
-        ("sliding_attention", None) if family == Family::Llama => {
-            Err(config.unsupported("layer_types", "asks for sliding_attention, which Llama does not have"))
+        ("sliding_attention", None) if family.windows == Windows::Never => {
+            let what = format!("asks for sliding_attention, which {} does not have", family.name);
+            Err(config.unsupported("layer_types", what))
         }
         ("sliding_attention", None) => {
             let what = format!("makes layer {layer} sliding_attention, but no sliding_window is in force");

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::rope::{Rope, RopeScaling};
 use crate::{Result, json_file};
+use family::AttentionBias;
 use fields::Fields;
 
 pub use family::Family;
@@ -28,7 +29,7 @@ const MAX_LAYERS: usize = 1 << 12;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
     /// Family, from `model_type`.
-    pub family: Family,
+    pub family: &'static Family,
     /// Rows of the embedding and of the output head.
     pub vocab_size: usize,
     /// Features of the residual stream.
@@ -80,7 +81,7 @@ impl ModelConfig {
         let family = read_family(config)?;
         unsupported::refuse(config, family)?;
 
-        let defaults = family.defaults();
+        let defaults = &family.defaults;
         let dimension = |key: &str, default: usize| -> Result<usize> {
             Ok(config.integer(key, 1..=MAX_DIMENSION)?.unwrap_or(default))
         };
@@ -118,10 +119,10 @@ impl ModelConfig {
             rms_norm_eps: config.number("rms_norm_eps", 1e-30..=1.0)?.unwrap_or(1e-6) as f32,
             max_position_embeddings,
             tie_word_embeddings: config.boolean("tie_word_embeddings")?.unwrap_or(false),
-            qkv_bias: family == Family::Qwen2 || attention_bias,
-            output_bias: family != Family::Qwen2 && attention_bias,
+            qkv_bias: attention_bias || family.attention_bias == AttentionBias::QkvAlways,
+            output_bias: attention_bias && family.attention_bias == AttentionBias::AsConfigured,
             mlp_bias: config.boolean("mlp_bias")?.unwrap_or(false),
-            qk_norm: family == Family::Qwen3,
+            qk_norm: family.qk_norm,
             sliding_window: layer_windows::read(config, family, layers)?,
             rope: rope_parameters::read(config, head_dim, max_position_embeddings)?,
             json,
@@ -148,19 +149,19 @@ impl ModelConfig {
     }
 }
 
-fn read_family(config: Fields) -> Result<Family> {
+fn read_family(config: Fields) -> Result<&'static Family> {
     let Some(model_type) = config.text("model_type")? else {
         return Err(config.invalid("model_type", "is missing"));
     };
-    let Some(family) = Family::from_model_type(model_type) else {
-        let what = format!("{model_type:?} is not supported (qwen2, qwen3, llama and mistral are)");
+    let Some(family) = Family::of(model_type) else {
+        let what = format!("{model_type:?} is not supported ({} are)", Family::all());
         return Err(config.unsupported("model_type", what));
     };
     let architectures = config.texts("architectures")?.unwrap_or_default();
-    match architectures.iter().find(|name| **name != family.architecture()) {
+    match architectures.iter().find(|name| **name != family.architecture) {
         None => Ok(family),
         Some(other) => {
-            let what = format!("has {other:?}; of {model_type} only {} is supported", family.architecture());
+            let what = format!("has {other:?}; of {model_type} only {} is supported", family.architecture);
             Err(config.unsupported("architectures", what))
         }
     }

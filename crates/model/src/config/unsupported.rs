@@ -39,7 +39,7 @@ const REFUSED_SCALES: [&str; 7] = [
 ];
 
 /// Refuses, by name, what would change the mathematics and is not implemented.
-pub(super) fn refuse(config: Fields, family: Family) -> Result<()> {
+pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
     if let Some(activation) = config.text("hidden_act")?
         && !["silu", "swish"].contains(&activation)
     {
@@ -55,15 +55,9 @@ pub(super) fn refuse(config: Fields, family: Family) -> Result<()> {
             return Err(config.unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));
         }
     }
-    // Read by some loaders and ignored by others, so the model these were trained with cannot be known.
-    let unheeded: &[&str] = match family {
-        Family::Llama => &[],
-        Family::Qwen2 | Family::Qwen3 => &["mlp_bias"],
-        Family::Mistral => &["attention_bias", "mlp_bias"],
-    };
-    for key in unheeded {
+    for key in family.unheeded {
         if config.boolean(key)? == Some(true) {
-            let what = format!("is not part of {}; set it to false", family.architecture());
+            let what = format!("is not part of {}; set it to false", family.architecture);
             return Err(config.unsupported(key, what));
         }
     }

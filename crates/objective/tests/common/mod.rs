@@ -17,8 +17,7 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// The minibatch, with so many responses in each micro-batch.
-    pub fn minibatch<'a>(&'a self, micro_batches: &'a [usize]) -> Minibatch<'a> {
+    pub fn minibatch(&self) -> Minibatch<'_> {
         Minibatch {
             lengths: &self.lengths,
             logprobs: &self.logprobs,
@@ -26,7 +25,6 @@ impl Arrays {
             entropies: &self.entropies,
             advantages: &self.advantages,
             reference_logprobs: Some(&self.reference_logprobs),
-            micro_batches,
             entropy_coefficient: self.entropy_coefficient,
             key: self.key,
         }

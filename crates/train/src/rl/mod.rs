@@ -189,7 +189,6 @@ impl UpdateTotals {
         self.norms.push(norm);
     }
 
-    /// Counts are summed over the updates, largest values are the largest, all others are means.
     fn record(&self, metrics: &mut Metrics) {
         let count = self.norms.len() as f64;
         metrics.set("update/count", count);
@@ -198,14 +197,7 @@ impl UpdateTotals {
         }
         metrics.set("grad/norm", self.norms.iter().sum::<f64>() / count);
         metrics.set("grad/norm_max", self.norms.iter().copied().fold(0.0, f64::max));
-        let updates: Vec<_> = self.statistics.iter().map(Statistics::metrics).collect();
-        for (i, &(name, first)) in updates[0].iter().enumerate() {
-            let values = updates.iter().map(|update| update[i].1);
-            let value = match name {
-                "cov/selected" | "cov/eligible" => values.sum(),
-                "cov/max" | "policy/ratio_max" => values.fold(first, f64::max),
-                _ => values.sum::<f64>() / count,
-            };
+        for (name, value) in Statistics::metrics(&self.statistics) {
             metrics.set(name, value);
         }
     }

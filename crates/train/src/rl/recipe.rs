@@ -2,7 +2,7 @@
 
 use crate::collect;
 use crate::error::{Error, Result};
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most, stop_texts};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most, stop_texts};
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_rollout::{Prompter, Sampling};
 use schemars::JsonSchema;
@@ -28,7 +28,7 @@ pub struct Recipe {
     /// What a response is worth; for `sft`, in evaluations.
     pub reward: isentrope_reward::Settings,
     /// The loss.
-    pub objective: isentrope_objective::Settings,
+    pub objective: isentrope_objective::ObjectiveSettings,
     /// How a rollout is cut into updates.
     pub update: Update,
     /// AdamW, its schedule and gradient clipping.
@@ -37,7 +37,7 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".
+    /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
 }
 
@@ -83,16 +83,12 @@ impl Recipe {
     /// Names the first key that is wrong.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
-        self.run.check()?;
+        isentrope_settings::check("", self)?;
         if self.model.from_scratch {
             let what =
                 "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";
             return Err(Error::setting("model.from_scratch", what));
         }
-        at_least_one("rollout.prompts", self.rollout.prompts)?;
-        at_least_one("rollout.responses", self.rollout.responses)?;
-        at_least_one("rollout.max_tokens", self.rollout.max_tokens)?;
-        at_least_one("rollout.max_batches", self.rollout.max_batches)?;
         if self.rollout.prompts.saturating_mul(self.rollout.responses) > RESPONSES {
             let what = format!(
                 "is {} and rollout.responses is {}: together they may ask for at most {RESPONSES} responses",
@@ -101,7 +97,6 @@ impl Recipe {
             return Err(Error::setting("rollout.prompts", what));
         }
         stop_texts("rollout.stop", &self.rollout.stop)?;
-        at_least_one("update.epochs", self.update.epochs)?;
         at_most("update.epochs", self.update.epochs, EPOCHS)?;
         let temperature = self.rollout.temperature;
         if !(0.01..=100.0).contains(&temperature) {
@@ -109,7 +104,7 @@ impl Recipe {
             return Err(Error::setting("rollout.temperature", what));
         }
         if let Some(prompts) = self.update.prompts
-            && (prompts == 0 || prompts > self.rollout.prompts)
+            && prompts > self.rollout.prompts
         {
             let what =
                 format!("is {prompts}: it must be from 1 to rollout.prompts ({})", self.rollout.prompts);

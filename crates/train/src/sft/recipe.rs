@@ -1,7 +1,7 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_least_one, at_most};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// What the run may use. Nothing here changes a result, but of `train` with `objective.covariance.scope` "micro-batch".
+    /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
 }
 
@@ -63,10 +63,8 @@ impl Recipe {
     /// Names the first key that is wrong.
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
-        self.run.check()?;
-        at_least_one("sft.batch", self.sft.batch)?;
+        isentrope_settings::check("", self)?;
         at_most("sft.batch", self.sft.batch, EXAMPLES)?;
-        at_least_one("sft.max_tokens", self.sft.max_tokens)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
         self.optimizer.check()?;

@@ -4,9 +4,9 @@ mod errors;
 mod round_trip;
 mod settings;
 
-use super::schema::{Fallback, Shape};
 use super::{load, reference, render};
 use anyhow::Result;
+use isentrope_settings::{Fallback, Shape};
 use isentrope_train::{rl, sft};
 use schemars::JsonSchema;
 use serde::Serialize;

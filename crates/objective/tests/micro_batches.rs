@@ -1,0 +1,174 @@
+//! What the reference's micro-batches would select, beside what the minibatch selects.
+//!
+//! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
+//! changes the algorithm. [`objective`] sees whole minibatches only; here it is given the parts one by one.
+
+mod common;
+
+use common::{Arrays, arrays};
+use isentrope_objective::{
+    Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages,
+    objective,
+};
+use proptest::prelude::*;
+use serde::Deserialize;
+
+fn settings(method: Method, fraction: f64) -> ObjectiveSettings {
+    let covariance =
+        Covariance { method, fraction: Some(fraction), low: -1.0, high: 2.0, ..Default::default() };
+    ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() }
+}
+
+/// The objective of so many responses at a time, as if they were a minibatch of their own, and where each part's tokens
+/// begin. Parts draw random numbers of their own.
+fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize, Objective)> {
+    let (mut objectives, mut response, mut token) = (Vec::new(), 0, 0);
+    for (number, &responses) in parts.iter().enumerate() {
+        let lengths = &arrays.lengths[response..response + responses];
+        let tokens = token..token + lengths.iter().sum::<usize>();
+        (response, token) = (response + responses, tokens.end);
+        let part = |values: &[f64]| values[tokens.clone()].to_vec();
+        let part = Arrays {
+            lengths: lengths.to_vec(),
+            logprobs: part(&arrays.logprobs),
+            old_logprobs: part(&arrays.old_logprobs),
+            entropies: part(&arrays.entropies),
+            advantages: part(&arrays.advantages),
+            key: DrawKey { update: arrays.key.update + number as u64, ..arrays.key },
+            ..Default::default()
+        };
+        objectives.push((tokens.start, objective(settings, &part.minibatch())));
+    }
+    assert_eq!(
+        (response, token),
+        (arrays.lengths.len(), arrays.logprobs.len()),
+        "the parts are the minibatch"
+    );
+    objectives
+}
+
+/// What the parts select, ascending.
+fn selected_by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<usize> {
+    let parts = by_part(settings, arrays, parts);
+    parts.iter().flat_map(|(start, part)| part.selected.iter().map(move |t| start + t)).collect()
+}
+
+proptest! {
+    #[test]
+    fn one_micro_batch_selects_what_the_minibatch_does(
+        arrays in arrays(0.9),
+        method in prop::sample::select(vec![Method::ClipCov, Method::KlCov]),
+        fraction in 0.01f64..0.9,
+    ) {
+        let settings = settings(method, fraction);
+        let whole = objective(&settings, &arrays.minibatch()).selected;
+        prop_assert_eq!(selected_by_part(&settings, &arrays, &[arrays.lengths.len()]), whole);
+    }
+}
+
+/// Two responses, 40 tokens, all covariances within the band.
+fn two_responses() -> Arrays {
+    let wave = |f: f64| (0..40).map(|t| -1.0 + 0.3 * (f * f64::from(t)).sin()).collect::<Vec<_>>();
+    Arrays {
+        lengths: vec![20, 20],
+        logprobs: wave(1.0),
+        old_logprobs: wave(1.1),
+        entropies: wave(0.7),
+        advantages: [vec![1.0; 20], vec![-1.0; 20]].concat(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn micro_batches_share_out_the_selection_whatever_their_covariances() {
+    let arrays = two_responses();
+    for method in [Method::ClipCov, Method::KlCov] {
+        let settings = settings(method, 0.1);
+        let whole = objective(&settings, &arrays.minibatch()).selected;
+        let parts = selected_by_part(&settings, &arrays, &[1, 1]);
+        assert_eq!((whole.len(), parts.len()), (4, 4));
+        assert_ne!(whole, parts);
+        assert_eq!(parts.iter().filter(|&&t| t < 20).count(), 2, "two of each half");
+    }
+}
+
+/// A response of the first minibatch of `recipes/quickstart.toml`.
+#[derive(Deserialize)]
+struct Response {
+    group: usize,
+    reward: f64,
+    logprobs: Vec<f64>,
+}
+
+fn quickstart() -> Arrays {
+    let responses: Vec<Response> = serde_json::from_str(include_str!("fixtures/minibatch.json")).unwrap();
+    let outcome = |r: &Response| Outcome {
+        group: r.group,
+        reward: r.reward,
+        tokens: r.logprobs.len(),
+        greedy_reward: 0.0,
+    };
+    let outcomes: Vec<Outcome> = responses.iter().map(outcome).collect();
+    let logprobs: Vec<f64> = responses.iter().flat_map(|r| r.logprobs.clone()).collect();
+    let of_tokens = |(advantage, r): (f64, &Response)| vec![advantage; r.logprobs.len()];
+    Arrays {
+        lengths: responses.iter().map(|r| r.logprobs.len()).collect(),
+        old_logprobs: logprobs.clone(),
+        entropies: vec![0.0; logprobs.len()],
+        advantages: advantages(Estimator::Grpo, &outcomes)
+            .into_iter()
+            .zip(&responses)
+            .flat_map(of_tokens)
+            .collect(),
+        logprobs,
+        ..Default::default()
+    }
+}
+
+/// The table in docs/training.md: of a real minibatch of 128 responses, the tokens that KL-Cov picks in micro-batches, and
+/// how many of them the minibatch picks too.
+#[test]
+fn micro_batches_of_a_real_minibatch_select_other_tokens_and_more() {
+    let arrays = quickstart();
+    assert_eq!((arrays.lengths.len(), arrays.logprobs.len()), (128, 4960));
+    for (fraction, counts) in [
+        (2e-3, [(128, 9, 9), (64, 9, 8), (16, 8, 5), (8, 16, 6), (4, 32, 6), (2, 64, 7)]),
+        (2e-4, [(128, 1, 1), (64, 2, 1), (16, 8, 1), (8, 16, 1), (4, 32, 1), (2, 64, 1)]),
+    ] {
+        let settings = settings(Method::KlCov, fraction);
+        let whole = objective(&settings, &arrays.minibatch()).selected;
+        for (responses, picked, shared) in counts {
+            let parts = selected_by_part(&settings, &arrays, &vec![responses; 128 / responses]);
+            let common = parts.iter().filter(|t| whole.contains(t)).count();
+            assert_eq!(
+                (parts.len(), common),
+                (picked, shared),
+                "{fraction} in parts of {responses} responses"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_micro_batch_of_one_response_has_no_covariances_to_select_by() {
+    for (_, part) in by_part(&settings(Method::KlCov, 2e-3), &quickstart(), &[1; 128]) {
+        assert!(part.statistics.cov_max < 1e-12, "{}", part.statistics.cov_max);
+        assert_eq!(part.selected.len(), 1);
+    }
+}
+
+#[test]
+fn clip_cov_draws_by_its_key() {
+    let mut arrays = two_responses();
+    let settings = settings(Method::ClipCov, 0.1);
+    let mut draw = |key| {
+        arrays.key = key;
+        objective(&settings, &arrays.minibatch()).selected
+    };
+    let key = DrawKey { seed: 1, step: 2, update: 3 };
+    let first = draw(key);
+    assert_eq!(first, draw(key));
+    for other in [DrawKey { seed: 2, ..key }, DrawKey { step: 3, ..key }, DrawKey { update: 4, ..key }] {
+        assert_ne!(first, draw(other));
+    }
+}

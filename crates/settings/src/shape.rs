@@ -1,0 +1,168 @@
+//! What a recipe may hold.
+
+use serde_json::Value;
+use std::fmt;
+
+/// What a value may be.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number.
+    Integer(Bounds),
+    /// A number; NaN is none.
+    Number {
+        /// Its bounds.
+        bounds: Bounds,
+        /// Whether it is kept in single precision.
+        single: bool,
+    },
+    /// Any string.
+    Text,
+    /// One of a few strings.
+    Choice(Vec<Choice>),
+    /// An array, of a fixed length or of any.
+    Array {
+        /// What each item may be.
+        items: Box<Shape>,
+        /// The length, if fixed.
+        len: Option<u64>,
+    },
+    /// A table of known keys.
+    Table(Vec<Field>),
+    /// A table whose keys are the user's.
+    Map(Box<Shape>),
+    /// A table whose other keys depend on the value of one.
+    Tagged {
+        /// The key that decides.
+        tag: String,
+        /// What it may be.
+        variants: Vec<Variant>,
+    },
+    /// Any of several shapes.
+    AnyOf {
+        /// Those that are no tables.
+        plain: Vec<Shape>,
+        /// Tables of known keys, each named by a key that it must have and no other has.
+        tables: Vec<Variant>,
+    },
+}
+
+/// One string of a [`Shape::Choice`].
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The string.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+}
+
+/// One form of a table that has several.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What tells it apart: of a [`Shape::Tagged`] table the tag's value, of a [`Shape::AnyOf`] a key.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+    /// The keys besides the tag.
+    pub fields: Vec<Field>,
+}
+
+/// A key of a table.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The key.
+    pub name: String,
+    /// What it means.
+    pub doc: Option<String>,
+    /// What its value may be.
+    pub shape: Shape,
+    /// What it is when left out.
+    pub fallback: Fallback,
+}
+
+/// What a key is when left out.
+#[derive(Clone, Debug)]
+pub enum Fallback {
+    /// It cannot be left out.
+    Required,
+    /// Off.
+    Off,
+    /// This value, as JSON.
+    Value(Value),
+}
+
+/// Which numbers are allowed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    pub(crate) min: Option<f64>,
+    pub(crate) above: Option<f64>,
+    pub(crate) max: Option<f64>,
+    pub(crate) below: Option<f64>,
+}
+
+impl Bounds {
+    /// Whether the number is allowed.
+    pub fn contain(self, x: f64) -> bool {
+        self.min.is_none_or(|min| x >= min)
+            && self.above.is_none_or(|above| x > above)
+            && self.max.is_none_or(|max| x <= max)
+            && self.below.is_none_or(|below| x < below)
+    }
+}
+
+/// As it follows "a number": empty, " from 0 to 1" or ", at least 0".
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(min), Some(max)) = (self.min, self.max) {
+            return write!(f, " from {min} to {max}");
+        }
+        let bounds =
+            [("above", self.above), ("at least", self.min), ("below", self.below), ("at most", self.max)];
+        let mut separator = ", ";
+        for (word, bound) in bounds {
+            if let Some(bound) = bound {
+                write!(f, "{separator}{word} {bound}")?;
+                separator = " and ";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What must be written, as it follows "must be".
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean => f.write_str("true or false"),
+            Self::Integer(bounds) => write!(f, "a whole number{bounds}"),
+            Self::Number { bounds, .. } => write!(f, "a number{bounds}"),
+            Self::Text => f.write_str("a string"),
+            Self::Choice(choices) => match &choices[..] {
+                [only] => write!(f, "{:?}", only.name),
+                _ => write!(f, "one of {}", quoted(choices.iter().map(|c| &c.name))),
+            },
+            Self::Array { len: Some(len), .. } => write!(f, "an array of {len}"),
+            Self::Array { len: None, .. } => f.write_str("an array"),
+            Self::Table(_) | Self::Map(_) => f.write_str("a table"),
+            Self::Tagged { tag, .. } => write!(f, "a table with the key `{tag}`"),
+            Self::AnyOf { plain, tables } => {
+                let tables = tables.iter().map(|table| format!("a table with the key `{}`", table.name));
+                let all: Vec<_> = plain.iter().map(ToString::to_string).chain(tables).collect();
+                f.write_str(&all.join(", or "))
+            }
+        }
+    }
+}
+
+/// Whether a recipe of this shape has the key with this dotted path.
+pub fn has_key(shape: &Shape, path: &str) -> bool {
+    let Shape::Table(fields) = shape else { return false };
+    let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+    fields.iter().any(|field| field.name == key && rest.is_none_or(|rest| has_key(&field.shape, rest)))
+}
+
+/// `"a", "b"`.
+pub fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
