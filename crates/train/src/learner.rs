@@ -4,8 +4,8 @@
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
-use crate::passes::{Minibatch, micro_batches, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
+use crate::passes::{micro_batches, passes};
 use crate::ranks::Ranks;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::Tensor;
@@ -86,7 +86,7 @@ impl<B: Backend> Learner<B> {
     ///
     /// `on_policy` is what the sampler knows of each sequence, `[sequences]`. `idle` marks sequences about which the loss is
     /// expected to say nothing, `[sequences]`: a wrong expectation costs time and nothing else. The gradient's bits depend on
-    /// neither, and not on the limits: [`passes`] has the ways that a pass can go.
+    /// neither, and not on the limits; passes.rs has the ways that a pass can go.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -97,8 +97,8 @@ impl<B: Backend> Learner<B> {
     ) -> R {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
-        let minibatch = Minibatch { sequences, idle, on_policy };
-        let passes = passes(minibatch, limits, &model.layout, activation_cache.as_ref());
+        let cache = activation_cache.as_ref();
+        let passes = passes(sequences, idle, on_policy, limits, &model.layout, cache);
 
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());

@@ -41,7 +41,7 @@ pub struct LossInputs<'a> {
     pub key: DrawKey,
 }
 
-/// The loss of a minibatch, and what was met on the way to its gradient.
+/// The loss of a minibatch, and what was measured while its gradient was accumulated.
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,

@@ -41,28 +41,18 @@ pub struct OnPolicy<'a> {
     pub slots: Option<&'a [u32]>,
 }
 
-/// The sequences of an update, with what is known of each before any goes through the model.
-#[derive(Clone, Copy)]
-pub(crate) struct Minibatch<'a> {
-    pub sequences: &'a [Sequence<'a>],
-    /// Whether the loss is expected to leave a sequence out, `[sequences]`.
-    pub idle: &'a [bool],
-    /// `[sequences]`.
-    pub on_policy: &'a [Option<OnPolicy<'a>>],
-}
-
-/// One micro-batch: what goes through the model at a time.
+/// One micro-batch: the sequences that go through the model at a time.
 pub(crate) struct Pass<'a, B: Backend> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
-    /// Which targets of the minibatch are its own.
+    /// Its targets among those of the update.
     pub targets: Range<usize>,
     pub way: Way<'a, B>,
 }
 
 /// The way of a pass through the model.
 pub(crate) enum Way<'a, B: Backend> {
-    /// On-policy, and its activations are cached since sampling: it never goes forward.
+    /// On-policy, and the cache has its activations: it never goes forward.
     Cached { cache: &'a Recording<B>, slots: Vec<&'a [u32]> },
     /// On-policy: it goes forward after the loss, and backward while its tape is still in the processor's cache.
     OnPolicy,
@@ -73,15 +63,17 @@ pub(crate) enum Way<'a, B: Backend> {
     ScoreOnly,
 }
 
-/// Cuts the minibatch into passes in order, each idle as a whole or not at all, and decides the way of each.
+/// Cuts the sequences into passes in order, each idle as a whole or not at all, and decides the way of each. `idle` and
+/// `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
 pub(crate) fn passes<'a, B: Backend>(
-    minibatch: Minibatch<'a>,
+    sequences: &'a [Sequence<'a>],
+    idle: &[bool],
+    on_policy: &'a [Option<OnPolicy<'a>>],
     limits: &PassLimits,
     layout: &Layout,
     cache: Option<&'a Recording<B>>,
 ) -> Vec<Pass<'a, B>> {
-    let Minibatch { sequences, on_policy, .. } = minibatch;
-    let cuts = cut(minibatch, limits.micro_batch_tokens);
+    let cuts = cut(sequences, idle, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
     // Their tapes exist at the same time.
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
@@ -145,7 +137,7 @@ impl<'a, B: Backend> Pass<'a, B> {
     }
 }
 
-/// Where a minibatch is cut.
+/// Where the sequences of an update are cut.
 struct Cut {
     sequences: Range<usize>,
     targets: Range<usize>,
@@ -154,7 +146,7 @@ struct Cut {
 }
 
 /// Micro-batches that are idle as a whole or not at all, in order.
-fn cut(Minibatch { sequences, idle, .. }: Minibatch<'_>, limit: usize) -> Vec<Cut> {
+fn cut(sequences: &[Sequence<'_>], idle: &[bool], limit: usize) -> Vec<Cut> {
     let mut rest = idle;
     let units: Vec<(Unit, bool)> = units(sequences)
         .into_iter()
@@ -198,6 +190,61 @@ pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isentrope_kernels::{Cpu, Isa};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn each_pass_goes_the_cheapest_way_that_it_can() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+        let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
+        let cache = Recording::new(&model, 8);
+        let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
+        let sequences: Vec<Sequence<'_>> =
+            tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
+        let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
+        let idle = [false, false, false, true, false];
+        let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+            let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
+            passes(&sequences, &idle, on_policy, &limits, &model.layout, cache)
+                .into_iter()
+                .map(|pass| {
+                    let way = match pass.way {
+                        Way::Cached { slots, .. } => format!("cached {}", slots.len()),
+                        Way::OnPolicy => "on-policy".into(),
+                        Way::Forward(keep) => format!("forward {keep:?}"),
+                        Way::ScoreOnly => "score only".into(),
+                    };
+                    (pass.sequences.len(), way)
+                })
+                .collect::<Vec<_>>()
+        };
+        let each = |ways: [&str; 5]| ways.map(|way| (1, way.to_owned()));
+        let slots = [7; 8];
+        let mixed = [known(Some(&slots[..])), known(None), None, None, None];
+        let (cached, forward) = (Some(&cache), "forward Activations");
+        let expected = ["cached 1", "on-policy", forward, "score only", forward];
+        assert_eq!(ways(&mixed, cached, 1, usize::MAX), each(expected));
+        let expected = ["on-policy", "on-policy", forward, "score only", forward];
+        assert_eq!(ways(&mixed, None, 1, usize::MAX), each(expected), "without a cache");
+        // The tapes of two passes wait, of eight tokens each.
+        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(keep);
+        for (room, way) in [
+            (bytes(Keep::Activations), forward),
+            (bytes(Keep::Activations) - 1, "forward BlockInputs"),
+            (bytes(Keep::BlockInputs), "forward BlockInputs"),
+            (bytes(Keep::BlockInputs) - 1, "score only"),
+        ] {
+            let expected = ["cached 1", "on-policy", way, "score only", way];
+            assert_eq!(ways(&mixed, cached, 1, room), each(expected));
+        }
+        // Whole passes are cached or known, and idle ones never join others.
+        let all = [(); 5].map(|()| known(Some(&slots[..])));
+        let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(ways(&all, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
+        let expected = [(3, forward), (1, "score only"), (1, forward)];
+        assert_eq!(ways(&mixed, cached, 100, usize::MAX), expected.map(|(n, way)| (n, way.to_owned())));
+    }
 
     #[test]
     fn micro_batches_hold_what_fits() {
