@@ -1,10 +1,10 @@
-//! Advantages of a rollout's responses, and what verdicts that failed leave of them.
+//! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
 use isentrope_objective::{Estimator, Outcome, advantages};
 
-/// One advantage per response of each group. A response that could not be judged has none, and neither has one whose
-/// [baseline](Group::has_baseline) could not be judged.
+/// The advantage of each response of each group. A response has none if it could not be judged, or if its group has no
+/// [baseline](Group::has_baseline) to compare it with, since other responses could not be judged.
 pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
     let outcomes: Vec<Outcome> = groups
         .iter()
@@ -27,8 +27,8 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
     groups.iter().map(&mut of_group).collect()
 }
 
-/// Why a step will hardly move the policy, if it has no response to train on, or none is better or worse than its baseline
-/// and no other term of the loss reaches its tokens.
+/// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
+/// term of the loss reaches the responses' tokens.
 pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> Option<&'static str> {
     let mut known = advantages.iter().flatten().flatten().peekable();
     match known.peek() {

@@ -3,7 +3,7 @@
 use crate::metrics::Metrics;
 use std::time::{Duration, Instant};
 
-/// Where a step's time goes, and how many tokens it bought.
+/// Where a step's time goes, and how many tokens went through each phase.
 #[derive(Clone, Debug)]
 pub struct Clock {
     started: Instant,

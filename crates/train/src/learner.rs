@@ -4,11 +4,12 @@
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
+pub use crate::passes::{OnPolicy, PassLimits};
+use crate::passes::{micro_batches, passes};
+use crate::ranks::Ranks;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{
-    Gradient, Keep, Layout, Model, Packed, Recording, Scores, Sequence, Unit, apart, units,
-};
+use isentrope_model::{Gradient, Model, Packed, Recording, Scores, Sequence, apart, units};
 use std::ops::Range;
 
 /// d(loss)/d(log-prob) and d(loss)/d(entropy) of each target, `[targets]`.
@@ -19,33 +20,11 @@ pub struct Coefficients {
     pub d_entropies: Vec<f32>,
 }
 
-/// What bounds a pass. The gradient's bits do not depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassLimits {
-    /// Most tokens in one pass, more only where a single unit of sequences is larger.
-    pub micro_batch_tokens: usize,
-    /// Bytes for what forward passes keep for the backward passes.
-    pub tape_bytes: usize,
-    /// Tokens whose activations can be kept from sampling.
-    pub recorded_tokens: usize,
-}
-
-impl PassLimits {
-    /// What forward passes over so many tokens can keep at a time, if anything.
-    fn keep(&self, layout: &Layout, tokens: usize) -> Option<Keep> {
-        [Keep::Activations, Keep::BlockInputs]
-            .into_iter()
-            .find(|&keep| tokens.saturating_mul(layout.tape_bytes_per_token(keep)) <= self.tape_bytes)
+impl Coefficients {
+    /// Those of some of the targets: by log-prob, and by entropy.
+    fn part(&self, targets: Range<usize>) -> (&[f32], &[f32]) {
+        (&self.d_logprobs[targets.clone()], &self.d_entropies[targets])
     }
-}
-
-/// What the sampler knows of a sequence, if its model was the one in training.
-#[derive(Clone)]
-pub struct Known<'a> {
-    /// Of its targets.
-    pub scores: Scores,
-    /// Where the learner's recording has its inputs, if it does.
-    pub slots: Option<&'a [u32]>,
 }
 
 /// Tokens of the text that a model is tried on.
@@ -57,8 +36,10 @@ pub struct Learner<B: Backend> {
     pub model: Model<B>,
     /// Its optimizer.
     pub optimizer: Optimizer<B>,
-    /// For the sampler's activations, if there is memory for any.
-    pub recording: Option<Recording<B>>,
+    /// Keeps activations from sampling for the update, if there is memory for any.
+    pub activation_cache: Option<Recording<B>>,
+    /// The ranks that train together.
+    pub ranks: Ranks,
     gradient: Gradient<B>,
     limits: PassLimits,
 }
@@ -67,8 +48,9 @@ impl<B: Backend> Learner<B> {
     /// Ready for the first update.
     pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Self {
         let gradient = Gradient::zeros(&model);
-        let recording = (limits.recorded_tokens > 0).then(|| Recording::new(&model, limits.recorded_tokens));
-        Self { model, optimizer, recording, gradient, limits }
+        let slots = limits.activation_slots;
+        let activation_cache = (slots > 0).then(|| Recording::new(&model, slots));
+        Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits }
     }
 
     /// How many sequences go into each pass, in order.
@@ -90,7 +72,7 @@ impl<B: Backend> Learner<B> {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// The same under another model, in the same passes.
+    /// The same as [`score`](Self::score) under another model, in the same passes.
     pub fn score_with(&self, model: &Model<B>, sequences: &[Sequence<'_>], temperature: f32) -> Scores {
         let mut all = Scores::default();
         for batch in split(sequences, self.micro_batches(sequences)) {
@@ -102,94 +84,68 @@ impl<B: Backend> Learner<B> {
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs and entropies together, and returns
     /// what the loss says besides.
     ///
-    /// `known` is what the sampler has returned already, `[sequences]`: a pass that is known as a whole can go back right
-    /// after it went forward, while what it keeps is still in the processor's cache, and one that is recorded as a whole need
-    /// not go forward at all. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: they need
-    /// no way back, since chains do not change by products with 0. A wrong expectation costs time and nothing else.
+    /// `on_policy` is what the sampler knows of each sequence, `[sequences]`. `idle` marks sequences about which the loss is
+    /// expected to say nothing, `[sequences]`: a wrong expectation costs time and nothing else. The gradient's bits depend on
+    /// neither, and not on the limits; passes.rs has the ways that a pass can go.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
         idle: &[bool],
         temperature: f32,
-        known: &[Option<Known<'_>>],
+        on_policy: &[Option<OnPolicy<'_>>],
         loss: impl FnOnce(&Scores) -> (Coefficients, R),
     ) -> R {
-        assert_eq!(sequences.len(), known.len());
-        let passes = self.passes(sequences, idle);
-        let Self { model, recording, gradient, limits, .. } = self;
-        let known_of = |pass: &Pass| -> Option<Vec<&Known<'_>>> {
-            known[pass.sequences.clone()].iter().map(Option::as_ref).collect()
-        };
-        let kept = passes.iter().filter(|pass| !pass.idle && known_of(pass).is_none());
-        let keep = limits.keep(&model.layout, kept.map(|pass| pass.tokens).sum());
+        assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
+        let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
+        let cache = activation_cache.as_ref();
+        let passes = passes(sequences, idle, on_policy, limits, &model.layout, cache);
+
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
         for pass in &passes {
-            let packed = || Packed::new(&sequences[pass.sequences.clone()]);
-            tapes.push(match (known_of(pass), keep) {
-                (Some(known), _) => {
-                    known.into_iter().for_each(|known| scores.extend(known.scores.clone()));
-                    None
-                }
-                (None, Some(keep)) if !pass.idle => {
-                    let (more, tape) = model.forward(packed(), temperature, keep);
-                    scores.extend(more);
-                    Some(tape)
-                }
-                _ => {
-                    scores.extend(model.score(&packed(), temperature));
-                    None
-                }
-            });
+            let (of_pass, tape) = pass.forward(model, temperature);
+            scores.extend(of_pass);
+            tapes.push(tape);
         }
-        let (Coefficients { d_logprobs, d_entropies }, said) = loss(&scores);
-        for (pass, tape) in passes.into_iter().zip(tapes) {
-            let (lp, h) = (&d_logprobs[pass.targets.clone()], &d_entropies[pass.targets.clone()]);
-            if lp.iter().chain(h).all(|&coefficient| coefficient == 0.0) {
+
+        let scores = ranks.gather_scores(scores);
+        let (coefficients, said) = loss(&scores);
+
+        for (pass, tape) in passes.iter().zip(tapes) {
+            let (d_logprobs, d_entropies) = coefficients.part(pass.targets.clone());
+            // Products with 0 change no sum.
+            if d_logprobs.iter().chain(d_entropies).all(|&coefficient| coefficient == 0.0) {
                 continue;
             }
             let tape = tape.unwrap_or_else(|| {
-                let packed = Packed::new(&sequences[pass.sequences.clone()]);
-                let slots = known[pass.sequences].iter().map(|known| known.as_ref()?.slots).collect();
-                let (again, tape) = match (&*recording, slots) {
-                    (Some(recording), Some::<Vec<_>>(slots)) => {
-                        model.recall(packed, temperature, recording, &slots)
-                    }
-                    _ => {
-                        let keep = limits.keep(&model.layout, packed.token_count());
-                        model.forward(packed, temperature, keep.unwrap_or(Keep::BlockInputs))
-                    }
-                };
-                debug_assert!(
-                    again.same_bits(&scores.part(pass.targets)),
-                    "log-probs depend on their company"
-                );
+                let (again, tape) = pass.tape(model, temperature, limits);
+                let before = || scores.part(pass.targets.clone());
+                debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape
             });
-            model.backward(tape, lp, h, gradient);
+            model.backward(tape, d_logprobs, d_entropies, gradient);
         }
         said
     }
 
-    /// Accumulates the gradient of a loss whose derivatives are known beforehand, and returns the log-probs and
-    /// entropies. No sequence shares its prompt with the next: examples to imitate hardly ever have the same one.
-    pub fn accumulate_known(
+    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and returns these. Each pass goes
+    /// backward right after it went forward, since the weights are known beforehand. No sequence shares its prompt with the
+    /// next: examples to imitate hardly ever have the same one.
+    pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
         temperature: f32,
-        coefficients: &Coefficients,
+        weights: &Coefficients,
     ) -> Scores {
         let mut all = Scores::default();
         let batches = micro_batches(&apart(sequences), self.limits.micro_batch_tokens);
         for batch in split(sequences, batches.into_iter().map(|batch| batch.sequences)) {
             let packed = Packed::apart(batch);
-            let keep = self.limits.keep(&self.model.layout, packed.token_count());
-            let keep = keep.unwrap_or(Keep::BlockInputs);
+            let keep = self.limits.keep_one(&self.model.layout, packed.token_count());
             let (scores, tape) = self.model.forward(packed, temperature, keep);
-            let range = all.logprobs.len()..all.logprobs.len() + scores.logprobs.len();
+            let first = all.logprobs.len();
             all.extend(scores);
-            let (d_logprobs, d_entropies) =
-                (&coefficients.d_logprobs[range.clone()], &coefficients.d_entropies[range]);
+            let (d_logprobs, d_entropies) = weights.part(first..all.logprobs.len());
             self.model.backward(tape, d_logprobs, d_entropies, &mut self.gradient);
         }
         all
@@ -206,62 +162,11 @@ impl<B: Backend> Learner<B> {
     /// # Errors
     /// As [`Optimizer::update`].
     pub fn step(&mut self, learning_rate: f64) -> Result<Update> {
-        let gradient = self.gradient.finish(&self.model);
+        let gradient = self.ranks.sum_gradients(self.gradient.finish(&self.model));
         let update = self.optimizer.update(&mut self.model, gradient, learning_rate);
         self.gradient.reset(&*self.model.backend);
         update
     }
-
-    /// Micro-batches that are idle as a whole or not at all, in order.
-    fn passes(&self, sequences: &[Sequence<'_>], idle: &[bool]) -> Vec<Pass> {
-        assert_eq!(sequences.len(), idle.len());
-        let mut rest = idle;
-        let units: Vec<(Unit, bool)> = units(sequences)
-            .into_iter()
-            .map(|unit| {
-                let (own, others) = rest.split_at(unit.sequences);
-                rest = others;
-                (unit, own.iter().all(|&idle| idle))
-            })
-            .collect();
-        let mut passes = Vec::new();
-        let (mut sequence, mut target) = (0, 0);
-        for alike in units.chunk_by(|a, b| a.1 == b.1) {
-            let idle = alike[0].1;
-            let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
-            for Unit { sequences: count, tokens } in micro_batches(&alike, self.limits.micro_batch_tokens) {
-                let batch = sequence..sequence + count;
-                let targets: usize = sequences[batch.clone()].iter().map(Sequence::target_count).sum();
-                passes.push(Pass { sequences: batch, targets: target..target + targets, tokens, idle });
-                sequence += count;
-                target += targets;
-            }
-        }
-        passes
-    }
-}
-
-/// What goes through the model at a time.
-struct Pass {
-    sequences: Range<usize>,
-    targets: Range<usize>,
-    tokens: usize,
-    idle: bool,
-}
-
-/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
-fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
-    let mut batches: Vec<Unit> = Vec::new();
-    for unit in units {
-        match batches.last_mut() {
-            Some(batch) if batch.tokens.saturating_add(unit.tokens) <= limit => {
-                batch.sequences += unit.sequences;
-                batch.tokens += unit.tokens;
-            }
-            _ => batches.push(*unit),
-        }
-    }
-    batches
 }
 
 fn split<'a, 's>(
@@ -273,26 +178,4 @@ fn split<'a, 's>(
         sequences = rest;
         batch
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn micro_batches_hold_what_fits() {
-        let split = |units: &[(usize, usize)], limit| {
-            let units: Vec<Unit> =
-                units.iter().map(|&(sequences, tokens)| Unit { sequences, tokens }).collect();
-            micro_batches(&units, limit)
-                .iter()
-                .map(|batch| (batch.sequences, batch.tokens))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 6), [(2, 6), (2, 6)]);
-        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 7), [(2, 6), (2, 6)]);
-        assert_eq!(split(&[(2, 9), (8, 1), (1, 1), (3, 9)], 2), [(2, 9), (9, 2), (3, 9)]);
-        assert_eq!(split(&[(1, 1), (1, 2), (1, 3)], 100), [(3, 6)]);
-        assert!(split(&[], 5).is_empty());
-    }
 }

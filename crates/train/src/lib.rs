@@ -14,14 +14,16 @@ pub mod metrics;
 pub mod minibatch;
 pub mod observer;
 pub mod optimizer;
+mod passes;
 pub mod plan;
 mod problems;
+mod ranks;
 pub mod rl;
 mod rollout_statistics;
 pub mod run;
 pub mod settings;
 pub mod sft;
-pub mod training;
-mod training_loop;
+pub mod trainer;
+pub mod training_loop;
 
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
-//! The minibatch of one update: from judged responses and their advantages to the loss, and its gradient in the learner.
+//! The minibatch of one update: from judged responses and their advantages to the loss and its gradient.
 
 use crate::group::Group;
-use crate::learner::{Coefficients, Known, Learner};
+use crate::learner::{Coefficients, Learner, OnPolicy};
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, objective};
@@ -19,7 +19,7 @@ pub struct TrainingBatch {
     sampled: Scores,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
-    /// Where each response is recorded, if it is, `[responses]`.
+    /// The slots of each response in the activation cache, if it is there, `[responses]`.
     slots: Vec<Option<Vec<u32>>>,
     /// `[tokens]`.
     advantages: Vec<f64>,
@@ -31,7 +31,8 @@ pub struct LossInputs<'a> {
     pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
-    /// The step whose rollout was sampled by the very policy in training, before that step's first update.
+    /// The step whose responses are on-policy: the weights are still those that sampled them. Only before a step's first
+    /// update.
     pub on_policy: Option<u64>,
     /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss needs them.
     pub reference_logprobs: Option<&'a [f64]>,
@@ -41,7 +42,7 @@ pub struct LossInputs<'a> {
     pub key: DrawKey,
 }
 
-/// The loss of a minibatch, and what was met on the way to its gradient.
+/// The loss of a minibatch, and what was measured while its gradient was accumulated.
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,
@@ -52,8 +53,8 @@ pub struct BatchLoss {
 }
 
 impl TrainingBatch {
-    /// The responses that have an advantage, one entry of `advantages` per group, without truncated ones if
-    /// `mask_truncated`.
+    /// The responses that have an advantage, but for truncated ones if `mask_truncated`. `advantages` has one entry per
+    /// group, with one per response.
     pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
             tokens: Vec::new(),
@@ -101,22 +102,23 @@ impl TrainingBatch {
 
     /// Log-probs of the responses' tokens under another model, in the learner's passes, `[tokens]`.
     pub fn logprobs<B: Backend>(&self, model: &Model<B>, learner: &Learner<B>, temperature: f32) -> Vec<f64> {
-        widen(&learner.score_with(model, &self.sequences(), temperature).logprobs)
+        let scores = learner.score_with(model, &self.sequences(), temperature);
+        widen(&learner.ranks.gather_scores(scores).logprobs)
     }
 
     /// Accumulates the gradient of the loss in the learner.
     pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
         let sequences = self.sequences();
-        let known = self.known(inputs);
+        let on_policy = self.on_policy(inputs);
         let idle = self.idle(inputs);
-        learner.accumulate(&sequences, &idle, inputs.temperature, &known, |Scores { logprobs, entropies }| {
+        learner.accumulate(&sequences, &idle, inputs.temperature, &on_policy, |scores| {
             let started = Instant::now();
-            let entropies = widen(entropies);
+            let entropies = widen(&scores.entropies);
             let objective = objective(
                 inputs.settings,
                 &Minibatch {
                     lengths: &self.lengths,
-                    logprobs: &widen(logprobs),
+                    logprobs: &widen(&scores.logprobs),
                     old_logprobs: &widen(&self.sampled.logprobs),
                     entropies: &entropies,
                     advantages: &self.advantages,
@@ -134,29 +136,26 @@ impl TrainingBatch {
         })
     }
 
-    /// What the sampler knows of each response, where it was the policy in training: its numbers are the model's own, to the
-    /// last bit.
-    fn known(&self, inputs: &LossInputs<'_>) -> Vec<Option<Known<'_>>> {
+    /// What the sampler knows of each response that the policy in training has sampled as it is now.
+    fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
-        let mut known = Vec::with_capacity(self.lengths.len());
+        let mut all = Vec::with_capacity(self.lengths.len());
         for ((&length, &step), slots) in self.lengths.iter().zip(&self.steps).zip(&self.slots) {
             let tokens = at..at + length;
             at = tokens.end;
-            known.push(
-                (inputs.on_policy == Some(step))
-                    .then(|| Known { scores: self.sampled.part(tokens), slots: slots.as_deref() }),
-            );
+            let known = || OnPolicy { scores: self.sampled.part(tokens), slots: slots.as_deref() };
+            all.push((inputs.on_policy == Some(step)).then(known));
         }
-        known
+        all
     }
 
-    /// Whether the loss will hardly say anything.
+    /// Whether the loss is expected to say nothing about any response.
     pub fn is_idle(&self, inputs: &LossInputs<'_>) -> bool {
         self.idle(inputs).iter().all(|&idle| idle)
     }
 
-    /// Which responses the loss will hardly say anything about: those without advantage, if no term but the policy's
-    /// reaches every token.
+    /// Which responses the loss is expected to say nothing about: those whose advantage is 0, unless another term (the
+    /// entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
         let mut at = 0;

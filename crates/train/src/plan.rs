@@ -1,7 +1,7 @@
 //! Where the memory goes, before any of it is taken.
 
 use crate::error::{Error, Result};
-use crate::learner::PassLimits;
+use crate::passes::PassLimits;
 use crate::settings::MemorySettings;
 use isentrope_kernels::PAGE;
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
@@ -31,13 +31,13 @@ pub struct Demand {
     pub longest_trained: usize,
     /// Sequences of one update.
     pub trained: usize,
-    /// Those of them that must all have gone forward before the loss is known; 0 where log-probs or the loss's derivatives are
-    /// known beforehand.
+    /// How many of these must have gone forward before the loss can be computed. 0 where that can do without: all responses are
+    /// on-policy, or the loss's derivatives are constants.
     pub forward_first: usize,
-    /// Tokens of one update whose loss is computed together; 0 where its derivatives are known beforehand.
+    /// Tokens of one update whose loss is computed together; 0 where its derivatives are constants.
     pub loss_tokens: usize,
-    /// Tokens whose activations an update could take from sampling, at most.
-    pub recorded: usize,
+    /// Tokens whose activations an update could take from sampling, at most: the most that the activation cache is of use for.
+    pub activation_slots: usize,
     /// Whether a second, frozen model is kept.
     pub reference: bool,
 }
@@ -52,21 +52,21 @@ pub struct Plan {
     /// AdamW's moments.
     pub moments: usize,
     /// Keys and values while sampling.
-    pub cache: usize,
+    pub kv_cache: usize,
     /// Logits while sampling.
     pub logits: usize,
-    /// What forward passes keep for the backward passes, at most.
+    /// Tapes: what forward passes keep for the backward passes, at most.
     pub tape: usize,
-    /// What sampling keeps for the backward passes, at most.
-    pub recording: usize,
-    /// What an update takes beside: a pass's working memory, the head's logits, the loss, the embedding's gradient.
+    /// Activations kept from sampling for the backward passes, at most.
+    pub activation_cache: usize,
+    /// What else an update takes: a pass's working memory, the head's logits, the loss, the embedding's gradient.
     pub working: usize,
     /// Tokens in one pass.
     pub micro_batch_tokens: usize,
     /// What the run may take in all.
     pub budget: usize,
     sampled: usize,
-    recorded_tokens: usize,
+    activation_slots: usize,
 }
 
 impl Plan {
@@ -86,19 +86,19 @@ impl Plan {
         let logits =
             demand.sampled.min(ENOUGH_SEQUENCES).saturating_mul(layout.logits_bytes()).min(LOGITS_BYTES);
         let pages = demand.longest_sampled.div_ceil(PAGE) + 1;
-        let cache_of_one = pages.saturating_mul(layout.cache_page_bytes());
+        let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes());
         let trained = demand.trained.saturating_mul(demand.longest_trained);
-        // Whatever the passes, and in passes of so many tokens.
+        // What an update takes whatever its passes are; and what it takes in passes of so many tokens.
         let whole =
             demand.loss_tokens.saturating_mul(LOSS_BYTES).saturating_add(layout.embedded_bytes(trained));
         let working = |pass: usize| layout.working_bytes(pass).saturating_add(whole);
         let least_tape = layout.tape_bytes_per_token(Keep::BlockInputs);
         let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
 
-        // What is the least that works: one response at a time, and in a pass one sequence, or those that share a prompt.
+        // The least that works: one response sampled at a time, one sequence in a pass, or those that share a prompt.
         let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(trained));
         let least_pass = least_of(least_tokens);
-        let least_sampling = if demand.sampled > 0 { cache_of_one.saturating_add(logits) } else { 0 };
+        let least_sampling = if demand.sampled > 0 { kv_cache_of_one.saturating_add(logits) } else { 0 };
         let (one, longest) = (least_pass, least_tokens).max((least_sampling, demand.longest_sampled));
         let least = fixed.saturating_add(one);
         if least > budget {
@@ -106,7 +106,7 @@ impl Plan {
             return Err(Error::Run(does_not_fit(least, budget, weights, set, (one, longest), reference)));
         }
         let free = budget - fixed;
-        let cache = demand.sampled.saturating_mul(cache_of_one).min(free - logits.min(free));
+        let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             let room = (free / 2).saturating_sub(layout.head_bytes(ENOUGH_TOKENS)).saturating_sub(whole);
             let fitting = room / (layout.working_bytes_per_token() + least_tape);
@@ -123,40 +123,40 @@ impl Plan {
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (free.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(Keep::Activations)));
-        // What is left: a forward pass saved is worth less than any of the above.
-        let left = free - (cache + logits).max(tape + working).min(free);
-        let recorded_tokens = demand.recorded.min(left / layout.recording_bytes_per_slot());
+        // Only what is left: all of the above saves more time than a forward pass.
+        let left = free - (kv_cache + logits).max(tape + working).min(free);
+        let activation_slots = demand.activation_slots.min(left / layout.recording_bytes_per_slot());
         Ok(Self {
             weights,
             gradient: set,
             moments: 2 * set,
-            cache: if demand.sampled > 0 { cache } else { 0 },
+            kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
             tape,
-            recording: recorded_tokens * layout.recording_bytes_per_slot(),
+            activation_cache: activation_slots * layout.recording_bytes_per_slot(),
             working,
             micro_batch_tokens,
             budget,
             sampled: demand.sampled,
-            recorded_tokens,
+            activation_slots,
         })
     }
 
     /// The most that is taken at a time: sampling and updates take turns.
     pub fn peak(&self) -> usize {
-        let fixed = OVERHEAD + self.weights + self.gradient + self.moments + self.recording;
-        fixed + (self.cache + self.logits).max(self.tape + self.working)
+        let fixed = OVERHEAD + self.weights + self.gradient + self.moments + self.activation_cache;
+        fixed + (self.kv_cache + self.logits).max(self.tape + self.working)
     }
 
     /// Whether what one phase has freed must go back to the system before the next.
     pub fn is_tight(&self) -> bool {
-        self.peak().saturating_add((self.cache + self.logits).min(self.tape + self.working)) > self.budget
+        self.peak().saturating_add((self.kv_cache + self.logits).min(self.tape + self.working)) > self.budget
     }
 
     /// Limits of sampling.
     pub fn sampling(&self) -> Limits {
         Limits {
-            cache_bytes: self.cache,
+            cache_bytes: self.kv_cache,
             sequences: self.sampled.clamp(1, ENOUGH_SEQUENCES),
             ..Limits::default()
         }
@@ -167,7 +167,7 @@ impl Plan {
         PassLimits {
             micro_batch_tokens: self.micro_batch_tokens,
             tape_bytes: self.tape,
-            recorded_tokens: self.recorded_tokens,
+            activation_slots: self.activation_slots,
         }
     }
 }
@@ -182,7 +182,7 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
     )
 }
 
-/// `one` is what the least that can be worked on takes, and its tokens.
+/// `one` has the bytes and the tokens of the least that can be worked on.
 fn does_not_fit(
     least: usize,
     budget: usize,
@@ -216,9 +216,9 @@ impl fmt::Display for Plan {
             human(self.moments)
         )?;
         if self.sampled > 0 {
-            write!(f, "sampling: keys and values {}, logits {}", human(self.cache), human(self.logits))?;
-            if self.recording > 0 {
-                write!(f, ", activations kept for the update up to {}", human(self.recording))?;
+            write!(f, "sampling: keys and values {}, logits {}", human(self.kv_cache), human(self.logits))?;
+            if self.activation_cache > 0 {
+                write!(f, ", activations kept for the update up to {}", human(self.activation_cache))?;
             }
             write!(f, "; ")?;
         }

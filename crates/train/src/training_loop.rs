@@ -1,91 +1,175 @@
-//! The loop of every run, whatever it trains: step, evaluate, log, save.
+//! The loop of every run, whatever it trains: gather, learn, evaluate, record, save.
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::observer::Observer;
+use crate::optimizer::Optimizer;
 use crate::plan::Plan;
-use crate::run::{Ending, Run, RunSummary, StepRecord};
-use isentrope_evaluation::{EvaluationSet, EvaluationSettings, Evaluator};
+use crate::run::{Ending, Place, Run, RunSummary, StepRecord};
+use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
+use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use serde::Serialize;
+use isentrope_model::Model;
+use isentrope_rollout::Sampling;
+use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 
-/// What one kind of training does in the loop.
-pub(crate) trait Trainer<B: Backend> {
-    /// Its part of a checkpoint.
-    type State: Serialize;
-
-    /// The step that the run is at.
-    fn step(
-        &mut self,
-        training: &mut TrainingLoop<'_, B, Self::State>,
-        record: &mut StepRecord,
-    ) -> Result<()>;
-
-    /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
-    fn evaluate(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
-}
-
-/// A run with what is trained in it.
-pub(crate) struct TrainingLoop<'a, B: Backend, S> {
-    // What the run was given.
-    pub eval: &'a EvaluationSettings,
-    pub evaluator: Evaluator<'a>,
-    pub sets: &'a [EvaluationSet],
-    pub plan: &'a Plan,
-    /// The directory that tokenizer and chat template come from.
-    pub model_dir: &'a Path,
-    // What changes from step to step.
-    pub run: Run,
-    pub learner: Learner<B>,
-    /// The trainer's part of a checkpoint.
-    pub state: S,
-    pub observer: &'a mut dyn Observer,
-}
-
-impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
-    /// Goes on from where the run is, to its last step or until the observer asks to stop.
-    pub fn run(mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<RunSummary> {
-        if self.run.step == 0 {
-            let mut record = StepRecord::default();
-            self.evaluate(trainer, &mut record)?;
-            self.run.record(record, self.observer)?;
-            if self.observer.stop_requested() {
-                return Ok(self.run.summary(Ending::Interrupted, self.sets)); // there is nothing to save
+/// Runs to the last step, or until the observer asks to stop: from the start, or from the checkpoint that is to be resumed.
+///
+/// # Errors
+/// A sentence that says what happened and what to do; checkpoints made until then stay.
+pub fn train<T: Trainer, B: Backend>(
+    prepared: Prepared<T>,
+    place: &Place,
+    backend: Arc<B>,
+    manifest: Value,
+    observer: &mut dyn Observer,
+) -> Result<RunSummary> {
+    let Prepared { trainer, model_dir, prompter, judge, sets, plan, eval_stop, needs_reference, .. } =
+        prepared;
+    let Tables { run, model, optimizer, checkpoint, .. } = trainer.tables();
+    let seed = run.seed;
+    let mut reference = None;
+    let (run, learner, state) =
+        Run::open(place, run, checkpoint, manifest, trainer.begin(None), observer, |found| {
+            if needs_reference {
+                reference = Some(Model::load(&model_dir, backend.clone())?);
             }
-        }
-        let mut made = self.run.take_unrecorded();
-        while made.is_some() || self.run.step < self.run.steps {
-            let record = match made.take() {
-                Some(record) => record,
-                None => self.step(trainer)?,
+            if let Some(found) = found {
+                return found.learner(backend, optimizer.clone(), plan.passes());
+            }
+            let model = match model.from_scratch {
+                true => Model::initialize(&model_dir, seed, backend)?,
+                false => Model::load(&model_dir, backend)?,
             };
-            if self.finish_step(trainer, record)? {
-                return Ok(self.run.summary(Ending::Interrupted, self.sets));
-            }
-        }
-        Ok(self.run.summary(Ending::Complete, self.sets))
+            let optimizer = Optimizer::new(&model, optimizer.clone());
+            Ok(Learner::new(model, optimizer, plan.passes()))
+        })?;
+    let state = trainer.begin(Some(state));
+    let sampling = Sampling {
+        eos_tokens: prompter.eos_tokens.clone(),
+        stop_strings: eval_stop,
+        ..Sampling::default() // but for what each set says
+    };
+    let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
+    let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
+    let (sets, plan, model_dir) = (&sets, &plan, &model_dir);
+    TrainingLoop { trainer, state, learner, reference, run, evaluator, sets, plan, model_dir, observer }.run()
+}
+
+/// A run under way.
+struct TrainingLoop<'a, T: Trainer, B: Backend> {
+    // What changes from step to step.
+    trainer: T,
+    state: T::State,
+    learner: Learner<B>,
+    run: Run,
+    // What does not.
+    reference: Option<Model<B>>,
+    evaluator: Evaluator<'a>,
+    sets: &'a [EvaluationSet],
+    plan: &'a Plan,
+    /// The directory that tokenizer and chat template come from.
+    model_dir: &'a Path,
+    observer: &'a mut dyn Observer,
+}
+
+impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
+    fn run(mut self) -> Result<RunSummary> {
+        let ending = self.steps()?;
+        Ok(self.run.summary(ending, self.sets))
     }
 
-    fn step(&mut self, trainer: &mut impl Trainer<B, State = S>) -> Result<StepRecord> {
+    /// Goes on from where the run is, to its last step or until the observer asks to stop.
+    fn steps(&mut self) -> Result<Ending> {
+        if self.run.step == 0 {
+            let mut record = StepRecord::default();
+            self.evaluate(&mut record)?;
+            self.run.record(record, self.observer)?;
+            if self.observer.stop_requested() {
+                return Ok(Ending::Interrupted); // there is nothing to save
+            }
+        }
+        // The step of the checkpoint, if all of it but the evaluation has been made.
+        if let Some(record) = self.run.take_unrecorded()
+            && self.finish_step(record)?
+        {
+            return Ok(Ending::Interrupted);
+        }
+        while self.run.step < self.run.steps {
+            if self.step()? {
+                return Ok(Ending::Interrupted);
+            }
+        }
+        Ok(Ending::Complete)
+    }
+
+    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
+    fn step(&mut self) -> Result<bool> {
         self.run.begin_step();
         let mut record = StepRecord::default();
-        let left_out = self.learner.optimizer.progress.skipped;
-        trainer.step(self, &mut record)?;
-        let left_out = self.learner.optimizer.progress.skipped - left_out;
-        if left_out > 0 {
-            let what = if left_out == 1 { "1 update is" } else { &format!("{left_out} updates are") };
+        let gathered = match self.gather(&mut record) {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                // Neither weights nor state have changed: the run is where the step before has left it.
+                self.run.undo_step();
+                self.save_before_failing(&error, None);
+                return Err(error);
+            }
+        };
+        self.trim_if_tight();
+        self.learn(gathered, &mut record)?;
+        self.trim_if_tight();
+        self.finish_step(record)
+    }
+
+    fn gather(&mut self, record: &mut StepRecord) -> Result<T::Gathered> {
+        let mut context = GatherContext {
+            step: self.run.step,
+            model: &self.learner.model,
+            activation_cache: self.learner.activation_cache.as_mut(),
+            ranks: self.learner.ranks,
+            prompter: self.evaluator.prompter,
+            judge: self.evaluator.judge,
+            limits: self.plan.sampling(),
+            directory: &self.run.directory,
+            record,
+            observer: self.observer,
+        };
+        self.trainer.gather(&self.state, &mut context)
+    }
+
+    fn learn(&mut self, gathered: T::Gathered, record: &mut StepRecord) -> Result<()> {
+        let skipped_before = self.learner.optimizer.progress.skipped;
+        let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
+        let mut context = LearnContext {
+            step: self.run.step,
+            learner: &mut self.learner,
+            reference: self.reference.as_ref(),
+            learning_rate,
+            record,
+            observer: self.observer,
+        };
+        self.trainer.learn(gathered, &mut self.state, &mut context)?;
+        let skipped = self.learner.optimizer.progress.skipped;
+        record.metrics.set("optimizer/learning_rate", learning_rate);
+        record.metrics.set("optimizer/skipped", f64::from(skipped));
+        if skipped > skipped_before {
+            let what = match skipped - skipped_before {
+                1 => "1 update is".to_owned(),
+                several => format!("{several} updates are"),
+            };
             self.observer.note(&format!("{what} left out of this step: the gradient is not finite"));
         }
-        self.trim_if_tight();
-        Ok(record)
+        Ok(())
     }
 
     /// Evaluates, records and saves. Returns whether to stop before the last step.
-    fn finish_step(&mut self, trainer: &impl Trainer<B, State = S>, mut record: StepRecord) -> Result<bool> {
+    fn finish_step(&mut self, mut record: StepRecord) -> Result<bool> {
         let measured = record.metrics.clone();
-        if let Err(error) = self.evaluate(trainer, &mut record) {
+        if let Err(error) = self.evaluate(&mut record) {
             self.save_before_failing(&error, Some(measured));
             return Err(error);
         }
@@ -93,35 +177,12 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
         self.run.save_if_due(&self.learner, self.model_dir, &self.state, self.observer)
     }
 
-    /// Saves what the steps before this one have come to, since this one ends with an error before it has changed weights
-    /// or state. Returns the error.
-    pub fn abandon_step(&mut self, error: Error) -> Error {
-        self.run.undo_step();
-        self.save_before_failing(&error, None);
-        error
-    }
-
-    /// Weights that the error leaves in doubt are not worth a checkpoint.
-    fn save_before_failing(&mut self, error: &Error, unrecorded: Option<Metrics>) {
-        if !error.doubts_weights() {
-            let (learner, state) = (&self.learner, &self.state);
-            self.run.save_before_failing(learner, self.model_dir, state, unrecorded, self.observer);
-        }
-    }
-
-    /// Gives what a phase has freed back to the system, where the next would not fit beside it.
-    pub fn trim_if_tight(&self) {
-        if self.plan.is_tight() {
-            self.learner.model.backend.trim();
-        }
-    }
-
     /// Measures the model on held-out data, where due.
-    fn evaluate(&mut self, trainer: &impl Trainer<B, State = S>, record: &mut StepRecord) -> Result<()> {
-        if !self.eval.due(self.run.step, self.run.steps) {
+    fn evaluate(&mut self, record: &mut StepRecord) -> Result<()> {
+        if !self.trainer.tables().eval.due(self.run.step, self.run.steps) {
             return Ok(());
         }
-        trainer.evaluate(&self.learner, record);
+        self.trainer.evaluate(&self.learner, record);
         self.trim_if_tight();
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score
@@ -130,5 +191,21 @@ impl<B: Backend, S: Serialize> TrainingLoop<'_, B, S> {
         self.run.evaluate(&self.evaluator, model, self.sets, record, self.observer)?;
         self.trim_if_tight();
         Ok(())
+    }
+
+    /// Saves what the run has come to before it ends with this error, unless the error leaves the weights in doubt.
+    /// `unrecorded` is what a step has measured whose evaluation is what failed.
+    fn save_before_failing(&mut self, error: &Error, unrecorded: Option<Metrics>) {
+        if !error.doubts_weights() {
+            let (learner, state) = (&self.learner, &self.state);
+            self.run.save_before_failing(learner, self.model_dir, state, unrecorded, self.observer);
+        }
+    }
+
+    /// Gives what a phase has freed back to the system, where the next would not fit beside it.
+    fn trim_if_tight(&self) {
+        if self.plan.is_tight() {
+            self.learner.model.backend.trim();
+        }
     }
 }

@@ -3,7 +3,7 @@
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
 use isentrope_model::{KvCache, Model, Recording, Scores, Sequence, Step};
-use isentrope_train::learner::{Coefficients, Known, Learner, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::settings;
 use std::fs;
@@ -44,41 +44,41 @@ const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 const ALL: [bool; 7] = [true; 7];
 const NONE: [bool; 7] = [false; 7];
 
-/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the learner's recording.
-fn record(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
-    let Learner { model, recording, .. } = learner;
-    let recording = recording.as_mut().unwrap();
+/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the learner's activation cache.
+fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
+    let Learner { model, activation_cache, .. } = learner;
+    let activations = activation_cache.as_mut().unwrap();
     let mut slots = Vec::new();
     for sequence in sequences {
         let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
         let pages = KvCache::<Cpu>::pages_for(inputs.len());
         let mut cache = KvCache::new(model, pages);
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
-        let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| recording.take()).collect();
+        let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| activations.take()).collect();
         for (position, slot) in of_sequence.iter().enumerate() {
             let mut step = Step::default();
             step.push(&inputs[position..=position], position, &pages, false);
             step.record(&[*slot]);
-            model.step(&step, &mut cache, Some(&mut *recording));
+            model.step(&step, &mut cache, Some(&mut *activations));
         }
         slots.push(of_sequence);
     }
     slots
 }
 
-/// The scores of each sequence that is known, and the slots of each that is also recorded.
-fn known<'a>(
+/// The scores of each sequence that is on-policy, and the slots of each whose activations are also cached.
+fn on_policy<'a>(
     learner: &Learner<Cpu>,
     sequences: &[Sequence<'_>],
-    known: [bool; 7],
-    recorded: [bool; 7],
+    on_policy: [bool; 7],
+    cached: [bool; 7],
     slots: &'a [Vec<u32>],
-) -> Vec<Option<Known<'a>>> {
+) -> Vec<Option<OnPolicy<'a>>> {
     let mut all = Vec::new();
     for (i, sequence) in sequences.iter().enumerate() {
         let scores = || learner.score(&[*sequence], TEMPERATURE);
-        let slots = recorded[i].then(|| &slots[i][..]);
-        all.push(known[i].then(|| Known { scores: scores(), slots }));
+        let slots = cached[i].then(|| &slots[i][..]);
+        all.push(on_policy[i].then(|| OnPolicy { scores: scores(), slots }));
     }
     all
 }
@@ -101,7 +101,7 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
     let mut results = Vec::new();
     for micro_batch_tokens in [1, 40, 1000] {
         for tape_bytes in [0, 400_000, usize::MAX] {
-            for (knows, recorded, idle) in [
+            for (sampled, cached, idle) in [
                 (NONE, NONE, NONE),
                 (ALL, NONE, SILENT),
                 (NONE, NONE, SILENT),
@@ -112,19 +112,19 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 (some, some, NONE),
                 (some, ALL, SILENT),
             ] {
-                let limits = PassLimits { micro_batch_tokens, tape_bytes, recorded_tokens: 200 };
+                let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 200 };
                 let mut learner = learner(limits);
                 let before = weights(&learner);
-                let slots = record(&mut learner, &sequences);
-                let known = known(&learner, &sequences, knows, recorded, &slots);
+                let slots = sample(&mut learner, &sequences);
+                let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
                 let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
-                learner.accumulate(&sequences, &idle, TEMPERATURE, &known, loss);
+                learner.accumulate(&sequences, &idle, TEMPERATURE, &on_policy, loss);
                 assert!(learner.step(0.01).unwrap().applied);
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
                 let case = format!(
-                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, known: {knows:?}, recorded: \
-                     {recorded:?}, idle: {idle:?}"
+                    "{micro_batch_tokens} tokens in a pass, {tape_bytes} bytes, on-policy: {sampled:?}, cached: \
+                     {cached:?}, idle: {idle:?}"
                 );
                 assert!(results.last() == results.first(), "{case}");
             }
@@ -134,19 +134,19 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
 
 /// Otherwise the test above could not tell whether it was.
 #[test]
-fn what_is_recorded_is_what_is_used() {
+fn what_is_cached_is_what_is_used() {
     let tokens = tokens();
     let sequences = sequences(&tokens);
-    let update = |recorded| {
+    let update = |cached| {
         let mut learner =
-            learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, recorded_tokens: 200 });
-        let slots = record(&mut learner, &sequences);
-        let known = known(&learner, &sequences, ALL, recorded, &slots);
-        learner.recording = Some(Recording::new(&learner.model, 200)); // zeros
+            learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 });
+        let slots = sample(&mut learner, &sequences);
+        let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
+        learner.activation_cache = Some(Recording::new(&learner.model, 200)); // zeros
         let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
         let accumulate =
-            AssertUnwindSafe(|| learner.accumulate(&sequences, &NONE, TEMPERATURE, &known, loss));
+            AssertUnwindSafe(|| learner.accumulate(&sequences, &NONE, TEMPERATURE, &on_policy, loss));
         catch_unwind(accumulate).ok()?;
         learner.step(0.01).unwrap();
         Some(weights(&learner))

@@ -45,7 +45,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         trained: SEQUENCES,
         forward_first: SEQUENCES,
         loss_tokens: SEQUENCES * TOKENS,
-        recorded: 0,
+        activation_slots: 0,
         reference: false,
     };
     // Passes of several sizes, whose activations are kept.

@@ -4,8 +4,9 @@
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::run::{Existing, Place};
-use isentrope_train::sft::{Prepared, Recipe};
-use isentrope_train::training::Training;
+use isentrope_train::sft::Recipe;
+use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::training_loop::train;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -69,9 +70,9 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(2), Some(1), Some(4));
     (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.27), Some(1024));
     recipe.model.path = dir.path().display().to_string();
-    Prepared::resolve(&mut recipe).unwrap();
-    let prepared = Prepared::prepare(recipe, dir.path(), 0).unwrap();
-    assert!(prepared.plan().is_tight(), "{}", prepared.plan());
+    recipe.resolve().unwrap();
+    let prepared = recipe.prepare(dir.path(), 0).unwrap();
+    assert!(prepared.plan.is_tight(), "{}", prepared.plan);
     let place = Place {
         dir: dir.path().join("run"),
         existing: Existing::Refuse,
@@ -80,7 +81,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     };
     let mut memory = Memory::default();
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-    prepared.train(&place, cpu, json!({}), &mut memory).unwrap();
+    train(prepared, &place, cpu, json!({}), &mut memory).unwrap();
     let (first, last) = (memory.0[0], *memory.0.last().unwrap());
     let most = status("VmHWM");
     let mib = |bytes: usize| bytes >> 20;

@@ -156,7 +156,7 @@ impl Fixture {
         Learner::new(
             model,
             optimizer,
-            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, recorded_tokens: 0 },
+            PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
         )
     }
 

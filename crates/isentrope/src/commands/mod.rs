@@ -7,4 +7,3 @@ pub mod grade;
 pub mod score;
 pub mod sft;
 pub mod train;
-mod training;

@@ -1,6 +1,6 @@
 //! `isentrope sft`: supervised fine-tuning.
 
-use super::training::TrainingArguments;
+use super::train::RunArguments;
 use anyhow::Result;
 use clap::Args;
 use isentrope_train::sft;
@@ -14,11 +14,11 @@ use isentrope_train::sft;
 #[derive(Args)]
 pub struct Sft {
     #[command(flatten)]
-    training: TrainingArguments,
+    run: RunArguments,
 }
 
 impl Sft {
     pub fn run(self) -> Result<()> {
-        self.training.run::<sft::Prepared>("sft")
+        self.run.train::<sft::Recipe>("sft")
     }
 }

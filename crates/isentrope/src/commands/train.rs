@@ -1,9 +1,27 @@
-//! `isentrope train`: reinforcement learning.
+//! `isentrope train`: reinforcement learning; and what `sft` shares with it, from a recipe to a run directory.
 
-use super::training::TrainingArguments;
-use anyhow::Result;
+use crate::engine::{cpu, file_hashes};
+use crate::interrupt::{self, Interrupted};
+use crate::memory::Memory;
+use crate::output::print;
+use crate::progress::Download;
+use crate::recipe;
+use crate::terminal::{self, Terminal};
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
+use isentrope_data::FileHash;
+use isentrope_kernels::Cpu;
+use isentrope_model::hub;
+use isentrope_train::observer::ProgressObserver;
 use isentrope_train::rl;
+use isentrope_train::run::{Ending, Existing, Place, RunSummary};
+use isentrope_train::trainer::{Trainer, TrainingRecipe};
+use isentrope_train::training_loop;
+use serde_json::{Map, Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Train a model by reinforcement learning
 ///
@@ -15,11 +33,192 @@ use isentrope_train::rl;
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
-    training: TrainingArguments,
+    run: RunArguments,
 }
 
 impl Train {
     pub fn run(self) -> Result<()> {
-        self.training.run::<rl::Prepared>("train")
+        self.run.train::<rl::Recipe>("train")
+    }
+}
+
+/// Prompts or examples that a dry run shows.
+const SHOWN: usize = 3;
+
+/// What every command that trains takes.
+#[derive(Args)]
+pub struct RunArguments {
+    /// The recipe, a TOML file; docs/recipe.md has every key
+    #[arg(value_name = "RECIPE", required_unless_present = "keys")]
+    recipe: Option<PathBuf>,
+    /// Sets a key of the recipe, as in --set optimizer.learning_rate=1e-5 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Goes on from the run's latest checkpoint, to the same bits as if it had never stopped
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Removes the run that is in the directory, and starts anew
+    #[arg(long)]
+    overwrite: bool,
+    /// Shows the recipe with every default, the memory plan and the first prompts, and trains nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints what every key of a recipe means, as Markdown, and does nothing else
+    #[arg(long, exclusive = true)]
+    keys: bool,
+    /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl RunArguments {
+    /// Trains as the recipe says, and says what has come of it.
+    pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
+        let path = match &self.recipe {
+            Some(path) if !self.keys => path,
+            _ => return print(&recipe::reference::<R>()),
+        };
+        let mut recipe: R = recipe::load(path, &self.set)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let out = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
+        recipe.resolve().with_context(|| path.display().to_string())?;
+        refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
+        if self.dry_run {
+            return dry_run(recipe);
+        }
+        let place = Place {
+            dir: out,
+            existing: match (self.resume, self.overwrite) {
+                (true, _) => Existing::Resume,
+                (_, true) => Existing::Overwrite,
+                _ => Existing::Refuse,
+            },
+            source: path.clone(),
+            recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
+        };
+        place.check()?;
+        let cpu = cpu(self.threads)?;
+        let model = recipe.tables().model.path.clone();
+        let model_dir = hub::resolve(&model, &Download::default())?;
+        let mut terminal = Terminal::new();
+        terminal.heading(&format!("{model} on {}", place.dir.display()));
+        let prepared = recipe.prepare(&model_dir, Memory::now().available as usize)?;
+        for note in &prepared.notes {
+            terminal.note(note);
+        }
+        terminal.heading(&prepared.plan.to_string());
+        let manifest = manifest(&cpu, &prepared.trainer, &model_dir)?;
+        interrupt::wind_up_first("finishing the current step");
+        let summary = training_loop::train(prepared, &place, Arc::new(cpu), manifest, &mut terminal)
+            .map_err(|error| or_free_space(error.into()))?;
+        terminal.finish();
+        terminal::print_summary(&summary, command)?;
+        match summary.ending {
+            Ending::Complete => Ok(()),
+            Ending::Interrupted => Err(Interrupted { kept: kept(&summary) }.into()),
+        }
+    }
+}
+
+/// Everything that can be known before step 1. What the run would need and is not here is said, since a recipe can be looked
+/// at before its model and its data have been fetched.
+fn dry_run<R: TrainingRecipe>(recipe: R) -> Result<()> {
+    print(&recipe::render(&recipe))?;
+    let path = recipe.tables().model.path.clone();
+    let Some(dir) = hub::cached(&path)? else {
+        let (what, then) = match hub::neighbours(&path).filter(|_| path.contains('/')) {
+            Some(there) => (
+                format!("looks like a path, and there is no such directory ({there})"),
+                "ask the hub for a model of this name",
+            ),
+            None => ("is not here yet".to_owned(), "download it"),
+        };
+        return print(&format!(
+            "\n# The recipe is well-formed. The model {path} {what}, so its memory plan and prompts cannot be shown; \
+             training would {then}.\n"
+        ));
+    };
+    let mut prepared = recipe.prepare(&dir, Memory::now().available as usize)?;
+    print(&format!("\n# {}\n", prepared.plan))?;
+    for note in &prepared.notes {
+        print(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
+    }
+    for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
+        print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
+    }
+    Ok(())
+}
+
+/// What an interrupted run has kept, and how it goes on.
+fn kept(summary: &RunSummary) -> String {
+    match &summary.checkpoint {
+        Some(saved) => format!("step {} is saved in {}; --resume goes on", summary.step, saved.display()),
+        None => "nothing has been trained yet; --resume starts again".into(),
+    }
+}
+
+/// Adds what to do about a disk without space.
+fn or_free_space(error: Error) -> Error {
+    let is_full = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref().is_some_and(|e: &io::Error| e.kind() == io::ErrorKind::StorageFull)
+    };
+    match error.chain().any(is_full) {
+        true => {
+            let said = crate::sentence(&error);
+            anyhow!("{said}; free some space, then --resume goes on from the last checkpoint")
+        }
+        false => error,
+    }
+}
+
+/// A model directory that is not where the command looks, but beside the recipe, would else be taken for a hub id.
+fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
+    let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
+    match beside {
+        Some(found) if !model.is_dir() => Err(anyhow!(
+            "model.path: there is no directory {} here, and paths are relative to the current directory; there is {}",
+            model.display(),
+            found.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Under what the run was made.
+fn manifest(cpu: &Cpu, trainer: &impl Trainer, model_dir: &Path) -> Result<Value> {
+    let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
+    let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    Ok(json!({
+        "isentrope": env!("CARGO_PKG_VERSION"),
+        "started_unix_s": now,
+        "seed": trainer.tables().run.seed,
+        "instruction_set": cpu.isa().to_string(),
+        "threads": cpu.threads(),
+        "model": { "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? },
+        "data": { "sha256": data },
+        "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_full_disk_is_to_be_freed() {
+        let told = |kind: io::ErrorKind| {
+            let source = io::Error::from(kind);
+            let path = PathBuf::from("out/model");
+            crate::sentence(&or_free_space(isentrope_train::Error::Io { path, source }.into()))
+        };
+        let full = told(io::ErrorKind::StorageFull);
+        let cause = io::Error::from(io::ErrorKind::StorageFull).to_string();
+        assert_eq!(
+            full,
+            format!("out/model: {cause}; free some space, then --resume goes on from the last checkpoint")
+        );
+        let other = io::Error::from(io::ErrorKind::PermissionDenied).to_string();
+        assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
     }
 }

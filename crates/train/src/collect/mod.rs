@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::observer::{Observer, Phase};
+use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
@@ -69,28 +70,44 @@ pub enum WhenShort {
     Train,
 }
 
-/// Everything that a rollout needs beside the model.
-pub(crate) struct Collector<'a> {
+/// One step's rollout in the making.
+pub(crate) struct Collector<'a, B: Backend> {
     /// Sizes and filter.
     pub settings: &'a Settings,
     /// How responses are drawn.
     pub sampling: Arc<Sampling>,
-    /// Of the run.
-    pub seed: u64,
     /// Whether to judge the most likely response of each prompt as well.
     pub greedy: bool,
+    /// Groups of the first update, which is on-policy: the activations of their responses can be used.
+    pub first_update: usize,
+    /// The policy.
+    pub model: &'a Model<B>,
+    /// Keeps activations for the update, where there is memory for it.
+    pub activation_cache: Option<&'a mut Recording<B>>,
+    /// The ranks that sample together.
+    pub ranks: Ranks,
     /// Turns problems into tokens.
     pub prompter: &'a Prompter,
     /// Judges.
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
-    /// Groups of the first update: worth recording, since the policy is then still the one that sampled.
-    pub first_update: usize,
+    /// Of the run.
+    pub seed: u64,
+    /// The step, from 1.
+    pub step: u64,
+    /// The first problem that no step has taken.
+    pub position: u64,
+    /// Groups that are there already: the step before has left them over.
+    pub carried: usize,
+    /// Where problems come from.
+    pub source: &'a mut Source,
+    /// Whoever watches.
+    pub observer: &'a mut dyn Observer,
 }
 
 /// The result of a rollout.
-pub(crate) struct Collected {
+pub struct Collected {
     /// To learn from: what was sampled and passed the filter, in order. May be more than was missing.
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
@@ -101,25 +118,17 @@ pub(crate) struct Collected {
     pub verification: Duration,
 }
 
-impl Collector<'_> {
-    /// Samples and judges until there are enough groups beside the `carried` ones that the step before has left. `seen` is
-    /// given each group that is sampled.
+impl<B: Backend> Collector<'_, B> {
+    /// Samples and judges until there are enough groups, the carried ones included. `seen` is given each group that is
+    /// sampled.
     ///
     /// # Errors
     /// [`Error::Run`] when the filter leaves too few groups, or no response could be judged.
-    #[allow(clippy::too_many_arguments, reason = "a step's whole surroundings")]
-    pub fn collect<B: Backend>(
-        &self,
-        model: &Model<B>,
-        mut recording: Option<&mut Recording<B>>,
-        source: &mut Source,
-        step: u64,
-        position: u64,
-        carried: usize,
-        seen: &mut dyn FnMut(&Group) -> Result<()>,
-        observer: &mut dyn Observer,
-    ) -> Result<Collected> {
-        let Settings { prompts: wanted, filter, max_batches, when_short, .. } = *self.settings;
+    pub fn collect(mut self, seen: &mut dyn FnMut(&Group) -> Result<()>) -> Result<Collected> {
+        let Settings { prompts: wanted, filter, max_batches, .. } = *self.settings;
+        if let Some(cache) = &mut self.activation_cache {
+            cache.clear(); // what it has is of other weights
+        }
         let mut collected = Collected {
             groups: Vec::new(),
             statistics: RolloutStatistics::default(),
@@ -127,10 +136,10 @@ impl Collector<'_> {
             verification: Duration::ZERO,
         };
         let mut batches = 0;
-        while carried + collected.groups.len() < wanted {
-            let there = carried + collected.groups.len();
+        while self.carried + collected.groups.len() < wanted {
+            let there = self.carried + collected.groups.len();
             if batches == max_batches.max(1) {
-                self.fell_short(&collected, there, batches, when_short, observer)?;
+                self.fell_short(&collected, there, batches)?;
                 break;
             }
             // As many as are missing at the rate at which groups have passed the filter in this step.
@@ -141,18 +150,15 @@ impl Collector<'_> {
             } else {
                 (missing * sampled).div_ceil(collected.groups.len().max(1)).clamp(missing, wanted)
             };
-            let problems: Vec<Problem> =
-                (0..count as u64).map(|i| source.problem(position + collected.taken + i)).collect();
-            let first = position + collected.taken;
             let first_update = self.first_update.saturating_sub(there);
             // Which groups will pass the filter is not known yet.
-            let recorded = if filter && first_update > 0 { count } else { first_update };
-            let recording = recording.as_deref_mut().map(|recording| (recording, recorded));
-            let groups = self.sample(model, recording, problems, step, first, collected.taken, observer)?;
+            let cached = if filter && first_update > 0 { count } else { first_update };
+            let groups = self.sample(collected.taken, count, cached)?;
             collected.taken += count as u64;
             batches += 1;
             let judging = Instant::now();
-            for group in self.judge(groups)? {
+            let judged = self.judge(groups)?;
+            for group in self.ranks.gather_groups(judged) {
                 seen(&group)?;
                 collected.statistics.add(&group);
                 if !filter || self.teaches(&group) {
@@ -173,21 +179,14 @@ impl Collector<'_> {
         group.informative() && (!self.greedy || group.greedy_reward().is_some())
     }
 
-    fn fell_short(
-        &self,
-        collected: &Collected,
-        there: usize,
-        batches: usize,
-        when_short: WhenShort,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
+    fn fell_short(&mut self, collected: &Collected, there: usize, batches: usize) -> Result<()> {
         let statistics = &collected.statistics;
         let said = format!(
             "{there} of {} prompts after {batches} batches: of the {} sampled, {} were solved by all responses and {} by none",
             self.settings.prompts, collected.taken, statistics.solved_all, statistics.solved_none
         );
-        if when_short == WhenShort::Train && there > 0 {
-            observer.note(&format!("training on {said}"));
+        if self.settings.when_short == WhenShort::Train && there > 0 {
+            self.observer.note(&format!("training on {said}"));
             return Ok(());
         }
         Err(Error::Run(format!(
@@ -196,39 +195,38 @@ impl Collector<'_> {
         )))
     }
 
-    /// Samples responses to the problems; records those to as many as are said with the recording.
-    #[allow(clippy::too_many_arguments, reason = "a step's whole surroundings")]
-    fn sample<B: Backend>(
-        &self,
-        model: &Model<B>,
-        recording: Option<(&mut Recording<B>, usize)>,
-        problems: Vec<Problem>,
-        step: u64,
-        first_position: u64,
-        first_prompt: u64,
-        observer: &mut dyn Observer,
-    ) -> Result<Vec<Sampled>> {
+    /// Samples responses to `count` problems, after the `taken` ones of this step. The activations of the first `cached`
+    /// groups are kept for the update, as far as there is room.
+    fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Vec<Sampled>> {
+        let first_position = self.position + taken;
+        let problems: Vec<Problem> =
+            (0..count as u64).map(|i| self.source.problem(first_position + i)).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
-        let (recording, recorded) = recording.unzip();
-        let recorded = recorded.unwrap_or(0);
         let request = |i: usize, samples, sampling: &Arc<Sampling>, record| Request {
-            key: Key { seed: self.seed, step, prompt: first_prompt + i as u64 },
+            key: Key { seed: self.seed, step: self.step, prompt: taken + i as u64 },
             prompt: prompts[i].clone(),
             samples,
             sampling: sampling.clone(),
             record,
         };
         let mut requests: Vec<Request> = (0..prompts.len())
-            .map(|i| request(i, self.settings.responses, &self.sampling, i < recorded))
+            .map(|i| request(i, self.settings.responses, &self.sampling, i < cached))
             .collect();
         if self.greedy {
             let greedy = Arc::new(Sampling { temperature: 0.0, ..(*self.sampling).clone() });
             requests.extend((0..prompts.len()).map(|i| request(i, 1, &greedy, false)));
         }
-        let tokenizer = &self.prompter.tokenizer;
-        let mut completions =
-            sample(model, recording, tokenizer, requests, self.limits, Phase::Rollout, observer)?.into_iter();
+        let mut completions = sample(
+            self.model,
+            self.activation_cache.as_deref_mut(),
+            &self.prompter.tokenizer,
+            requests,
+            self.limits,
+            Phase::Rollout,
+            self.observer,
+        )?
+        .into_iter();
         let mut sampled: Vec<Vec<Completion>> = completions.by_ref().take(prompts.len()).collect();
         for (sampled, greedy) in sampled.iter_mut().zip(completions) {
             sampled.extend(greedy); // the last of a group, where there is one
@@ -237,8 +235,8 @@ impl Collector<'_> {
         Ok((first_position..)
             .zip(parts)
             .map(|(position, ((problem, prompt), completions))| {
-                let empty = Vec::new();
-                let group = Group { step, position, problem, prompt, responses: empty, greedy: None };
+                let responses = Vec::new();
+                let group = Group { step: self.step, position, problem, prompt, responses, greedy: None };
                 Sampled { group, completions }
             })
             .collect())

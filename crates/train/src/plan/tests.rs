@@ -13,7 +13,7 @@ fn the_longest_evaluated_response_has_room_too() {
         trained: 1,
         forward_first: 1,
         loss_tokens: 100,
-        recorded: 0,
+        activation_slots: 0,
         reference: false,
     };
     let plan = |demand, bytes: usize| {
@@ -24,7 +24,7 @@ fn the_longest_evaluated_response_has_room_too() {
     let long = Demand { longest_sampled: 100_000, ..demand };
     let cache = (100_000usize.div_ceil(PAGE) + 1) * layout.cache_page_bytes();
     let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
-    assert_eq!(roomy.cache, cache);
+    assert_eq!(roomy.kv_cache, cache);
     assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
     let refused = plan(long, OVERHEAD + cache).unwrap_err().to_string();
     assert!(refused.contains("work on 100000 tokens"), "{refused}");
@@ -35,7 +35,7 @@ fn the_longest_evaluated_response_has_room_too() {
 fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
-    let plan_of = |forward_first, recorded, bytes: usize| {
+    let plan_of = |forward_first, activation_slots, bytes: usize| {
         let demand = Demand {
             longest_sampled: 100,
             sampled: 8,
@@ -43,22 +43,22 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             trained: 800,
             forward_first,
             loss_tokens: 0,
-            recorded,
+            activation_slots,
             reference: false,
         };
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
         Plan::new(&layout, demand, &settings, 0).unwrap()
     };
-    let plan = |recorded, bytes| plan_of(800, recorded, bytes);
+    let plan = |slots, bytes| plan_of(800, slots, bytes);
     let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot());
     assert!(!without.to_string().contains("kept for the update"), "{without}");
     let peak = without.peak();
-    for (spare, recorded) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {
+    for (spare, slots) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {
         let plan = plan(800, peak + spare);
-        assert_eq!((plan.passes().recorded_tokens, plan.recording), (recorded, recorded * slot));
-        assert_eq!(plan.peak(), peak + plan.recording);
-        let others = |plan: &Plan| (plan.cache, plan.logits, plan.tape, plan.working);
+        assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
+        assert_eq!(plan.peak(), peak + plan.activation_cache);
+        let others = |plan: &Plan| (plan.kv_cache, plan.logits, plan.tape, plan.working);
         assert_eq!(others(&plan), others(&without), "nothing else gives way");
     }
     let told = plan(800, 1 << 30).to_string();
@@ -68,7 +68,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
     let one_pass = |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(Keep::Activations);
     assert!(without.tape > one_pass(&without));
     let alone = plan_of(0, 800, peak);
-    assert!(alone.tape <= one_pass(&alone) && alone.recording > 0, "{alone}");
+    assert!(alone.tape <= one_pass(&alone) && alone.activation_cache > 0, "{alone}");
 }
 /// A vocabulary of 150000 and little else.
 fn wide() -> Layout {
@@ -90,7 +90,7 @@ fn updates(trained: usize) -> Demand {
         trained,
         forward_first: trained,
         loss_tokens: trained.saturating_mul(700),
-        recorded: 0,
+        activation_slots: 0,
         reference: false,
     }
 }

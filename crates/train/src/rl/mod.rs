@@ -6,30 +6,27 @@
 mod prepare;
 mod recipe;
 
-pub use prepare::Prepared;
 pub use recipe::{Recipe, Update};
 
 use crate::advantage::{group_advantages, nothing_to_learn};
-use crate::collect::Collector;
+use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
-use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::{LossInputs, TrainingBatch};
 use crate::observer::{Phase, Progress};
 use crate::run::StepRecord;
-use crate::training_loop::{Trainer, TrainingLoop};
-use isentrope_data::Source;
+use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
+use isentrope_data::{FileHash, Source};
 use isentrope_kernels::Backend;
-use isentrope_model::Model;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
-use isentrope_rollout::{Judge, Prompter, Response};
+use isentrope_rollout::{Prompter, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The trainer's part of a checkpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct TrainerState {
+pub struct TrainerState {
     /// Problems taken from the source.
     position: u64,
     /// Groups left over from the last step.
@@ -39,128 +36,160 @@ struct TrainerState {
     alarms: Alarms,
 }
 
-struct PolicyGradient<'a, B: Backend> {
-    recipe: &'a Recipe,
-    prompter: &'a Prompter,
-    judge: &'a Judge,
-    reference: Option<Model<B>>,
+/// Learns from sampled responses by the gradient of the policy.
+pub struct PolicyGradient {
+    recipe: Recipe,
     source: Source,
 }
 
-type Training<'a, B> = TrainingLoop<'a, B, TrainerState>;
-
-impl<B: Backend> Trainer<B> for PolicyGradient<'_, B> {
+impl Trainer for PolicyGradient {
     type State = TrainerState;
+    type Gathered = Collected;
 
-    /// One rollout and its updates.
-    fn step(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<()> {
-        let groups = self.rollout(training, record).map_err(|error| training.abandon_step(error))?;
-        let advantages = group_advantages(self.recipe.objective.advantage, &groups);
-        let other_terms = training.state.entropy_coefficient != 0.0 || self.reference.is_some();
-        if let Some(why) = nothing_to_learn(&advantages, other_terms) {
-            training.observer.note(why);
+    fn tables(&self) -> Tables<'_> {
+        self.recipe.tables()
+    }
+
+    fn data_files(&self) -> &[FileHash] {
+        self.source.files()
+    }
+
+    fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>> {
+        (0..count as u64).map(|i| Ok(prompter.text(&self.source.problem(i))?)).collect()
+    }
+
+    fn begin(&self, checkpoint: Option<TrainerState>) -> TrainerState {
+        let bonus = &self.recipe.objective.entropy_bonus;
+        let new = || TrainerState { entropy_coefficient: bonus.coefficient, ..TrainerState::default() };
+        let mut state = checkpoint.unwrap_or_else(new);
+        if bonus.target.is_none() {
+            state.entropy_coefficient = bonus.coefficient; // it may have been changed since the checkpoint
         }
-        let learning_rate = self.recipe.optimizer.rate(training.run.step, self.recipe.run.steps);
+        state
+    }
+
+    /// One rollout: samples and judges groups of responses, and keeps every response in a file.
+    fn gather<B: Backend>(
+        &mut self,
+        state: &TrainerState,
+        context: &mut GatherContext<'_, B>,
+    ) -> Result<Collected> {
+        let mut file = context.directory.rollouts(context.step)?;
+        let collector = Collector {
+            settings: &self.recipe.rollout,
+            sampling: Arc::new(self.recipe.sampling(context.prompter)),
+            greedy: self.recipe.objective.needs_greedy_baseline(),
+            first_update: self.recipe.prompts_per_update(),
+            model: context.model,
+            activation_cache: context.activation_cache.as_deref_mut(),
+            ranks: context.ranks,
+            prompter: context.prompter,
+            judge: context.judge,
+            limits: context.limits,
+            seed: self.recipe.run.seed,
+            step: context.step,
+            position: state.position,
+            carried: state.surplus.len(),
+            source: &mut self.source,
+            observer: context.observer,
+        };
+        let clock = &mut context.record.clock;
+        let collected = clock.time("rollout", || collector.collect(&mut |group| file.group(group)))?;
+        file.finish()?;
+        clock.add("verify", collected.verification);
+        clock.count("rollout", collected.statistics.tokens());
+        Ok(collected)
+    }
+
+    /// The rollout's updates, one per minibatch of prompts.
+    fn learn<B: Backend>(
+        &self,
+        collected: Collected,
+        state: &mut TrainerState,
+        context: &mut LearnContext<'_, B>,
+    ) -> Result<()> {
+        let groups = self.take_groups(collected, state, context);
+        let advantages = group_advantages(self.recipe.objective.advantage, &groups);
+        let other_terms = state.entropy_coefficient != 0.0 || context.reference.is_some();
+        if let Some(why) = nothing_to_learn(&advantages, other_terms) {
+            context.observer.note(why);
+        }
         let prompts = self.recipe.prompts_per_update();
         let epochs = self.recipe.update.epochs;
         let minibatches = (0..epochs).flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)));
         let mut totals = UpdateTotals::default();
         let (mut tokens, total) = (0, epochs.saturating_mul(groups.len().div_ceil(prompts)));
-        training.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
+        context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
         for (number, (groups, advantages)) in minibatches.enumerate() {
             let batch = TrainingBatch::new(groups, advantages, self.recipe.reward.mask_truncated);
             if !batch.is_empty() {
-                self.update(training, number, &batch, learning_rate, record, &mut totals)?;
+                self.update(number, &batch, state, context, &mut totals)?;
             }
             tokens += batch.response_tokens();
-            training.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
+            context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
-        totals.record(&mut record.metrics);
-        record.metrics.set("optimizer/learning_rate", learning_rate);
-        record.metrics.set("optimizer/skipped", f64::from(training.learner.optimizer.progress.skipped));
+        totals.record(&mut context.record.metrics);
         let covariance = &self.recipe.objective.covariance;
-        if let Some(alarm) = training.state.alarms.after_step(covariance, &totals.statistics) {
-            training.observer.note(&alarm);
+        if let Some(alarm) = state.alarms.after_step(covariance, &totals.statistics) {
+            context.observer.note(&alarm);
         }
         Ok(())
     }
 }
 
-impl<B: Backend> PolicyGradient<'_, B> {
-    /// Samples and judges the groups to learn from, and keeps every response in a file. The trainer's state changes only
-    /// when all of it has succeeded.
-    fn rollout(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<Vec<Group>> {
-        let collector = Collector {
-            settings: &self.recipe.rollout,
-            sampling: Arc::new(self.recipe.sampling(self.prompter)),
-            seed: self.recipe.run.seed,
-            greedy: self.recipe.objective.needs_greedy_baseline(),
-            prompter: self.prompter,
-            judge: self.judge,
-            limits: training.plan.sampling(),
-            first_update: self.recipe.prompts_per_update(),
-        };
-        let mut file = training.run.directory.rollouts(training.run.step)?;
-        let TrainerState { position, ref surplus, .. } = training.state;
-        let (step, carried) = (training.run.step, surplus.len());
-        let collected = record.clock.time("rollout", || {
-            let seen = &mut |group: &Group| file.group(group);
-            let Learner { model, recording, .. } = &mut training.learner;
-            if let Some(recording) = recording {
-                recording.clear();
-            }
-            let (recording, source) = (recording.as_mut(), &mut self.source);
-            collector.collect(model, recording, source, step, position, carried, seen, training.observer)
-        })?;
-        file.finish()?;
-        training.trim_if_tight();
-
-        record.clock.add("verify", collected.verification);
-        record.clock.count("rollout", collected.statistics.tokens());
-        collected.statistics.record(&mut record.metrics);
-        record.metrics.set("rollout/carried", carried as f64);
-        let mut groups = std::mem::take(&mut training.state.surplus);
+impl PolicyGradient {
+    /// The groups to learn from: those carried over and those just collected. What is beyond `rollout.prompts` is carried
+    /// over to the next step.
+    fn take_groups<B: Backend>(
+        &self,
+        collected: Collected,
+        state: &mut TrainerState,
+        context: &mut LearnContext<'_, B>,
+    ) -> Vec<Group> {
+        let metrics = &mut context.record.metrics;
+        collected.statistics.record(metrics);
+        metrics.set("rollout/carried", state.surplus.len() as f64);
+        let mut groups = std::mem::take(&mut state.surplus);
         groups.extend(collected.groups);
-        training.state.surplus = groups.split_off(groups.len().min(self.recipe.rollout.prompts));
-        training.state.position += collected.taken;
-        record_filtered(&groups, &mut record.metrics);
+        state.surplus = groups.split_off(groups.len().min(self.recipe.rollout.prompts));
+        state.position += collected.taken;
+        record_filtered(&groups, metrics);
         if let Some((count, fault)) = collected.statistics.faults() {
             let what = format!("{count} responses could not be judged and are left out; the first: {fault}");
-            training.observer.note(&what);
+            context.observer.note(&what);
         }
-        Ok(groups)
+        groups
     }
 
     /// The update `number` of this step.
-    fn update(
+    fn update<B: Backend>(
         &self,
-        training: &mut Training<'_, B>,
         number: usize,
         batch: &TrainingBatch,
-        learning_rate: f64,
-        record: &mut StepRecord,
+        state: &mut TrainerState,
+        context: &mut LearnContext<'_, B>,
         totals: &mut UpdateTotals,
     ) -> Result<()> {
+        let LearnContext { step, learner, reference, learning_rate, record, .. } = context;
+        let StepRecord { clock, .. } = record;
         let temperature = self.recipe.rollout.temperature;
-        let reference_logprobs =
-            self.reference.as_ref().map(|model| batch.logprobs(model, &training.learner, temperature));
+        let reference_logprobs = reference.map(|model| batch.logprobs(model, learner, temperature));
         let inputs = LossInputs {
             settings: &self.recipe.objective,
             temperature,
-            on_policy: (number == 0).then_some(training.run.step),
+            on_policy: (number == 0).then_some(*step),
             reference_logprobs: reference_logprobs.as_deref(),
-            entropy_coefficient: training.state.entropy_coefficient,
-            key: DrawKey { seed: self.recipe.run.seed, step: training.run.step, update: number as u64 },
+            entropy_coefficient: state.entropy_coefficient,
+            key: DrawKey { seed: self.recipe.run.seed, step: *step, update: number as u64 },
         };
-        let loss = record.clock.time("update", || batch.accumulate(&mut training.learner, &inputs));
-        record.clock.add("objective", loss.objective_time);
+        let loss = clock.time("update", || batch.accumulate(learner, &inputs));
+        clock.add("objective", loss.objective_time);
         if !batch.is_idle(&inputs) {
-            record.clock.count("update", batch.all_tokens()); // else there was next to nothing to do
+            clock.count("update", batch.all_tokens()); // else there was next to nothing to do
         }
-        let update = record.clock.time("optimizer", || training.learner.step(learning_rate))?;
+        let update = clock.time("optimizer", || learner.step(*learning_rate))?;
         let bonus = &self.recipe.objective.entropy_bonus;
-        training.state.entropy_coefficient =
-            bonus.next_coefficient(training.state.entropy_coefficient, loss.entropy);
+        state.entropy_coefficient = bonus.next_coefficient(state.entropy_coefficient, loss.entropy);
         totals.add(loss.objective.statistics, update.norm);
         Ok(())
     }

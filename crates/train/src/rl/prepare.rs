@@ -1,51 +1,37 @@
-//! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
+//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
 
-use super::{PolicyGradient, Recipe, TrainerState};
+use super::{PolicyGradient, Recipe};
 use crate::error::Result;
-use crate::learner::Learner;
-use crate::observer::Observer;
-use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems::{self, Problems};
-use crate::run::{Place, Run, RunSummary};
-use crate::settings::{self, ModelSource};
-use crate::training::Training;
-use crate::training_loop::TrainingLoop;
-use isentrope_data::{FileHash, Source};
-use isentrope_evaluation::{EvaluationSet, Evaluator};
-use isentrope_kernels::Backend;
-use isentrope_model::{Layout, Model, ModelConfig};
-use isentrope_rollout::{Judge, Prompter, Sampling};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::settings;
+use crate::trainer::{Prepared, Tables, TrainingRecipe};
+use isentrope_evaluation::EvaluationSet;
+use isentrope_model::{Layout, ModelConfig};
+use isentrope_rollout::Judge;
+use isentrope_rollout::Prompter;
+use std::path::Path;
 
-/// A run that is ready for its first step.
-pub struct Prepared {
-    recipe: Recipe,
-    model_dir: PathBuf,
-    prompter: Prompter,
-    judge: Judge,
-    source: Source,
-    sets: Vec<EvaluationSet>,
-    plan: Plan,
-    notes: Vec<String>,
-}
+impl TrainingRecipe for Recipe {
+    type Trainer = PolicyGradient;
 
-impl Training for Prepared {
-    type Recipe = Recipe;
-
-    fn resolve(recipe: &mut Recipe) -> Result<()> {
-        recipe.check()?;
-        recipe.resolve();
+    fn resolve(&mut self) -> Result<()> {
+        self.check()?;
+        self.fill_in();
         Ok(())
     }
 
-    fn tables(recipe: &mut Recipe) -> (&mut settings::Run, &ModelSource) {
-        (&mut recipe.run, &recipe.model)
+    fn run_mut(&mut self) -> &mut settings::Run {
+        &mut self.run
     }
 
-    fn prepare(recipe: Recipe, model_dir: &Path, available: usize) -> Result<Self> {
+    fn tables(&self) -> Tables<'_> {
+        let Self { run, model, optimizer, eval, checkpoint, .. } = self;
+        Tables { run, model, optimizer, eval, checkpoint }
+    }
+
+    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<PolicyGradient>> {
+        let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
@@ -86,77 +72,27 @@ impl Training for Prepared {
             trained,
             forward_first: if recipe.on_policy() { 0 } else { trained },
             loss_tokens: trained.saturating_mul(rollout.max_tokens.min(config.context())),
-            recorded: recipe.prompts_per_update().saturating_mul(
+            activation_slots: recipe.prompts_per_update().saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
             reference: recipe.objective.needs_reference(),
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
-        let model_dir = model_dir.to_owned();
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.rollout.max_tokens,
         };
-        Ok(Self { recipe, model_dir, prompter, judge, source: data.train, sets: data.sets, plan, notes })
-    }
-
-    fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn data_files(&self) -> &[FileHash] {
-        self.source.files()
-    }
-
-    fn preview(&mut self, count: usize) -> Result<Vec<String>> {
-        (0..count as u64).map(|i| Ok(self.prompter.text(&self.source.problem(i))?)).collect()
-    }
-
-    fn train<B: Backend>(
-        self,
-        place: &Place,
-        backend: Arc<B>,
-        manifest: Value,
-        observer: &mut dyn Observer,
-    ) -> Result<RunSummary> {
-        let Prepared { recipe, model_dir, prompter, judge, source, sets, plan, .. } = self;
-        let start = TrainerState {
-            entropy_coefficient: recipe.objective.entropy_bonus.coefficient,
-            ..TrainerState::default()
-        };
-        let mut reference = None;
-        let (run, learner, mut state) =
-            Run::open(place, &recipe.run, &recipe.checkpoint, manifest, start, observer, |found| {
-                if recipe.objective.needs_reference() {
-                    reference = Some(Model::load(&model_dir, backend.clone())?);
-                }
-                if let Some(found) = found {
-                    return found.learner(backend, recipe.optimizer.clone(), plan.passes());
-                }
-                let model = Model::load(&model_dir, backend)?;
-                let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
-                Ok(Learner::new(model, optimizer, plan.passes()))
-            })?;
-        let bonus = &recipe.objective.entropy_bonus;
-        if bonus.target.is_none() {
-            state.entropy_coefficient = bonus.coefficient; // it may have been changed since the checkpoint
-        }
-        let stop = recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop);
-        let evaluator = Evaluator {
-            sampling: Sampling { stop_strings: stop.clone(), ..recipe.sampling(&prompter) },
-            seed: recipe.run.seed,
-            prompter: &prompter,
-            judge: &judge,
-            limits: plan.sampling(),
-        };
-        let (recipe, sets, plan, model_dir) = (&recipe, &sets, &plan, &model_dir);
-        let mut policy = PolicyGradient { recipe, prompter: &prompter, judge: &judge, reference, source };
-        TrainingLoop { eval: &recipe.eval, evaluator, sets, plan, model_dir, run, learner, state, observer }
-            .run(&mut policy)
+        Ok(Prepared {
+            plan,
+            notes,
+            model_dir: model_dir.to_owned(),
+            prompter,
+            judge,
+            sets: data.sets,
+            eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
+            needs_reference: recipe.objective.needs_reference(),
+            trainer: PolicyGradient { recipe, source: data.train },
+        })
     }
 }

@@ -71,7 +71,7 @@ impl Recipe {
     }
 
     /// Writes out what unset keys come to when they follow from other keys.
-    pub fn resolve(&mut self) {
+    pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         let covariance = &mut self.objective.covariance;
         covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
@@ -123,8 +123,8 @@ impl Recipe {
         self.memory.check()
     }
 
-    /// Whether every group is trained on by the policy that sampled it: none is carried over from an earlier step, and none is
-    /// met again after an update.
+    /// Whether every update is on-policy: no group is carried over from an earlier step, and none is trained on after another
+    /// update.
     pub(super) fn on_policy(&self) -> bool {
         self.updates_per_rollout() == 1 && !self.rollout.filter
     }

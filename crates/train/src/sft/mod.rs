@@ -5,7 +5,6 @@
 mod prepare;
 mod recipe;
 
-pub use prepare::Prepared;
 pub use recipe::{Recipe, Settings};
 
 use crate::error::{Error, Result};
@@ -13,8 +12,8 @@ use crate::examples::{TokenizedExample, tokenize};
 use crate::learner::{Coefficients, Learner};
 use crate::observer::{Phase, Progress};
 use crate::run::StepRecord;
-use crate::training_loop::{Trainer, TrainingLoop};
-use isentrope_data::Examples;
+use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
+use isentrope_data::{Examples, FileHash};
 use isentrope_kernels::Backend;
 use isentrope_model::Sequence;
 use isentrope_rollout::Prompter;
@@ -22,59 +21,92 @@ use serde::{Deserialize, Serialize};
 
 /// The trainer's part of a checkpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct TrainerState {
+pub struct TrainerState {
     /// Examples taken from the source.
     position: u64,
 }
 
-struct FineTuning<'a> {
-    recipe: &'a Recipe,
-    prompter: &'a Prompter,
-    held_out: Vec<TokenizedExample>,
+/// Learns to imitate examples.
+pub struct FineTuning {
+    recipe: Recipe,
     examples: Examples,
+    held_out: Vec<TokenizedExample>,
 }
 
-type Training<'a, B> = TrainingLoop<'a, B, TrainerState>;
+/// The examples of an update.
+pub struct Batch {
+    examples: Vec<TokenizedExample>,
+    /// How many were passed over on the way to these, since they are longer than `sft.max_tokens`.
+    too_long: usize,
+    /// The first example after them.
+    position: u64,
+}
 
 /// Examples that are too long, for one batch, before the run gives up.
 const HOPELESS: usize = 100_000;
 
-impl<B: Backend> Trainer<B> for FineTuning<'_> {
+impl Trainer for FineTuning {
     type State = TrainerState;
+    type Gathered = Batch;
+
+    fn tables(&self) -> Tables<'_> {
+        self.recipe.tables()
+    }
+
+    fn data_files(&self) -> &[FileHash] {
+        self.examples.files()
+    }
+
+    fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>> {
+        let mut text = |i| tokenize(&self.examples.example(i), prompter)?.marked(&prompter.tokenizer);
+        (0..count as u64).map(&mut text).collect()
+    }
+
+    fn begin(&self, checkpoint: Option<TrainerState>) -> TrainerState {
+        checkpoint.unwrap_or_default()
+    }
+
+    /// The next examples.
+    fn gather<B: Backend>(
+        &mut self,
+        state: &TrainerState,
+        context: &mut GatherContext<'_, B>,
+    ) -> Result<Batch> {
+        let clock = &mut context.record.clock;
+        clock.time("data", || self.next_batch(state.position, context.prompter))
+    }
 
     /// One update.
-    fn step(&mut self, training: &mut Training<'_, B>, record: &mut StepRecord) -> Result<()> {
-        let mut position = training.state.position;
-        let (batch, too_long) = record
-            .clock
-            .time("data", || self.next_batch(&mut position))
-            .map_err(|error| training.abandon_step(error))?;
-        training.state.position = position;
-        let sequences: Vec<Sequence<'_>> = batch.iter().map(TokenizedExample::sequence).collect();
-        let learnt: usize = batch.iter().map(TokenizedExample::learnt).sum();
-        let coefficients = Coefficients::cross_entropy(&batch, learnt);
-        training.observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
-        let learner = &mut training.learner;
-        let scores = record.clock.time("update", || learner.accumulate_known(&sequences, 1.0, &coefficients));
-        let learning_rate = self.recipe.optimizer.rate(training.run.step, self.recipe.run.steps);
-        let update = record.clock.time("optimizer", || learner.step(learning_rate))?;
-        let tokens = batch.iter().map(|e| e.tokens.len()).sum();
+    fn learn<B: Backend>(
+        &self,
+        batch: Batch,
+        state: &mut TrainerState,
+        context: &mut LearnContext<'_, B>,
+    ) -> Result<()> {
+        let Batch { examples, too_long, position } = batch;
+        state.position = position;
+        let LearnContext { learner, learning_rate, record, observer, .. } = context;
+        let sequences: Vec<Sequence<'_>> = examples.iter().map(TokenizedExample::sequence).collect();
+        let learnt: usize = examples.iter().map(TokenizedExample::learnt).sum();
+        let weights = Coefficients::cross_entropy(&examples, learnt);
+        observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
+        let scores = record.clock.time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights));
+        let update = record.clock.time("optimizer", || learner.step(*learning_rate))?;
+        let tokens = examples.iter().map(|e| e.tokens.len()).sum();
         record.clock.count("update", tokens);
-        training.observer.progress(Progress { phase: Phase::Update, done: 1, total: 1, tokens });
+        observer.progress(Progress { phase: Phase::Update, done: 1, total: 1, tokens });
 
         let metrics = &mut record.metrics;
-        metrics.set("sft/loss", -mean_of_learnt(&batch, &scores.logprobs));
-        metrics.set("sft/entropy", mean_of_learnt(&batch, &scores.entropies));
+        metrics.set("sft/loss", -mean_of_learnt(&examples, &scores.logprobs));
+        metrics.set("sft/entropy", mean_of_learnt(&examples, &scores.entropies));
         metrics.set("sft/tokens", tokens as f64);
         metrics.set("sft/too_long", too_long as f64);
         metrics.set("grad/norm", update.norm);
-        metrics.set("optimizer/learning_rate", learning_rate);
-        metrics.set("optimizer/skipped", f64::from(training.learner.optimizer.progress.skipped));
         Ok(())
     }
 
     /// The loss on the held-out examples.
-    fn evaluate(&self, learner: &Learner<B>, record: &mut StepRecord) {
+    fn evaluate<B: Backend>(&self, learner: &Learner<B>, record: &mut StepRecord) {
         if self.held_out.is_empty() {
             return;
         }
@@ -84,25 +116,24 @@ impl<B: Backend> Trainer<B> for FineTuning<'_> {
     }
 }
 
-impl FineTuning<'_> {
-    /// The next examples from a position on that are not too long, and how many were.
-    fn next_batch(&mut self, position: &mut u64) -> Result<(Vec<TokenizedExample>, usize)> {
-        let mut batch = Vec::new();
-        let mut too_long = 0;
-        while batch.len() < self.recipe.sft.batch {
-            let example = tokenize(&self.examples.example(*position), self.prompter)?;
-            *position += 1;
+impl FineTuning {
+    /// The next examples from a position on that are not too long.
+    fn next_batch(&mut self, position: u64, prompter: &Prompter) -> Result<Batch> {
+        let mut batch = Batch { examples: Vec::new(), too_long: 0, position };
+        while batch.examples.len() < self.recipe.sft.batch {
+            let example = tokenize(&self.examples.example(batch.position), prompter)?;
+            batch.position += 1;
             if example.tokens.len() <= self.recipe.sft.max_tokens {
-                batch.push(example);
+                batch.examples.push(example);
                 continue;
             }
-            too_long += 1;
-            if too_long == HOPELESS {
+            batch.too_long += 1;
+            if batch.too_long == HOPELESS {
                 let what = format!("{HOPELESS} examples for one batch have more tokens: raise it");
                 return Err(Error::setting("sft.max_tokens", what));
             }
         }
-        Ok((batch, too_long))
+        Ok(batch)
     }
 }
 

@@ -1,51 +1,37 @@
-//! Everything before the first step: what is read, what is found wrong with it, and what the loop begins with.
+//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
 
-use super::{FineTuning, Recipe, TrainerState};
+use super::{FineTuning, Recipe};
 use crate::error::Result;
 use crate::examples::{TokenizedExample, encode, tokenize};
-use crate::learner::Learner;
-use crate::observer::Observer;
-use crate::optimizer::Optimizer;
 use crate::plan::{Demand, Plan};
 use crate::problems;
-use crate::run::{Place, Run, RunSummary};
-use crate::settings::{self, ModelSource};
-use crate::training::Training;
-use crate::training_loop::TrainingLoop;
-use isentrope_data::{Examples, FileHash, Longest};
-use isentrope_evaluation::{EvaluationSet, Evaluator, PROBLEMS, held_out_sets};
-use isentrope_kernels::Backend;
-use isentrope_model::{Layout, Model, ModelConfig};
-use isentrope_rollout::{Judge, Prompter, Sampling};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::settings;
+use crate::trainer::{Prepared, Tables, TrainingRecipe};
+use isentrope_data::{Examples, Longest};
+use isentrope_evaluation::{EvaluationSet, PROBLEMS, held_out_sets};
+use isentrope_model::{Layout, ModelConfig};
+use isentrope_rollout::Judge;
+use isentrope_rollout::Prompter;
+use std::path::Path;
 
-/// A run that is ready for its first step.
-pub struct Prepared {
-    recipe: Recipe,
-    model_dir: PathBuf,
-    prompter: Prompter,
-    judge: Judge,
-    examples: Examples,
-    held_out: Vec<TokenizedExample>,
-    sets: Vec<EvaluationSet>,
-    plan: Plan,
-    notes: Vec<String>,
-}
+impl TrainingRecipe for Recipe {
+    type Trainer = FineTuning;
 
-impl Training for Prepared {
-    type Recipe = Recipe;
-
-    fn resolve(recipe: &mut Recipe) -> Result<()> {
-        recipe.check()
+    fn resolve(&mut self) -> Result<()> {
+        self.check()
     }
 
-    fn tables(recipe: &mut Recipe) -> (&mut settings::Run, &ModelSource) {
-        (&mut recipe.run, &recipe.model)
+    fn run_mut(&mut self) -> &mut settings::Run {
+        &mut self.run
     }
 
-    fn prepare(mut recipe: Recipe, model_dir: &Path, available: usize) -> Result<Self> {
+    fn tables(&self) -> Tables<'_> {
+        let Self { run, model, optimizer, eval, checkpoint, .. } = self;
+        Tables { run, model, optimizer, eval, checkpoint }
+    }
+
+    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<FineTuning>> {
+        let mut recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
@@ -67,84 +53,26 @@ impl Training for Prepared {
             trained: recipe.sft.batch,
             forward_first: 0,
             loss_tokens: 0,
-            recorded: 0,
+            activation_slots: 0,
             reference: false,
         };
         let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
-        let model_dir = model_dir.to_owned();
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.longest_response(),
         };
-        Ok(Self { recipe, model_dir, prompter, judge, examples, held_out, sets, plan, notes })
-    }
-
-    fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    fn data_files(&self) -> &[FileHash] {
-        self.examples.files()
-    }
-
-    fn preview(&mut self, count: usize) -> Result<Vec<String>> {
-        (0..count as u64)
-            .map(|i| tokenize(&self.examples.example(i), &self.prompter)?.marked(&self.prompter.tokenizer))
-            .collect()
-    }
-
-    fn train<B: Backend>(
-        self,
-        place: &Place,
-        backend: Arc<B>,
-        manifest: Value,
-        observer: &mut dyn Observer,
-    ) -> Result<RunSummary> {
-        let Prepared { recipe, model_dir, prompter, judge, examples, held_out, sets, plan, .. } = self;
-        let first_model = || {
-            if recipe.model.from_scratch {
-                Model::initialize(&model_dir, recipe.run.seed, backend.clone())
-            } else {
-                Model::load(&model_dir, backend.clone())
-            }
-        };
-        let start = TrainerState::default();
-        let (run, learner, state) = Run::open(
-            place,
-            &recipe.run,
-            &recipe.checkpoint,
-            manifest,
-            start,
-            observer,
-            |found| match found {
-                Some(found) => found.learner(backend.clone(), recipe.optimizer.clone(), plan.passes()),
-                None => {
-                    let model = first_model()?;
-                    let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
-                    Ok(Learner::new(model, optimizer, plan.passes()))
-                }
-            },
-        )?;
-        let evaluator = Evaluator {
-            sampling: Sampling {
-                eos_tokens: prompter.eos_tokens.clone(),
-                stop_strings: recipe.eval.stop.clone().unwrap_or_default(),
-                ..Sampling::default()
-            },
-            seed: recipe.run.seed,
-            prompter: &prompter,
-            judge: &judge,
-            limits: plan.sampling(),
-        };
-        let (recipe, sets, plan, model_dir) = (&recipe, &sets, &plan, &model_dir);
-        let mut tuning = FineTuning { recipe, prompter: &prompter, held_out, examples };
-        TrainingLoop { eval: &recipe.eval, evaluator, sets, plan, model_dir, run, learner, state, observer }
-            .run(&mut tuning)
+        Ok(Prepared {
+            plan,
+            notes,
+            model_dir: model_dir.to_owned(),
+            prompter,
+            judge,
+            sets,
+            eval_stop: recipe.eval.stop.clone().unwrap_or_default(),
+            needs_reference: false,
+            trainer: FineTuning { recipe, examples, held_out },
+        })
     }
 }
 

@@ -1,0 +1,265 @@
+//! The passes of an update: how its sequences are cut into micro-batches, and which way each goes through the model.
+//!
+//! A pass costs a forward and a backward pass at most. What the sampler knows of on-policy responses, and what the loss is
+//! expected to leave out, saves one or both of them without changing a bit of the gradient.
+
+use isentrope_kernels::Backend;
+use isentrope_model::{Keep, Layout, Model, Packed, Recording, Scores, Sequence, Tape, Unit, units};
+use std::ops::Range;
+
+/// What bounds a pass. The gradient's bits do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassLimits {
+    /// Most tokens in one pass, more only where a single unit of sequences is larger.
+    pub micro_batch_tokens: usize,
+    /// Bytes for the tapes of all passes: what forward passes keep for the backward passes.
+    pub tape_bytes: usize,
+    /// Tokens whose activations can be cached from sampling to the update.
+    pub activation_slots: usize,
+}
+
+impl PassLimits {
+    /// What the tapes of forward passes over so many tokens can keep, if anything.
+    fn keep(&self, layout: &Layout, tokens: usize) -> Option<Keep> {
+        [Keep::Activations, Keep::BlockInputs]
+            .into_iter()
+            .find(|&keep| tokens.saturating_mul(layout.tape_bytes_per_token(keep)) <= self.tape_bytes)
+    }
+
+    /// What the tape keeps of a single pass that goes backward right after it went forward.
+    pub(crate) fn keep_one(&self, layout: &Layout, tokens: usize) -> Keep {
+        self.keep(layout, tokens).unwrap_or(Keep::BlockInputs)
+    }
+}
+
+/// What the sampler knows of a sequence that the model in training has sampled, with its weights as they are.
+#[derive(Clone)]
+pub struct OnPolicy<'a> {
+    /// Log-probs and entropies of its targets: the model's own, to the last bit.
+    pub scores: Scores,
+    /// The slots of its inputs in the activation cache, if it is there.
+    pub slots: Option<&'a [u32]>,
+}
+
+/// One micro-batch: the sequences that go through the model at a time.
+pub(crate) struct Pass<'a, B: Backend> {
+    pub sequences: &'a [Sequence<'a>],
+    pub on_policy: &'a [Option<OnPolicy<'a>>],
+    /// Its targets among those of the update.
+    pub targets: Range<usize>,
+    pub way: Way<'a, B>,
+}
+
+/// The way of a pass through the model.
+pub(crate) enum Way<'a, B: Backend> {
+    /// On-policy, and the cache has its activations: it never goes forward.
+    Cached { cache: &'a Recording<B>, slots: Vec<&'a [u32]> },
+    /// On-policy: it goes forward after the loss, and backward while its tape is still in the processor's cache.
+    OnPolicy,
+    /// It goes forward before the loss, and its tape waits for the backward pass.
+    Forward(Keep),
+    /// It goes forward before the loss without a tape, since it is idle or the memory is short, and again after the loss if
+    /// that says something about it after all.
+    ScoreOnly,
+}
+
+/// Cuts the sequences into passes in order, each idle as a whole or not at all, and decides the way of each. `idle` and
+/// `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
+pub(crate) fn passes<'a, B: Backend>(
+    sequences: &'a [Sequence<'a>],
+    idle: &[bool],
+    on_policy: &'a [Option<OnPolicy<'a>>],
+    limits: &PassLimits,
+    layout: &Layout,
+    cache: Option<&'a Recording<B>>,
+) -> Vec<Pass<'a, B>> {
+    let cuts = cut(sequences, idle, limits.micro_batch_tokens);
+    let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
+    // Their tapes exist at the same time.
+    let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
+    let keep = limits.keep(layout, waiting.map(|cut| cut.tokens).sum());
+    let pass = |cut: Cut| {
+        let way = match keep {
+            _ if is_on_policy(&cut) => Way::on_policy(&on_policy[cut.sequences.clone()], cache),
+            Some(keep) if !cut.idle => Way::Forward(keep),
+            _ => Way::ScoreOnly,
+        };
+        let Cut { sequences: range, targets, .. } = cut;
+        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, way }
+    };
+    cuts.into_iter().map(pass).collect()
+}
+
+impl<'a, B: Backend> Way<'a, B> {
+    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a Recording<B>>) -> Self {
+        let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
+        match (cache, slots) {
+            (Some(cache), Some(slots)) => Self::Cached { cache, slots },
+            _ => Self::OnPolicy,
+        }
+    }
+}
+
+impl<'a, B: Backend> Pass<'a, B> {
+    /// Its scores before the loss, and its tape where that is to wait for the backward pass.
+    pub fn forward(&self, model: &Model<B>, temperature: f32) -> (Scores, Option<Tape<'a, B>>) {
+        match self.way {
+            Way::Cached { .. } | Way::OnPolicy => (self.sampled(), None),
+            Way::Forward(keep) => {
+                let (scores, tape) = model.forward(self.packed(), temperature, keep);
+                (scores, Some(tape))
+            }
+            Way::ScoreOnly => (model.score(&self.packed(), temperature), None),
+        }
+    }
+
+    /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores once more.
+    pub fn tape(&self, model: &Model<B>, temperature: f32, limits: &PassLimits) -> (Scores, Tape<'a, B>) {
+        let packed = self.packed();
+        match &self.way {
+            Way::Cached { cache, slots } => model.recall(packed, temperature, cache, slots),
+            Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
+                let keep = limits.keep_one(&model.layout, packed.token_count());
+                model.forward(packed, temperature, keep)
+            }
+        }
+    }
+
+    fn packed(&self) -> Packed {
+        Packed::new(self.sequences)
+    }
+
+    /// The scores of on-policy sequences.
+    fn sampled(&self) -> Scores {
+        let mut scores = Scores::default();
+        self.on_policy.iter().flatten().for_each(|sequence| scores.extend(sequence.scores.clone()));
+        scores
+    }
+}
+
+/// Where the sequences of an update are cut.
+struct Cut {
+    sequences: Range<usize>,
+    targets: Range<usize>,
+    tokens: usize,
+    idle: bool,
+}
+
+/// Micro-batches that are idle as a whole or not at all, in order.
+fn cut(sequences: &[Sequence<'_>], idle: &[bool], limit: usize) -> Vec<Cut> {
+    let mut rest = idle;
+    let units: Vec<(Unit, bool)> = units(sequences)
+        .into_iter()
+        .map(|unit| {
+            let (own, others) = rest.split_at(unit.sequences);
+            rest = others;
+            (unit, own.iter().all(|&idle| idle))
+        })
+        .collect();
+    let mut cuts = Vec::new();
+    let (mut sequence, mut target) = (0, 0);
+    for alike in units.chunk_by(|a, b| a.1 == b.1) {
+        let idle = alike[0].1;
+        let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
+        for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
+            let range = sequence..sequence + count;
+            let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
+            cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, idle });
+            sequence += count;
+            target += targets;
+        }
+    }
+    cuts
+}
+
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
+pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
+    let mut batches: Vec<Unit> = Vec::new();
+    for unit in units {
+        match batches.last_mut() {
+            Some(batch) if batch.tokens.saturating_add(unit.tokens) <= limit => {
+                batch.sequences += unit.sequences;
+                batch.tokens += unit.tokens;
+            }
+            _ => batches.push(*unit),
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_kernels::{Cpu, Isa};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn each_pass_goes_the_cheapest_way_that_it_can() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+        let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
+        let cache = Recording::new(&model, 8);
+        let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
+        let sequences: Vec<Sequence<'_>> =
+            tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
+        let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
+        let idle = [false, false, false, true, false];
+        let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+            let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
+            passes(&sequences, &idle, on_policy, &limits, &model.layout, cache)
+                .into_iter()
+                .map(|pass| {
+                    let way = match pass.way {
+                        Way::Cached { slots, .. } => format!("cached {}", slots.len()),
+                        Way::OnPolicy => "on-policy".into(),
+                        Way::Forward(keep) => format!("forward {keep:?}"),
+                        Way::ScoreOnly => "score only".into(),
+                    };
+                    (pass.sequences.len(), way)
+                })
+                .collect::<Vec<_>>()
+        };
+        let each = |ways: [&str; 5]| ways.map(|way| (1, way.to_owned()));
+        let slots = [7; 8];
+        let mixed = [known(Some(&slots[..])), known(None), None, None, None];
+        let (cached, forward) = (Some(&cache), "forward Activations");
+        let expected = ["cached 1", "on-policy", forward, "score only", forward];
+        assert_eq!(ways(&mixed, cached, 1, usize::MAX), each(expected));
+        let expected = ["on-policy", "on-policy", forward, "score only", forward];
+        assert_eq!(ways(&mixed, None, 1, usize::MAX), each(expected), "without a cache");
+        // The tapes of two passes wait, of eight tokens each.
+        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(keep);
+        for (room, way) in [
+            (bytes(Keep::Activations), forward),
+            (bytes(Keep::Activations) - 1, "forward BlockInputs"),
+            (bytes(Keep::BlockInputs), "forward BlockInputs"),
+            (bytes(Keep::BlockInputs) - 1, "score only"),
+        ] {
+            let expected = ["cached 1", "on-policy", way, "score only", way];
+            assert_eq!(ways(&mixed, cached, 1, room), each(expected));
+        }
+        // Whole passes are cached or known, and idle ones never join others.
+        let all = [(); 5].map(|()| known(Some(&slots[..])));
+        let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(ways(&all, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
+        let expected = [(3, forward), (1, "score only"), (1, forward)];
+        assert_eq!(ways(&mixed, cached, 100, usize::MAX), expected.map(|(n, way)| (n, way.to_owned())));
+    }
+
+    #[test]
+    fn micro_batches_hold_what_fits() {
+        let split = |units: &[(usize, usize)], limit| {
+            let units: Vec<Unit> =
+                units.iter().map(|&(sequences, tokens)| Unit { sequences, tokens }).collect();
+            micro_batches(&units, limit)
+                .iter()
+                .map(|batch| (batch.sequences, batch.tokens))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 6), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 7), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(2, 9), (8, 1), (1, 1), (3, 9)], 2), [(2, 9), (9, 2), (3, 9)]);
+        assert_eq!(split(&[(1, 1), (1, 2), (1, 3)], 100), [(3, 6)]);
+        assert!(split(&[], 5).is_empty());
+    }
+}

@@ -1,0 +1,178 @@
+//! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
+
+use crate::error::Result;
+use crate::learner::Learner;
+use crate::observer::Observer;
+use crate::plan::Plan;
+use crate::ranks::Ranks;
+use crate::run::{RunDirectory, StepRecord};
+use crate::settings::{Checkpoints, ModelSource, Optimizer, Run};
+use isentrope_data::FileHash;
+use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
+use isentrope_kernels::Backend;
+use isentrope_model::{Model, Recording};
+use isentrope_rollout::{Judge, Limits, Prompter};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+
+/// What the user writes for one kind of training, and how it is made ready.
+pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
+    /// What it trains with.
+    type Trainer: Trainer;
+
+    /// Checks every key and what keys say together, then writes out what unset ones come to.
+    ///
+    /// # Errors
+    /// Names the first key that is wrong.
+    fn resolve(&mut self) -> Result<()>;
+
+    /// The run as a whole, for a command that chooses its directory.
+    fn run_mut(&mut self) -> &mut Run;
+
+    /// The tables that recipes of every kind have.
+    fn tables(&self) -> Tables<'_>;
+
+    /// Reads everything but the weights, and checks it all together. `available` is the memory in bytes that the run may
+    /// take unless the recipe says.
+    ///
+    /// # Errors
+    /// What is wrong with the model's files or the data, or that the run would not fit the memory.
+    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<Self::Trainer>>;
+}
+
+/// The tables that recipes of every kind have, as far as the loop acts on them.
+#[derive(Clone, Copy)]
+pub struct Tables<'a> {
+    /// `run`.
+    pub run: &'a Run,
+    /// `model`.
+    pub model: &'a ModelSource,
+    /// `optimizer`.
+    pub optimizer: &'a Optimizer,
+    /// `eval`.
+    pub eval: &'a EvaluationSettings,
+    /// `checkpoint`.
+    pub checkpoint: &'a Checkpoints,
+}
+
+/// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
+/// [`learn`](Self::learn) learns it. Only the second can change weights or state, so the loop can undo a step whose first
+/// half has failed. It evaluates, records and saves by itself.
+pub trait Trainer {
+    /// Its part of a checkpoint.
+    type State: Serialize + DeserializeOwned;
+    /// What a step learns from.
+    type Gathered;
+
+    /// Those of its recipe.
+    fn tables(&self) -> Tables<'_>;
+
+    /// The files that it learns from.
+    fn data_files(&self) -> &[FileHash];
+
+    /// The first texts that it will learn from, as the model will see them.
+    ///
+    /// # Errors
+    /// As rendering's.
+    fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
+
+    /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as it is now.
+    fn begin(&self, checkpoint: Option<Self::State>) -> Self::State;
+
+    /// The first half of a step: samples or reads what to learn from. `self` is mutable for the data, which are read as they
+    /// are needed; what they give at a position must depend on nothing else.
+    ///
+    /// # Errors
+    /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps before it came to.
+    fn gather<B: Backend>(
+        &mut self,
+        state: &Self::State,
+        context: &mut GatherContext<'_, B>,
+    ) -> Result<Self::Gathered>;
+
+    /// The second half of a step: updates the weights, and moves the state on.
+    ///
+    /// # Errors
+    /// As [`Learner::step`]. The run ends with its last checkpoint.
+    fn learn<B: Backend>(
+        &self,
+        gathered: Self::Gathered,
+        state: &mut Self::State,
+        context: &mut LearnContext<'_, B>,
+    ) -> Result<()>;
+
+    /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
+    fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
+}
+
+/// A run that is ready for its first step.
+pub struct Prepared<T> {
+    /// Where the memory will go.
+    pub plan: Plan,
+    /// What the user should know before the run starts: the data's defects, settings that will have no effect.
+    pub notes: Vec<String>,
+    /// What is trained, and on what.
+    pub trainer: T,
+    /// The directory that model, tokenizer and chat template come from.
+    pub(crate) model_dir: PathBuf,
+    pub(crate) prompter: Prompter,
+    pub(crate) judge: Judge,
+    /// What the model is evaluated on.
+    pub(crate) sets: Vec<EvaluationSet>,
+    /// Texts that end a response in evaluations.
+    pub(crate) eval_stop: Vec<String>,
+    /// Whether the model that training starts from is kept beside the one in training.
+    pub(crate) needs_reference: bool,
+}
+
+impl<T: Trainer> Prepared<T> {
+    /// The first texts that the run will learn from, as the model will see them.
+    ///
+    /// # Errors
+    /// As rendering's.
+    pub fn preview(&mut self, count: usize) -> Result<Vec<String>> {
+        self.trainer.preview(&self.prompter, count)
+    }
+}
+
+/// What the first half of a step works with. The weights cannot be changed through it.
+pub struct GatherContext<'a, B: Backend> {
+    /// The step, from 1.
+    pub step: u64,
+    /// The model in training.
+    pub model: &'a Model<B>,
+    /// Keeps activations from sampling for the update, where there is memory for it.
+    pub activation_cache: Option<&'a mut Recording<B>>,
+    /// The ranks that train together.
+    pub ranks: Ranks,
+    /// Turns problems into tokens.
+    pub prompter: &'a Prompter,
+    /// Judges responses.
+    pub judge: &'a Judge,
+    /// Memory of sampling.
+    pub limits: Limits,
+    /// Where responses are kept.
+    pub directory: &'a RunDirectory,
+    /// What is measured of the step.
+    pub record: &'a mut StepRecord,
+    /// Whoever watches.
+    pub observer: &'a mut dyn Observer,
+}
+
+/// What the second half of a step works with.
+pub struct LearnContext<'a, B: Backend> {
+    /// The step, from 1.
+    pub step: u64,
+    /// The model in training, with its gradient and its optimizer.
+    pub learner: &'a mut Learner<B>,
+    /// The model that training started from, where the loss needs it.
+    pub reference: Option<&'a Model<B>>,
+    /// Of this step's updates.
+    pub learning_rate: f64,
+    /// What is measured of the step.
+    pub record: &'a mut StepRecord,
+    /// Whoever watches.
+    pub observer: &'a mut dyn Observer,
+}
