@@ -5,22 +5,25 @@
 //! examples, and says in a [`Report`] what is wrong with which row.
 
 pub mod benchmark;
-pub mod countdown;
 mod error;
-mod files;
+mod file_hash;
+mod file_records;
 mod order;
-mod parquet_rows;
 mod problem;
 mod report;
+mod rows;
 mod schema;
 mod settings;
 mod source;
+mod tasks;
 
 pub use error::{Error, Result};
-pub use files::FileHash;
+pub use file_hash::FileHash;
+pub use file_records::Longest;
 pub use order::Order;
 pub use problem::{Content, Example, Problem, Prompt};
 pub use report::{Finding, Report};
 pub use schema::{Record, final_answer, find};
-pub use settings::{Columns, Settings, Task, Template};
-pub use source::{Examples, Longest, Records, Source, evaluation_set};
+pub use settings::{Columns, Settings, TaskName, Template};
+pub use source::{Examples, Records, Source, evaluation_set};
+pub use tasks::countdown;

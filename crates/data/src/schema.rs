@@ -8,8 +8,7 @@ use isentrope_grader::last_boxed;
 use isentrope_reward::VerifierSettings;
 use serde_json::Value;
 
-use crate::countdown::Countdown;
-use crate::files::Row;
+use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
 
@@ -34,9 +33,6 @@ pub trait Record: Clone + Sized {
     /// The columns that are read.
     fn columns() -> Vec<&'static str>;
 
-    /// Record `position` of a built-in task.
-    fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self;
-
     /// What duplicates share.
     fn identity(&self) -> String;
 
@@ -56,10 +52,6 @@ impl Record for Problem {
 
     fn columns() -> Vec<&'static str> {
         [&["data_source"], PROMPT, GROUND_TRUTH].concat()
-    }
-
-    fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self {
-        countdown.train(seed, position)
     }
 
     fn identity(&self) -> String {
@@ -128,12 +120,6 @@ impl Record for Example {
 
     fn columns() -> Vec<&'static str> {
         [&["messages"], PROMPT, RESPONSE].concat()
-    }
-
-    fn generate(countdown: &Countdown, seed: u64, position: u64) -> Self {
-        let (problem, response) = countdown.demonstration(seed, position);
-        let content = Content::Response { prompt: problem.prompt, response };
-        Self { content, origin: format!("countdown demonstration {position}") }
     }
 
     fn identity(&self) -> String {

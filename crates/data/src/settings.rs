@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::files::Format;
-use crate::{Error, Result, countdown};
+use crate::rows::Format;
+use crate::tasks::{Task, countdown};
+use crate::{Error, Result};
 
 /// Where problems and examples come from, and how prompts are made of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// A built-in task, instead of `files`.
-    pub task: Option<Task>,
+    pub task: Option<TaskName>,
     /// Parquet or JSONL (.jsonl) files, read one after the other.
     pub files: Vec<PathBuf>,
     /// Which columns of the files to read, where they have other than the usual names. A dot reaches into a column:
@@ -61,21 +62,40 @@ impl Default for Settings {
     }
 }
 
-/// A built-in task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Task {
-    /// Combine given numbers to reach a target, in written steps.
-    Countdown,
+/// Writes [`TaskName`]: the name of every built-in task, the table of its settings in [`Settings`], and the type that
+/// makes its problems from them.
+macro_rules! registry {
+    ($($(#[doc = $doc:literal])* $name:literal: $variant:ident, settings.$table:ident => $task:ty;)*) => {
+        /// A built-in task.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        pub enum TaskName {
+            $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl TaskName {
+            /// All built-in tasks.
+            const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// As recipes and metrics write it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            fn open(self, settings: &Settings) -> Result<Box<dyn Task>> {
+                let task: Box<dyn Task> = match self {
+                    $(Self::$variant => Box::new(<$task>::new(&settings.$table)?),)*
+                };
+                Ok(task)
+            }
+        }
+    };
 }
 
-impl Task {
-    /// As recipes and metrics write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Countdown => "countdown",
-        }
-    }
+registry! {
+    /// Combine given numbers to reach a target, in written steps.
+    "countdown": Countdown, settings.countdown => countdown::Countdown;
 }
 
 /// Whether prompts go through the model's chat template.
@@ -108,19 +128,34 @@ impl Settings {
     /// # Errors
     /// [`Error::Setting`] naming the first that is out of range or impossible together with others.
     pub fn check(&self) -> Result<()> {
-        match (self.task, self.files.as_slice()) {
+        self.open_task().map(drop)
+    }
+
+    /// The built-in task, where there is one in place of files, once every setting is checked.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn open_task(&self) -> Result<Option<Box<dyn Task>>> {
+        let task = match (self.task, self.files.as_slice()) {
             (None, []) => {
-                let expected = "name parquet or JSONL files, or set data.task = \"countdown\"";
+                let tasks: Vec<String> =
+                    TaskName::ALL.iter().map(|task| format!("{:?}", task.name())).collect();
+                let expected =
+                    format!("name parquet or JSONL files, or set data.task = {}", tasks.join(" or "));
                 return Err(Error::setting("data.files", "[]", expected));
             }
             (Some(_), [_, ..]) => {
                 let expected = "it excludes data.files; remove one of them";
                 return Err(Error::setting("data.task", "set", expected));
             }
-            (Some(Task::Countdown), []) => countdown::Countdown::new(&self.countdown).map(drop)?,
-            (None, files) => files.iter().try_for_each(|path| Format::of(path).map(drop))?,
-        }
-        Ok(isentrope_settings::check("data", self)?)
+            (Some(task), []) => Some(task.open(self)?),
+            (None, files) => {
+                files.iter().try_for_each(|path| Format::of(path).map(drop))?;
+                None
+            }
+        };
+        isentrope_settings::check("data", self)?;
+        Ok(task)
     }
 }
 
@@ -131,7 +166,7 @@ mod tests {
     #[test]
     fn impossible_settings_are_named() {
         let file = |name: &str| Settings { files: vec![name.into()], ..Settings::default() };
-        let task = Settings { task: Some(Task::Countdown), ..Settings::default() };
+        let task = Settings { task: Some(TaskName::Countdown), ..Settings::default() };
         assert!(file("a.jsonl").check().is_ok() && file("a.parquet").check().is_ok() && task.check().is_ok());
         for (settings, says) in [
             (Settings::default(), "data.files is []"),

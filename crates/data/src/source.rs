@@ -1,16 +1,13 @@
 //! What training draws from: data files or a built-in task, by position.
 
-use std::collections::HashMap;
-use std::num::NonZeroUsize;
-use std::path::Path;
-
-use isentrope_files::sha256;
 use isentrope_reward::VerifierSettings;
 
-use crate::countdown::Countdown;
-use crate::files::{self, FileHash, Row};
+use crate::file_hash::FileHash;
+use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
 use crate::schema::Record;
-use crate::{Error, Example, Finding, Order, Problem, Report, Result, Settings, Task};
+use crate::settings::TaskName;
+use crate::tasks::{Endless, Task};
+use crate::{Error, Example, Problem, Report, Result, Settings};
 
 /// Problems to train on, by position.
 pub type Source = Records<Problem>;
@@ -20,44 +17,32 @@ pub type Examples = Records<Example>;
 
 /// Records by position. A position gives the same record whatever was asked for before, so that it is all that must be
 /// kept to go on.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Records<T> {
     supply: Supply<T>,
     prefix: String,
     suffix: String,
 }
 
-/// How long a record may be.
-#[derive(Clone, Debug)]
-pub struct Longest {
-    /// Tokens at most.
-    pub tokens: usize,
-    /// What allows no more: a key of the recipe, or "the model's context".
-    pub allowed_by: &'static str,
-}
-
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Supply<T> {
-    Files { rows: Vec<T>, order: Order, hashes: Vec<FileHash> },
-    Countdown { countdown: Countdown, seed: u64 },
+    Files(FileRecords<T>),
+    Task(Endless<T>),
 }
 
 impl<T: Record> Records<T> {
-    /// Reads the files, all of them, or prepares the task. The report of a task is empty.
-    fn read(settings: &Settings, seed: u64, from_row: &FromRow<'_, T>) -> Result<(Self, Report)> {
-        settings.check()?;
-        let (supply, report) = match settings.task {
-            Some(Task::Countdown) => (
-                Supply::Countdown { countdown: Countdown::new(&settings.countdown)?, seed },
-                Report::default(),
-            ),
+    /// Reads the files, all of them, or takes of the task what `of_task` says. The report of a task is empty.
+    fn read(
+        settings: &Settings,
+        seed: u64,
+        of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
+        from_row: &FromRow<'_, T>,
+    ) -> Result<(Self, Report)> {
+        let (supply, report) = match settings.open_task()? {
+            Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
-                let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
-                let (rows, report) = read_rows(settings, from_row)?;
-                let count = NonZeroUsize::new(rows.len())
-                    .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
-                let order = Order::new(count, seed, settings.shuffle);
-                (Supply::Files { rows, order, hashes }, report)
+                let (files, report) = FileRecords::read(settings, seed, from_row)?;
+                (Supply::Files(files), report)
             }
         };
         let (prefix, suffix) = (settings.prompt_prefix.clone(), settings.prompt_suffix.clone());
@@ -68,16 +53,16 @@ impl<T: Record> Records<T> {
     #[allow(clippy::len_without_is_empty, reason = "there is always a record")]
     pub fn len(&self) -> Option<usize> {
         match &self.supply {
-            Supply::Files { rows, .. } => Some(rows.len()),
-            Supply::Countdown { .. } => None,
+            Supply::Files(files) => Some(files.len()),
+            Supply::Task(_) => None,
         }
     }
 
     /// The files with their content hashes; none for a task.
     pub fn files(&self) -> &[FileHash] {
         match &self.supply {
-            Supply::Files { hashes, .. } => hashes,
-            Supply::Countdown { .. } => &[],
+            Supply::Files(files) => files.hashes(),
+            Supply::Task(_) => &[],
         }
     }
 
@@ -93,31 +78,18 @@ impl<T: Record> Records<T> {
         longest: &Longest,
         mut tokens: impl FnMut(&T) -> Result<usize, String>,
     ) -> Result<()> {
-        let Supply::Files { rows, order, .. } = &mut self.supply else { return Ok(()) };
-        let bad_before = report.bad.len();
-        rows.retain(|row| {
+        let Supply::Files(files) = &mut self.supply else { return Ok(()) };
+        files.retain(report, longest, |row| {
             let mut record = row.clone();
             surround(&mut record, &self.prefix, &self.suffix);
-            match tokens(&record) {
-                Ok(tokens) if tokens <= longest.tokens => return true,
-                Ok(_) => {
-                    report.too_long += 1;
-                    report.usable -= 1;
-                }
-                Err(problem) => report.reject(row.origin().to_owned(), problem),
-            }
-            false
-        });
-        let left = NonZeroUsize::new(rows.len())
-            .ok_or_else(|| nothing_left(report.too_long, longest, &report.bad[bad_before..]))?;
-        *order = order.of_rows(left);
-        Ok(())
+            tokens(&record)
+        })
     }
 
     fn record(&mut self, position: u64) -> T {
         let mut record = match &mut self.supply {
-            Supply::Files { rows, order, .. } => rows[order.index(position)].clone(),
-            Supply::Countdown { countdown, seed } => T::generate(countdown, *seed, position),
+            Supply::Files(files) => files.at(position),
+            Supply::Task(records) => records.at(position),
         };
         surround(&mut record, &self.prefix, &self.suffix);
         record
@@ -131,7 +103,10 @@ impl Records<Problem> {
     /// # Errors
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
     pub fn open(settings: &Settings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
-        Self::read(settings, seed, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))
+        let of_task = |task: &dyn Task| Ok(task.problems(seed));
+        Self::read(settings, seed, of_task, &|row, origin| {
+            Problem::from_row(row, &settings.columns, origin, verifier)
+        })
     }
 
     /// The problem at a position.
@@ -144,9 +119,13 @@ impl Records<Example> {
     /// Reads the files, all of them, or prepares the task. The report of a task is empty.
     ///
     /// # Errors
-    /// Settings that are out of range, files that cannot be read, and files without a usable row.
+    /// Settings that are out of range, files that cannot be read, files without a usable row, and a task without worked
+    /// examples.
     pub fn open(settings: &Settings, seed: u64) -> Result<(Self, Report)> {
-        Self::read(settings, seed, &|row, origin| Example::from_row(row, &settings.columns, origin))
+        let name = settings.task.map_or("", TaskName::name);
+        Self::read(settings, seed, |task| demonstrations(task, name, seed), &|row, origin| {
+            Example::from_row(row, &settings.columns, origin)
+        })
     }
 
     /// The example at a position.
@@ -164,9 +143,8 @@ pub fn evaluation_set(
     n: usize,
     verifier: &VerifierSettings,
 ) -> Result<(Vec<Problem>, Report)> {
-    settings.check()?;
-    let (mut problems, report) = match settings.task {
-        Some(Task::Countdown) => (Countdown::new(&settings.countdown)?.test_set(n)?, Report::default()),
+    let (mut problems, report) = match settings.open_task()? {
+        Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             read_rows(settings, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
         }
@@ -178,50 +156,11 @@ pub fn evaluation_set(
     Ok((problems, report))
 }
 
-/// Reads a row, given where it is; an error is what is wrong with it.
-type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
-
-fn read_rows<T: Record>(settings: &Settings, from_row: &FromRow<'_, T>) -> Result<(Vec<T>, Report)> {
-    let chosen = [&settings.columns.prompt, &settings.columns.answer];
-    let mut wanted = T::columns();
-    wanted.push("extra_info");
-    wanted.extend(chosen.into_iter().flatten().map(String::as_str));
-    // A dot reaches into a column, which is then what must be read.
-    let inner: Vec<&str> = wanted.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
-    wanted.extend(inner);
-
-    let mut rows: Vec<T> = Vec::new();
-    let mut report = Report::default();
-    let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
-    for (path, name) in settings.files.iter().zip(files::names(&settings.files)) {
-        let good_before = report.usable + report.duplicates;
-        let bad_before = report.bad.len();
-        let found = files::read(path, &name, &wanted, &mut |origin, row| {
-            report.rows += 1;
-            let record = match row.and_then(|row| from_row(&row, origin.clone())) {
-                Ok(record) => record,
-                Err(problem) => return report.bad.push(Finding { origin, problem }),
-            };
-            if settings.deduplicate {
-                let kept = *seen.entry(sha256(record.identity().as_bytes())).or_insert(rows.len());
-                if let Some(kept) = rows.get(kept) {
-                    report.duplicates += 1;
-                    if record.contradicts(kept) {
-                        let problem = format!("asks what {} asks, with another ground truth", kept.origin());
-                        report.conflicts.push(Finding { origin, problem });
-                    }
-                    return;
-                }
-            }
-            report.usable += 1;
-            rows.push(record);
-        })?;
-        if report.usable + report.duplicates == good_before {
-            return Err(nothing_usable::<T>(path, &found, report.bad.get(bad_before)));
-        }
-    }
-    rows.truncate(settings.limit.unwrap_or(usize::MAX));
-    Ok((rows, report))
+/// The worked examples of the task of that name.
+fn demonstrations(task: &dyn Task, name: &str, seed: u64) -> Result<Endless<Example>> {
+    task.demonstrations(seed).ok_or_else(|| {
+        Error::setting("data.task", name, "it has no worked examples; name files of examples in data.files")
+    })
 }
 
 /// Puts the recipe's texts around a record's prompt, if it has one of its own.
@@ -231,24 +170,33 @@ fn surround<T: Record>(record: &mut T, prefix: &str, suffix: &str) {
     }
 }
 
-/// That a model can use no row, and why not.
-fn nothing_left(too_long: usize, longest: &Longest, bad: &[Finding]) -> Error {
-    let mut reasons = Vec::new();
-    if too_long > 0 {
-        let Longest { tokens, allowed_by } = longest;
-        reasons.push(format!("{too_long} are longer than the {tokens} tokens that {allowed_by} allows"));
-    }
-    if let Some(Finding { origin, problem }) = bad.first() {
-        reasons.push(format!("{} cannot be used, the first, {origin}: {problem}", bad.len()));
-    }
-    Error::NothingLeft { reasons: reasons.join("; ") }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {
-    let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
-    let first =
-        first_bad.map_or(String::new(), |bad| format!("; the first, {}: {}", bad.origin, bad.problem));
-    let expected = T::EXPECTED;
-    let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
-    Error::NoUsableRow { path: path.to_owned(), problem }
+    /// A task with nothing to imitate.
+    struct Questions;
+
+    impl Task for Questions {
+        fn problems(&self, _: u64) -> Endless<Problem> {
+            unreachable!("only examples are asked for")
+        }
+
+        fn demonstrations(&self, _: u64) -> Option<Endless<Example>> {
+            None
+        }
+
+        fn test_problems(&self, _: usize) -> Result<Vec<Problem>> {
+            unreachable!("only examples are asked for")
+        }
+    }
+
+    #[test]
+    fn a_task_without_worked_examples_is_named() {
+        let error = demonstrations(&Questions, "questions", 0).err().unwrap().to_string();
+        assert_eq!(
+            error,
+            "data.task is questions: it has no worked examples; name files of examples in data.files"
+        );
+    }
 }

@@ -64,7 +64,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     model(dir.path());
     let mut recipe = Recipe::default();
     recipe.model.from_scratch = true;
-    recipe.data.task = Some(isentrope_data::Task::Countdown);
+    recipe.data.task = Some(isentrope_data::TaskName::Countdown);
     (recipe.sft.batch, recipe.sft.max_tokens) = (64, 256);
     (recipe.run.steps, recipe.eval.every) = (1, 1);
     (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(2), Some(1), Some(4));

@@ -163,7 +163,7 @@ mod tests {
     fn sound() -> Recipe {
         let mut recipe = Recipe::default();
         recipe.model.path = "model".into();
-        recipe.data.task = Some(isentrope_data::Task::Countdown);
+        recipe.data.task = Some(isentrope_data::TaskName::Countdown);
         recipe.check().unwrap();
         recipe
     }

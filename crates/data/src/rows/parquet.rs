@@ -4,18 +4,18 @@ use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
-use parquet::schema::types::Type;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::Field;
+use ::parquet::schema::types::Type;
 use serde_json::{Number, Value};
 
-use crate::files::{EachRow, Row};
+use super::row::{EachRow, Row};
 
 /// Longest message of the parquet reader that is passed on, in characters: some quote all the bytes of a value.
 const MAX_MESSAGE: usize = 200;
 
 /// Tells of every row, numbered from 1, with the `wanted` columns, and returns the names of all columns.
-pub(crate) fn read(
+pub(super) fn read(
     file: File,
     name: &str,
     wanted: &[&str],

@@ -17,7 +17,8 @@ use isentrope_random::{Draws, Purpose};
 use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
-use crate::{Error, Problem, Prompt, Result};
+use super::{Endless, Task};
+use crate::{Content, Error, Example, Problem, Prompt, Result};
 
 pub use settings::{Demonstrations, Settings};
 
@@ -54,7 +55,7 @@ impl Split {
 
 /// Generator of problems and worked examples.
 #[derive(Clone, Debug)]
-pub struct Countdown {
+pub(crate) struct Countdown {
     settings: Settings,
 }
 
@@ -105,7 +106,7 @@ impl Countdown {
     }
 
     /// Problem `position` of a seed's endless training problems.
-    pub fn train(&self, seed: u64, position: u64) -> Problem {
+    fn train(&self, seed: u64, position: u64) -> Problem {
         let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
         problem(&self.solved(Split::Train, &mut stream).0, Split::Train, position)
     }
@@ -114,7 +115,7 @@ impl Countdown {
     ///
     /// # Errors
     /// [`Error::Setting`] when the settings allow fewer.
-    pub fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
+    fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
         let mut problems = Vec::new();
         let mut seen = HashSet::new();
         let mut fruitless = 0;
@@ -144,7 +145,7 @@ impl Countdown {
     }
 
     /// Worked example `position` of a seed: a training problem and a response ([`Demonstrations`]).
-    pub fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
+    fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
         let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, 0));
         let (challenge, solution) = self.solved(Split::Train, &mut stream);
         let settings = &self.settings.demonstrations;
@@ -257,6 +258,26 @@ impl Countdown {
             }
         }
         possible
+    }
+}
+
+impl Task for Countdown {
+    fn problems(&self, seed: u64) -> Endless<Problem> {
+        let countdown = self.clone();
+        Endless::new(move |position| countdown.train(seed, position))
+    }
+
+    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>> {
+        let countdown = self.clone();
+        Some(Endless::new(move |position| {
+            let (problem, response) = countdown.demonstration(seed, position);
+            let content = Content::Response { prompt: problem.prompt, response };
+            Example { content, origin: format!("countdown demonstration {position}") }
+        }))
+    }
+
+    fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {
+        self.test_set(n)
     }
 }
 

@@ -1,20 +1,11 @@
-//! Data files as rows of JSON values, whatever their format.
+//! Rows of JSONL files.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Read};
 
-use isentrope_files::sha256_of_file;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::{Error, Result, parquet_rows};
-
-/// A row: its columns by name.
-pub(crate) type Row = Map<String, Value>;
-
-/// What is told of every row: where it is, and what it holds or why it cannot be read.
-pub(crate) type EachRow<'a> = dyn FnMut(String, Result<Row, String>) + 'a;
+use super::row::{EachRow, Row};
 
 /// Longest line of a JSONL file, in bytes.
 const MAX_LINE: usize = 16 << 20;
@@ -22,65 +13,8 @@ const MAX_LINE: usize = 16 << 20;
 /// Most names of columns kept for messages.
 const MAX_NAMES: usize = 32;
 
-/// A data file's format, by the ending of its name.
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
-    Jsonl,
-    Parquet,
-}
-
-impl Format {
-    pub(crate) fn of(path: &Path) -> Result<Self> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("jsonl") => Ok(Self::Jsonl),
-            Some("parquet") => Ok(Self::Parquet),
-            _ => Err(Error::file(path, "the name of a data file must end in .parquet or .jsonl")),
-        }
-    }
-}
-
-/// A data file and what was in it when it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileHash {
-    /// The file.
-    pub path: PathBuf,
-    /// SHA-256 of its bytes, in hexadecimal.
-    pub sha256: String,
-}
-
-impl FileHash {
-    pub(crate) fn of(path: &Path) -> Result<Self> {
-        let failed =
-            |error: isentrope_files::Error| Error::Io { path: path.to_owned(), source: error.into() };
-        let sha256 = sha256_of_file(path).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), sha256 })
-    }
-}
-
-/// What the origins of rows call each file: its name, or its whole path where another has that name too.
-pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
-    let short = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let mut count: BTreeMap<String, usize> = BTreeMap::new();
-    for path in paths {
-        *count.entry(short(path)).or_default() += 1;
-    }
-    let name = |path| Some(short(path)).filter(|name| count[name] == 1);
-    paths.iter().map(|path| name(path).unwrap_or_else(|| path.display().to_string())).collect()
-}
-
-/// Tells of every row in order; `name` is what origins call the file. Of parquet files only the `wanted` columns are read.
-/// Returns the names of the columns.
-pub(crate) fn read(path: &Path, name: &str, wanted: &[&str], each: &mut EachRow<'_>) -> Result<Vec<String>> {
-    let file = File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    match Format::of(path)? {
-        Format::Jsonl => read_jsonl(BufReader::new(file), name, each)
-            .map_err(|source| Error::Io { path: path.to_owned(), source }),
-        Format::Parquet => parquet_rows::read(file, name, wanted, each)
-            .map_err(|problem| Error::file(path, format!("not a readable parquet file: {problem}"))),
-    }
-}
-
-fn read_jsonl(mut reader: impl BufRead, name: &str, each: &mut EachRow<'_>) -> io::Result<Vec<String>> {
+/// Tells of every line that is not blank, numbered from 1, and returns the names of the columns.
+pub(super) fn read(mut reader: impl BufRead, name: &str, each: &mut EachRow<'_>) -> io::Result<Vec<String>> {
     let mut columns = BTreeSet::new();
     let mut line = Vec::new();
     for number in 1.. {
@@ -123,7 +57,7 @@ mod tests {
 
     fn rows(text: &[u8]) -> Vec<(String, Result<Row, String>)> {
         let mut rows = Vec::new();
-        read_jsonl(text, "a.jsonl", &mut |origin, row| rows.push((origin, row))).unwrap();
+        read(text, "a.jsonl", &mut |origin, row| rows.push((origin, row))).unwrap();
         rows
     }
 

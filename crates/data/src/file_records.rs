@@ -1,0 +1,153 @@
+//! Records that are read from data files.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use isentrope_files::sha256;
+
+use crate::file_hash::FileHash;
+use crate::rows::{self, Row};
+use crate::schema::Record;
+use crate::{Error, Finding, Order, Report, Result, Settings};
+
+/// The usable rows of files, in the order in which they are drawn.
+#[derive(Debug)]
+pub(crate) struct FileRecords<T> {
+    rows: Vec<T>,
+    order: Order,
+    hashes: Vec<FileHash>,
+}
+
+/// How long a record may be.
+#[derive(Clone, Debug)]
+pub struct Longest {
+    /// Tokens at most.
+    pub tokens: usize,
+    /// What allows no more: a key of the recipe, or "the model's context".
+    pub allowed_by: &'static str,
+}
+
+impl<T: Record> FileRecords<T> {
+    pub(crate) fn read(settings: &Settings, seed: u64, from_row: &FromRow<'_, T>) -> Result<(Self, Report)> {
+        let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
+        let (rows, report) = read_rows(settings, from_row)?;
+        let count = NonZeroUsize::new(rows.len())
+            .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
+        let order = Order::new(count, seed, settings.shuffle);
+        Ok((Self { rows, order, hashes }, report))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn hashes(&self) -> &[FileHash] {
+        &self.hashes
+    }
+
+    /// The row at a position, counted over all epochs.
+    pub(crate) fn at(&mut self, position: u64) -> T {
+        self.rows[self.order.index(position)].clone()
+    }
+
+    /// Keeps the rows that have tokens, and no more than fit. An error of `tokens` is what is wrong with the row.
+    ///
+    /// # Errors
+    /// When none is left.
+    pub(crate) fn retain(
+        &mut self,
+        report: &mut Report,
+        longest: &Longest,
+        mut tokens: impl FnMut(&T) -> Result<usize, String>,
+    ) -> Result<()> {
+        let bad_before = report.bad.len();
+        self.rows.retain(|row| {
+            match tokens(row) {
+                Ok(tokens) if tokens <= longest.tokens => return true,
+                Ok(_) => {
+                    report.too_long += 1;
+                    report.usable -= 1;
+                }
+                Err(problem) => report.reject(row.origin().to_owned(), problem),
+            }
+            false
+        });
+        let left = NonZeroUsize::new(self.rows.len())
+            .ok_or_else(|| nothing_left(report.too_long, longest, &report.bad[bad_before..]))?;
+        self.order = self.order.of_rows(left);
+        Ok(())
+    }
+}
+
+/// Reads a row, given where it is; an error is what is wrong with it.
+pub(crate) type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
+
+/// Reads all rows, and keeps the first [`Settings::limit`] usable ones.
+pub(crate) fn read_rows<T: Record>(
+    settings: &Settings,
+    from_row: &FromRow<'_, T>,
+) -> Result<(Vec<T>, Report)> {
+    let chosen = [&settings.columns.prompt, &settings.columns.answer];
+    let mut wanted = T::columns();
+    wanted.push("extra_info");
+    wanted.extend(chosen.into_iter().flatten().map(String::as_str));
+    // A dot reaches into a column, which is then what must be read.
+    let inner: Vec<&str> = wanted.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+    wanted.extend(inner);
+
+    let mut rows: Vec<T> = Vec::new();
+    let mut report = Report::default();
+    let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
+    for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
+        let good_before = report.usable + report.duplicates;
+        let bad_before = report.bad.len();
+        let found = rows::read(path, &name, &wanted, &mut |origin, row| {
+            report.rows += 1;
+            let record = match row.and_then(|row| from_row(&row, origin.clone())) {
+                Ok(record) => record,
+                Err(problem) => return report.bad.push(Finding { origin, problem }),
+            };
+            if settings.deduplicate {
+                let kept = *seen.entry(sha256(record.identity().as_bytes())).or_insert(rows.len());
+                if let Some(kept) = rows.get(kept) {
+                    report.duplicates += 1;
+                    if record.contradicts(kept) {
+                        let problem = format!("asks what {} asks, with another ground truth", kept.origin());
+                        report.conflicts.push(Finding { origin, problem });
+                    }
+                    return;
+                }
+            }
+            report.usable += 1;
+            rows.push(record);
+        })?;
+        if report.usable + report.duplicates == good_before {
+            return Err(nothing_usable::<T>(path, &found, report.bad.get(bad_before)));
+        }
+    }
+    rows.truncate(settings.limit.unwrap_or(usize::MAX));
+    Ok((rows, report))
+}
+
+/// That a model can use no row, and why not.
+fn nothing_left(too_long: usize, longest: &Longest, bad: &[Finding]) -> Error {
+    let mut reasons = Vec::new();
+    if too_long > 0 {
+        let Longest { tokens, allowed_by } = longest;
+        reasons.push(format!("{too_long} are longer than the {tokens} tokens that {allowed_by} allows"));
+    }
+    if let Some(Finding { origin, problem }) = bad.first() {
+        reasons.push(format!("{} cannot be used, the first, {origin}: {problem}", bad.len()));
+    }
+    Error::NothingLeft { reasons: reasons.join("; ") }
+}
+
+fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {
+    let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
+    let first =
+        first_bad.map_or(String::new(), |bad| format!("; the first, {}: {}", bad.origin, bad.problem));
+    let expected = T::EXPECTED;
+    let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
+    Error::NoUsableRow { path: path.to_owned(), problem }
+}

@@ -1,0 +1,44 @@
+//! Built-in tasks: problems without end, made and not read.
+//!
+//! A task has a file of its own here, its table in [`Settings`](crate::Settings), and a line in that file's registry.
+
+pub mod countdown;
+
+use std::fmt;
+
+use crate::{Example, Problem, Result};
+
+/// Records without end, by position. A position gives the same record whatever was asked for before.
+pub(crate) struct Endless<T>(Box<dyn Fn(u64) -> T + Send + Sync>);
+
+impl<T> Endless<T> {
+    pub(crate) fn new(record: impl Fn(u64) -> T + Send + Sync + 'static) -> Self {
+        Self(Box::new(record))
+    }
+
+    /// The record at a position.
+    pub(crate) fn at(&self, position: u64) -> T {
+        self.0(position)
+    }
+}
+
+impl<T> fmt::Debug for Endless<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Endless")
+    }
+}
+
+/// A built-in task, ready to make problems.
+pub(crate) trait Task {
+    /// The problems to train on that belong to a seed.
+    fn problems(&self, seed: u64) -> Endless<Problem>;
+
+    /// The worked examples that belong to a seed, for a task that has some.
+    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>>;
+
+    /// The first `n` test problems, none of which is ever trained on; the same whatever a run's seed.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) when there are fewer.
+    fn test_problems(&self, n: usize) -> Result<Vec<Problem>>;
+}
