@@ -1,6 +1,6 @@
 //! Times `y = x W^T` at one shape: `linear_bench ROWS INPUTS OUTPUTS [--backward]` prints one JSON line.
 
-use isentrope_kernels::{Backend, Cpu, Isa, Linear, thread_count};
+use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role, thread_count};
 use std::time::Instant;
 
 fn main() {
@@ -18,11 +18,17 @@ fn main() {
     let noise = |len: usize| -> Vec<f32> {
         (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 16_777_216.0 - 0.5).collect()
     };
-    let x = cpu.upload(&noise(rows * inputs));
-    let weights = cpu.upload(&noise(shape.packed_len()));
-    let mut y = cpu.upload(&noise(rows * outputs));
-    let mut dx = cpu.buffer(rows * inputs);
-    let mut dw = cpu.zeros(shape.packed_len());
+    let activations = |rows: usize, features: usize| {
+        let mut buffer = cpu.buffer(Role::Activation(rows, features));
+        cpu.write(&mut buffer, 0, &noise(rows * features));
+        buffer
+    };
+    let kind = Kind::Matrix(shape);
+    let parameter = |role| cpu.allocate(role).unwrap_or_else(|e| panic!("{e}"));
+    let (x, mut y, mut dx) =
+        (activations(rows, inputs), activations(rows, outputs), activations(rows, inputs));
+    let (mut weights, mut dw) = (parameter(Role::Weight(kind)), parameter(Role::Gradient(kind)));
+    cpu.pack(kind, 0, &noise(inputs * outputs), &mut weights);
     let flops = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
     let median = |f: &mut dyn FnMut()| {
         let repeats = ((4e10 / flops) as usize).clamp(7, 2000);

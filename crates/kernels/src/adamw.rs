@@ -23,21 +23,43 @@ pub struct AdamW {
     pub gradient_scale: f32,
 }
 
+/// One parameter in an update: buffers of one [`Kind`](crate::Kind).
+pub struct Updated<'a, B> {
+    /// Its weights.
+    pub weights: &'a mut B,
+    /// Their gradient.
+    pub gradient: &'a B,
+    /// The gradient's running mean.
+    pub first: &'a mut B,
+    /// The running mean of its squares.
+    pub second: &'a mut B,
+}
+
 /// Floats that one partial sum of the gradient norm covers: fixed, so that the norm does not depend on threads.
 const NORM_BLOCK: usize = 4096;
 
-/// Sum of squares: f32 chains in 16 lanes within blocks of 4096 floats, blocks added in f64 in order.
-pub(crate) fn sum_of_squares(engine: &Engine, x: &[f32]) -> f64 {
-    let mut sums = vec![0.0f32; x.len().div_ceil(NORM_BLOCK)];
+/// The square root of the sum of all squares: f32 chains in 16 lanes within blocks of 4096 floats, then f64 in order, the
+/// blocks of a tensor first.
+pub(crate) fn norm(engine: &Engine, tensors: &[&[f32]]) -> f64 {
+    // Where the blocks of each tensor start, and all of them end.
+    let mut starts = vec![0];
+    starts.extend(tensors.iter().scan(0, |end, x| {
+        *end += x.len().div_ceil(NORM_BLOCK);
+        Some(*end)
+    }));
+    let mut sums = vec![0.0f32; starts[tensors.len()]];
     let shared = Shared::of(&mut sums);
-    engine.threads.ranges(x.len().div_ceil(NORM_BLOCK), 1, 8, |blocks| {
+    engine.threads.ranges(starts[tensors.len()], 1, 8, |blocks| {
         for block in blocks {
-            let x = &x[block * NORM_BLOCK..((block + 1) * NORM_BLOCK).min(x.len())];
+            let tensor = starts.partition_point(|&start| start <= block) - 1;
+            let (x, at) = (tensors[tensor], (block - starts[tensor]) * NORM_BLOCK);
+            let x = &x[at..(at + NORM_BLOCK).min(x.len())];
             // SAFETY: blocks are disjoint.
             unsafe { *shared.start().add(block) = engine.isa.run(SumOfSquares(x)) };
         }
     });
-    sums.into_iter().map(f64::from).sum()
+    let of_tensor = |ends: &[usize]| sums[ends[0]..ends[1]].iter().copied().map(f64::from).sum::<f64>();
+    starts.windows(2).map(of_tensor).sum::<f64>().sqrt()
 }
 
 struct SumOfSquares<'a>(&'a [f32]);

@@ -1,64 +1,103 @@
 //! The operations that a decoder is made of. A model is written against this trait alone.
+//!
+//! # What a backend decides
+//! The type, padding and order of the numbers in a buffer, by its [`Role`]; how many positions a page of keys and values
+//! has; how much memory its operations take ([`Work`]). A model asks ([`bytes`](Backend::bytes),
+//! [`workspace`](Backend::workspace)) and never computes a size. Where shapes are given below, `[rows, features]` is what
+//! the numbers mean; rows may be padded on the device.
+//!
+//! # What crosses to the device, and when
+//! A pass or a step describes its rows once, as a [`HostBatch`]; [`batch`](Backend::batch) uploads that, and every
+//! operation of every layer takes the uploaded one. Row numbers, slots and target tokens go the same way, by
+//! [`index`](Backend::index). So a layer uploads nothing, and waits for nothing. The host reads only what it needs to go
+//! on: drawn tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the gradient's norm
+//! ([`norm`](Backend::norm)), and weights to be saved ([`unpack`](Backend::unpack)).
+//!
+//! # Order and lifetime
+//! A backend works in one stream: operations take effect in the order of the calls, though a call may return before its
+//! operation has been carried out; whatever the host reads is finished. A dropped buffer may be handed out again at once,
+//! since whoever gets it comes later in the stream.
+//!
+//! # Memory that there is not
+//! What is large and kept (weights, gradients, moments, caches, recordings) is asked for by
+//! [`allocate`](Backend::allocate), which can fail with a sentence. What a pass needs for a moment is asked for by
+//! [`buffer`](Backend::buffer), which panics with that sentence: plans leave room for it, by the numbers that the same
+//! backend has given, so a refusal is a mistake in a plan and no state of the program goes on from it. Sizes that do not
+//! fit each other are mistakes of the calling code, and panic as well.
+//!
+//! # Numerics
+//! Every operation keeps the contract's first level, invariance; what arithmetic it does is the second level, each
+//! backend's own (docs/numerics.md).
 
-use crate::adamw::AdamW;
-use crate::attention::{Attention, Run};
-use crate::head::{Distribution, HeadGradient};
+use crate::adamw::{AdamW, Updated};
+use crate::attention::Attention;
+use crate::batch::HostBatch;
+use crate::draw::{Draw, Drawn};
 use crate::linear::Linear;
 use crate::norm::Grouped;
+use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
 
-/// A device that computes. Buffers are flat `f32` memory on it; what crosses to or from the host does so only in
-/// [`upload`](Self::upload), [`write`](Self::write), [`read`](Self::read) and [`with_host`](Self::with_host), and
-/// in arguments that are host slices (token ids, positions, one number per row).
+/// A device that computes.
 ///
-/// Every operation obeys the numerics contract (docs/numerics.md). Buffers may be larger than an operation needs;
-/// it then uses their beginning. Only packed weights, their gradients and the buffers of [`adamw`](Self::adamw)
-/// have exactly their length, by which they are checked. Sizes that do not fit are errors of the calling code and
-/// panic.
+/// Buffers may have more rows than an operation needs; it then uses the first ones.
 pub trait Backend: Send + Sync + 'static {
-    /// Flat `f32` memory on the device.
+    /// Memory on the device, which knows its [`Role`].
     type Buffer: Send + Sync;
+    /// An uploaded [`HostBatch`].
+    type Batch: Send + Sync;
+    /// Uploaded numbers: of rows, of slots, of tokens.
+    type Index: Send + Sync;
+    /// What [`head`](Self::head) has found out about its rows.
+    type Statistics: Send + Sync;
 
-    /// A buffer of `len` floats with unspecified contents, for use soon and not for long.
-    fn buffer(&self, len: usize) -> Self::Buffer;
-    /// A buffer of `len` zeros, to keep.
-    fn zeros(&self, len: usize) -> Self::Buffer;
-    /// A buffer that holds a copy of `data`.
-    fn upload(&self, data: &[f32]) -> Self::Buffer {
-        let mut buffer = self.buffer(data.len());
-        self.write(&mut buffer, 0, data);
-        buffer
-    }
-    /// Floats in a buffer.
-    fn len(&self, buffer: &Self::Buffer) -> usize;
-    /// Sets every float.
-    fn fill(&self, buffer: &mut Self::Buffer, value: f32);
-    /// Copies `data` from the host to `offset`.
-    fn write(&self, buffer: &mut Self::Buffer, offset: usize, data: &[f32]);
-    /// Copies to the host from `offset`.
-    fn read(&self, buffer: &Self::Buffer, offset: usize, data: &mut [f32]);
-    /// Lets the host look at the first `len` floats, without a copy where device memory is host memory.
-    fn with_host<R>(&self, buffer: &Self::Buffer, len: usize, look: impl FnOnce(&[f32]) -> R) -> R;
-    /// Copies `len` floats between buffers.
-    fn copy(
-        &self,
-        from: &Self::Buffer,
-        from_offset: usize,
-        to: &mut Self::Buffer,
-        to_offset: usize,
-        len: usize,
-    );
-    /// Gives cached memory back to the system.
+    /// Positions in a page of keys and values.
+    const PAGE: usize;
+
+    /// Bytes that a buffer takes; `usize::MAX` for what no memory could hold.
+    fn bytes(&self, role: Role) -> usize;
+    /// Bytes that operations take beside their operands, at most; `usize::MAX` for what no memory could hold.
+    fn workspace(&self, work: Work) -> usize;
+    /// A buffer to keep. It holds zeros; pages of a cache hold anything.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    fn allocate(&self, role: Role) -> Result<Self::Buffer, OutOfMemory>;
+    /// A buffer for a moment, that holds anything.
+    ///
+    /// # Panics
+    /// When there is no such memory, see the [module](self).
+    fn buffer(&self, role: Role) -> Self::Buffer;
+    /// Gives memory that waits to be used again back to the system.
     fn trim(&self);
-    /// Calls `f` for every index below `tasks`, on the host's threads, in no particular order.
-    fn parallel(&self, tasks: usize, f: impl Fn(usize) + Sync);
 
-    /// Packs rows `first..` of a weight matrix `[outputs, inputs]`, given row by row.
-    fn pack(&self, shape: Linear, first: usize, rows: &[f32], packed: &mut Self::Buffer);
-    /// Unpacks rows `first..` of a weight matrix (or its gradient, or a moment).
-    fn unpack(&self, shape: Linear, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
+    /// Uploads the rows of a pass or of a step.
+    fn batch(&self, host: &HostBatch) -> Self::Batch;
+    /// Uploads numbers.
+    fn index(&self, numbers: &[u32]) -> Self::Index;
 
-    /// `y = x W^T + b`. `x: [tokens, inputs]`, `y: [tokens, outputs]`.
+    /// Sets every number of a buffer.
+    fn fill(&self, buffer: &mut Self::Buffer, value: f32);
+    /// Copies whole rows from the host, to rows `first ..` of activations or exact numbers.
+    fn write(&self, buffer: &mut Self::Buffer, first: usize, rows: &[f32]);
+    /// Copies whole rows to the host, from rows `first ..` of activations or exact numbers.
+    fn read(&self, buffer: &Self::Buffer, first: usize, rows: &mut [f32]);
+    /// Copies the first rows of a buffer to those of another with as many features.
+    fn copy(&self, from: &Self::Buffer, to: &mut Self::Buffer, rows: usize);
+    /// Sets rows `first ..` of a parameter from the host: `[rows, inputs]` of a matrix, `[rows]` of a vector.
+    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut Self::Buffer);
+    /// Copies rows `first ..` of a parameter (or its gradient, or a moment) to the host.
+    fn unpack(&self, kind: Kind, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
+
+    /// Calls `f`. That it comes with the key of an earlier call is a hint that it makes the same operations on buffers of the
+    /// same shapes, though on other numbers, as a decoding step does: a backend that has recorded those may launch them
+    /// as one, where what `f` asks for is the same. `f` runs every time, since it takes the buffers and returns them.
+    fn replayed<R>(&self, _key: u64, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    /// `y = x W^T + b`. `x: [tokens, inputs]`, `y: [tokens, outputs]`, `weights: [outputs, inputs]` packed,
+    /// `bias: [outputs]`.
     fn linear(
         &self,
         shape: Linear,
@@ -68,7 +107,7 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Self::Buffer,
         tokens: usize,
     );
-    /// `y += x W^T + b`: the residual connection. The chain is finished, then added.
+    /// `y += x W^T + b`: the residual connection. The product is finished, then added.
     fn linear_add(
         &self,
         shape: Linear,
@@ -78,7 +117,7 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Self::Buffer,
         tokens: usize,
     );
-    /// `dx = dy W`.
+    /// `dx = dy W`. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
     fn linear_backward_input(
         &self,
         shape: Linear,
@@ -87,7 +126,7 @@ pub trait Backend: Send + Sync + 'static {
         dx: &mut Self::Buffer,
         tokens: usize,
     );
-    /// `dW += dy^T x`, packed; the chain goes on from what `dw` holds.
+    /// `dW += dy^T x`, packed; the sums go on from what `dw` holds.
     fn linear_backward_weight(
         &self,
         shape: Linear,
@@ -96,23 +135,24 @@ pub trait Backend: Send + Sync + 'static {
         dw: &mut Self::Buffer,
         tokens: usize,
     );
-    /// `db += sum of dy over tokens`; the chain goes on from what `db` holds.
+    /// `db += sum of dy over tokens`, `db: [outputs]`; the sums go on from what `db` holds.
     fn linear_backward_bias(&self, shape: Linear, dy: &Self::Buffer, db: &mut Self::Buffer, tokens: usize);
 
-    /// `y[t] = table[tokens[t]]`; the table is packed as a linear layer from hidden size to vocabulary.
-    fn embed(&self, table: Linear, packed: &Self::Buffer, tokens: &[u32], y: &mut Self::Buffer);
-    /// `rows[slots[t]] += dy[t]` in the order of tokens. `rows: [slots, hidden]`.
-    fn embed_backward(&self, hidden: usize, slots: &[u32], dy: &Self::Buffer, rows: &mut Self::Buffer);
-    /// `packed[tokens[slot]] += rows[slot]`, tokens being distinct.
+    /// `y[t] = table[tokens[t]]` for the batch's tokens. The table is packed as a linear layer from hidden size to
+    /// vocabulary; `y: [tokens, hidden]`.
+    fn embed(&self, table: Linear, packed: &Self::Buffer, batch: &Self::Batch, y: &mut Self::Buffer);
+    /// `rows[slots[t]] += dy[t]` in the order of tokens. `dy: [tokens, hidden]`; `rows: [slots, hidden]`, exact.
+    fn embed_backward(&self, slots: &Self::Index, dy: &Self::Buffer, rows: &mut Self::Buffer);
+    /// `packed[tokens[slot]] += rows[slot]`, tokens being distinct. `rows: [slots, hidden]`, exact.
     fn add_embedding_rows(
         &self,
         table: Linear,
         rows: &Self::Buffer,
-        tokens: &[u32],
+        tokens: &Self::Index,
         packed: &mut Self::Buffer,
     );
 
-    /// `y = x / rms(x) * w` over each group; writes nothing between groups.
+    /// `y = x / rms(x) * w` over each group of `rows` rows; writes nothing between groups. `weight: [features of a group]`.
     fn rms_norm(
         &self,
         layout: Grouped,
@@ -122,7 +162,7 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Self::Buffer,
         rows: usize,
     );
-    /// The gradients of [`rms_norm`](Self::rms_norm): added to `dx`, the chains of `dw` going on. Without `dy`, `dx` holds
+    /// The gradients of [`rms_norm`](Self::rms_norm): added to `dx`, the sums of `dw` going on. Without `dy`, `dx` holds
     /// it on entry and is replaced.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn rms_norm_backward(
@@ -137,49 +177,52 @@ pub trait Backend: Send + Sync + 'static {
         rows: usize,
     );
 
-    /// Turns the heads of `layout` in place; row r by row `positions[r]` of the tables `[positions, features / 2]`.
-    #[allow(clippy::too_many_arguments, reason = "the operands of one rotation")]
+    /// Turns the heads of `layout` in place, each row of the batch by the row of its position in the tables, which are
+    /// exact, `[positions, features of a head / 2]`.
     fn rope(
         &self,
         layout: Grouped,
         x: &mut Self::Buffer,
         cos: &Self::Buffer,
         sin: &Self::Buffer,
-        positions: &[u32],
+        batch: &Self::Batch,
         turn: Turn,
     );
 
-    /// Copies the keys and values of `runs` into the cache.
+    /// Copies the keys and values of the batch into one layer of the cache. `qkv: [rows, heads + 2 kv_heads, head_dim]`.
     fn store_kv(
         &self,
         shape: Attention,
         qkv: &Self::Buffer,
-        runs: &[Run],
-        table: &[u32],
+        batch: &Self::Batch,
         cache: &mut Self::Buffer,
+        layer: usize,
     );
-    /// `out: [rows, heads * head_dim]`; the cache must hold the runs' own keys and values.
+    /// Copies pages from one number to another, in every layer. No page is copied to twice, or both from and to.
+    fn copy_pages(&self, shape: Attention, cache: &mut Self::Buffer, pages: &[(u32, u32)]);
+    /// Each row of the batch attends to its sequence up to itself. `out: [rows, heads * head_dim]`; that layer of the cache
+    /// must hold the batch's own keys and values.
     fn attention(
         &self,
         shape: Attention,
         qkv: &Self::Buffer,
-        runs: &[Run],
-        table: &[u32],
+        batch: &Self::Batch,
         cache: &Self::Buffer,
+        layer: usize,
         out: &mut Self::Buffer,
     );
-    /// `d_qkv` (replaced) from `d_out`, over whole sequences. Runs that start beyond position 0 continue the last one before
-    /// them that starts there, each by itself: its rows get a gradient from all of them.
+    /// `d_qkv` (replaced) from `d_out`, over whole sequences, without a cache. Runs that start beyond position 0 continue
+    /// the last one before them that starts there, each by itself: its rows get a gradient from all of them.
     fn attention_backward(
         &self,
         shape: Attention,
         qkv: &Self::Buffer,
-        runs: &[Run],
+        batch: &Self::Batch,
         d_out: &Self::Buffer,
         d_qkv: &mut Self::Buffer,
     );
 
-    /// `y = silu(gate) * up`, `gate_up: [tokens, 2 features]`.
+    /// `y = silu(gate) * up`. `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
     fn swiglu(&self, features: usize, gate_up: &Self::Buffer, y: &mut Self::Buffer, tokens: usize);
     /// Replaces `gate_up` by its gradient and `dy` by the forward pass's `y`.
     fn swiglu_backward(
@@ -191,59 +234,51 @@ pub trait Backend: Send + Sync + 'static {
     );
 
     /// `to[i] = from[rows[i]]`.
-    fn gather_rows(&self, features: usize, from: &Self::Buffer, rows: &[u32], to: &mut Self::Buffer);
+    fn gather_rows(&self, from: &Self::Buffer, rows: &Self::Index, to: &mut Self::Buffer);
     /// `to[slots[i]] = from[rows[i]]`, in order.
-    fn store_rows(
-        &self,
-        features: usize,
-        from: &Self::Buffer,
-        rows: &[u32],
-        to: &mut Self::Buffer,
-        slots: &[u32],
-    );
-    /// `to[rows[i]] += from[i]` in order, from zeros in all `total` rows.
-    fn scatter_rows(
-        &self,
-        features: usize,
-        from: &Self::Buffer,
-        rows: &[u32],
-        to: &mut Self::Buffer,
-        total: usize,
-    );
+    fn store_rows(&self, from: &Self::Buffer, rows: &Self::Index, to: &mut Self::Buffer, slots: &Self::Index);
+    /// `to[rows[i]] += from[i]` in order, from zeros in the first `total` rows.
+    fn scatter_rows(&self, from: &Self::Buffer, rows: &Self::Index, to: &mut Self::Buffer, total: usize);
 
-    /// Log-prob of each row's target, and each row's distribution. `x: [rows, hidden]`.
+    /// The distribution over the vocabulary that each row predicts, at a temperature above 0, with regard to the row's
+    /// target token. `x: [targets, hidden]`, normed.
     fn head(
         &self,
         shape: Linear,
         x: &Self::Buffer,
         weights: &Self::Buffer,
-        targets: &[u32],
+        targets: Self::Index,
         temperature: f32,
-    ) -> (Vec<f32>, Vec<Distribution>);
-    /// `dx` (replaced) and `dw` (its chains go on) from two coefficients per row.
+    ) -> Self::Statistics;
+    /// Log-prob of each target and entropy of each row, in nats. To be read once; what is left in the statistics is what
+    /// [`head_backward`](Self::head_backward) needs.
+    fn scores(&self, statistics: &mut Self::Statistics) -> (Vec<f32>, Vec<f32>);
+    /// The gradient of a loss whose derivatives by each row's log-prob and entropy are given, `[targets]`: `dx` is replaced,
+    /// the sums of `dw` go on. `x`, `weights` and the statistics are those of [`head`](Self::head).
+    #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn head_backward(
         &self,
         shape: Linear,
         x: &Self::Buffer,
         weights: &Self::Buffer,
-        gradient: HeadGradient<'_>,
+        statistics: &Self::Statistics,
+        d_logprobs: &[f32],
+        d_entropies: &[f32],
         dx: &mut Self::Buffer,
         dw: &mut Self::Buffer,
     );
-    /// The distribution of a row of logits on the host, as [`head`](Self::head) computes it.
-    fn distribution(&self, logits: &[f32], temperature: f32) -> Distribution;
-    /// `weights[v] = exp(logits[v] / temperature - max)` on the host: the softmax without its denominator.
-    fn softmax_weights(&self, logits: &[f32], temperature: f32, max: f32, weights: &mut [f32]);
-
-    /// Sum of squares, for the global gradient norm.
-    fn sum_of_squares(&self, x: &Self::Buffer) -> f64;
-    /// One AdamW update in place.
-    fn adamw(
+    /// Draws a token for each of `draws` from rows of hidden states, `[rows, hidden]`, normed; None where logits are not
+    /// finite. Log-probs and entropies have the bits of [`scores`](Self::scores).
+    fn draw(
         &self,
-        settings: AdamW,
-        weights: &mut Self::Buffer,
-        gradient: &Self::Buffer,
-        first: &mut Self::Buffer,
-        second: &mut Self::Buffer,
-    );
+        shape: Linear,
+        hidden: &Self::Buffer,
+        weights: &Self::Buffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>>;
+
+    /// The Euclidean norm of tensors together: of the gradient, over all parameters.
+    fn norm(&self, tensors: &[&Self::Buffer]) -> f64;
+    /// One AdamW update of each parameter, in place.
+    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, Self::Buffer>]);
 }

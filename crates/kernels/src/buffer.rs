@@ -1,18 +1,46 @@
 //! Memory for activations, weights and caches: aligned, on huge pages where large, and recycled.
 
+use crate::role::OutOfMemory;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A flat run of `f32` in main memory, aligned to a cache line. Dropping it hands the memory back to the backend
-/// that made it, for the next buffer of that size: page faults would otherwise cost more than small models do.
+/// Rows of `f32` in main memory, one after the other, aligned to a cache line. Dropping it hands the memory back to the
+/// backend that made it, for the next buffer of that size: page faults would otherwise cost more than small models do.
 pub struct CpuBuffer {
     storage: Option<Storage>,
     len: usize,
+    /// Floats in a row.
+    features: usize,
     /// Floats of storage.
     capacity: usize,
     recycler: Arc<Recycler>,
+}
+
+impl CpuBuffer {
+    /// The first rows.
+    ///
+    /// # Panics
+    /// When there are fewer, or rows have another length.
+    pub(crate) fn rows(&self, rows: usize, features: usize) -> &[f32] {
+        assert!(self.features == features && rows * features <= self.len, "{rows} rows of {features}");
+        &self[..rows * features]
+    }
+
+    /// The first rows.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    pub(crate) fn rows_mut(&mut self, rows: usize, features: usize) -> &mut [f32] {
+        assert!(self.features == features && rows * features <= self.len, "{rows} rows of {features}");
+        &mut self[..rows * features]
+    }
+
+    /// Floats in a row.
+    pub(crate) fn features(&self) -> usize {
+        self.features
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -81,17 +109,19 @@ const SLACK: usize = 4;
 
 impl Storage {
     /// Zeros.
-    fn new(len: usize) -> Self {
-        let bytes = len * size_of::<f32>();
-        if bytes < MAPPED_BYTES {
-            return Self::Small(vec![CacheLine([0.0; 16]); len.div_ceil(16)]);
+    fn new(len: usize) -> Result<Self, OutOfMemory> {
+        let asked = len.saturating_mul(size_of::<f32>());
+        if asked < MAPPED_BYTES {
+            return Ok(Self::Small(vec![CacheLine([0.0; 16]); len.div_ceil(16)]));
         }
-        // An allocation that the system refuses ends the process, as Vec's does: plans are checked beforehand.
-        let map = memmap2::MmapMut::map_anon(bytes)
-            .unwrap_or_else(|e| panic!("cannot allocate {} MiB of memory: {e}", bytes >> 20));
+        let refused = |why: String| OutOfMemory { asked, why };
+        if asked > isize::MAX as usize {
+            return Err(refused("no memory is that large".into()));
+        }
+        let map = memmap2::MmapMut::map_anon(asked).map_err(|e| refused(e.to_string()))?;
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage); // only a hint: refusal changes nothing but speed
-        Self::Mapped(map)
+        Ok(Self::Mapped(map))
     }
 
     fn floats(&self) -> &[f32] {
@@ -114,21 +144,28 @@ impl Storage {
 pub(crate) struct Recycler(Mutex<BTreeMap<usize, Vec<Storage>>>);
 
 impl Recycler {
-    /// A buffer of `len` floats whose contents are unspecified (whatever the memory last held).
-    pub(crate) fn buffer(self: &Arc<Self>, len: usize) -> CpuBuffer {
+    /// `rows` of `features` whose contents are unspecified (whatever the memory last held).
+    pub(crate) fn buffer(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+        let len = rows.saturating_mul(features);
         let wanted = capacity(len);
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting =
-            free.range_mut(wanted..=wanted * SLACK).find_map(|(&size, waiting)| Some((size, waiting.pop()?)));
+        let fitting = free
+            .range_mut(wanted..=wanted.saturating_mul(SLACK))
+            .find_map(|(&size, waiting)| Some((size, waiting.pop()?)));
         drop(free);
-        let (capacity, storage) = fitting.unwrap_or_else(|| (wanted, Storage::new(wanted)));
-        CpuBuffer { storage: Some(storage), capacity, len, recycler: self.clone() }
+        let (capacity, storage) = match fitting {
+            Some(fitting) => fitting,
+            None => (wanted, Storage::new(wanted)?),
+        };
+        Ok(CpuBuffer { storage: Some(storage), capacity, len, features, recycler: self.clone() })
     }
 
-    /// A buffer of `len` zeros, in memory of its own: what is to stay must not hold on to memory larger than it needs.
-    pub(crate) fn zeros(self: &Arc<Self>, len: usize) -> CpuBuffer {
+    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to memory larger than it needs.
+    pub(crate) fn zeros(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+        let len = rows.saturating_mul(features);
         let capacity = capacity(len);
-        CpuBuffer { storage: Some(Storage::new(capacity)), capacity, len, recycler: self.clone() }
+        let storage = Some(Storage::new(capacity)?);
+        Ok(CpuBuffer { storage, capacity, len, features, recycler: self.clone() })
     }
 
     /// Gives all waiting memory back to the system.
@@ -139,7 +176,10 @@ impl Recycler {
 
 /// Capacities are rounded up by at most an eighth, so that batches of similar size share memory.
 fn capacity(len: usize) -> usize {
-    len.max(64).next_multiple_of((len.max(64).next_power_of_two() / 16).max(16))
+    let len = len.max(64);
+    // What no memory could hold stays as large as it is.
+    let step = len.checked_next_power_of_two().map_or(16, |power| (power / 16).max(16));
+    len.checked_next_multiple_of(step).unwrap_or(len)
 }
 
 /// Memory for one purpose, which nothing else takes and keeps: as much as the most that was asked for.
@@ -151,7 +191,9 @@ impl Reserved {
     pub(crate) fn with<R>(&self, len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let storage = kept.take().filter(|storage| storage.floats().len() >= len);
-        let storage = kept.insert(storage.unwrap_or_else(|| Storage::new(len)));
+        let storage =
+            storage.unwrap_or_else(|| Storage::new(len).unwrap_or_else(|refused| panic!("{refused}")));
+        let storage = kept.insert(storage);
         f(&mut storage.floats_mut()[..len])
     }
 
@@ -194,15 +236,28 @@ mod tests {
     fn buffers_are_aligned_and_recycled() {
         let recycler = Arc::new(Recycler::default());
         for len in [1, 17, 1000, 300_000, 5_000_000] {
-            let mut a = recycler.buffer(len);
+            let buffer = || recycler.buffer(1, len).unwrap();
+            let mut a = buffer();
             assert_eq!((a.len(), a.as_ptr() as usize % 64), (len, 0));
             a.fill(3.0);
             let at = a.as_ptr();
             drop(a);
-            assert_eq!(recycler.buffer(len).as_ptr(), at, "{len} floats were not recycled");
+            assert_eq!(buffer().as_ptr(), at, "{len} floats were not recycled");
         }
         recycler.clear();
-        assert_eq!(recycler.buffer(5_000_000)[4_999_999], 0.0);
+        assert_eq!(recycler.buffer(1, 5_000_000).unwrap()[4_999_999], 0.0);
+    }
+
+    #[test]
+    fn memory_that_there_is_not_is_refused_with_a_sentence() {
+        let recycler = Arc::new(Recycler::default());
+        for (rows, features) in [(1 << 50, 16), (usize::MAX, 2), (1 << 62, 1), (usize::MAX, usize::MAX)] {
+            for refused in [recycler.buffer(rows, features), recycler.zeros(rows, features)] {
+                let Err(refused) = refused else { panic!("{rows} rows of {features}") };
+                assert!(refused.asked >= 1 << 52, "{refused:?}");
+                assert!(refused.to_string().starts_with("cannot allocate "), "{refused}");
+            }
+        }
     }
 
     #[test]

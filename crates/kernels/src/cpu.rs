@@ -1,13 +1,16 @@
 //! The CPU as a [`Backend`].
 
-use crate::adamw::{self, AdamW};
-use crate::attention::{self, Attention, Run};
+use crate::adamw::{self, AdamW, Updated};
+use crate::attention::{self, Attention};
 use crate::backend::Backend;
+use crate::batch::{CpuBatch, HostBatch};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
+use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
-use crate::head::{self, Distribution, HeadGradient};
+use crate::head::{self, CpuStatistics, HeadGradient};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped};
+use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::{self, Turn};
 use crate::rows;
 use crate::simd::Isa;
@@ -48,46 +51,97 @@ impl Cpu {
     }
 }
 
+/// Rows and floats in each, of a buffer for this role.
+fn extent(role: Role) -> (usize, usize) {
+    match role {
+        Role::Activation(rows, features) | Role::Exact(rows, features) => (rows, features),
+        Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => match kind {
+            Kind::Vector(len) => (1, len),
+            Kind::Matrix(shape) => shape.packed_extent(),
+        },
+        // A row is a layer.
+        Role::Cache { shape, layers, pages } => (layers, pages.saturating_mul(shape.page_len())),
+    }
+}
+
+fn bytes(floats: usize) -> usize {
+    floats.saturating_mul(size_of::<f32>())
+}
+
 impl Backend for Cpu {
     type Buffer = CpuBuffer;
+    type Batch = CpuBatch;
+    type Index = Vec<u32>;
+    type Statistics = CpuStatistics;
 
-    fn buffer(&self, len: usize) -> CpuBuffer {
-        self.recycler.buffer(len)
+    const PAGE: usize = attention::PAGE;
+
+    fn bytes(&self, role: Role) -> usize {
+        let (rows, features) = extent(role);
+        bytes(rows.saturating_mul(features))
     }
-    fn zeros(&self, len: usize) -> CpuBuffer {
-        self.recycler.zeros(len)
+    fn workspace(&self, work: Work) -> usize {
+        match work {
+            Work::Head(shape, rows) => bytes(head::workspace(shape, rows)),
+            Work::Statistics(rows) => CpuStatistics::bytes(rows),
+            Work::AttentionGradient(shape, positions) => {
+                bytes(shape.gradient_workspace().saturating_mul(positions))
+            }
+            Work::Draw(shape, rows) => bytes(draw::most_workspace(shape, rows)),
+        }
     }
-    fn len(&self, buffer: &CpuBuffer) -> usize {
-        (**buffer).len()
+    fn allocate(&self, role: Role) -> Result<CpuBuffer, OutOfMemory> {
+        let (rows, features) = extent(role);
+        match role {
+            // Every rollout has a cache of its own: page faults would cost more than its memory is worth elsewhere.
+            Role::Cache { .. } => self.recycler.buffer(rows, features),
+            _ => self.recycler.zeros(rows, features),
+        }
     }
-    fn fill(&self, buffer: &mut CpuBuffer, value: f32) {
-        buffer.fill(value);
-    }
-    fn write(&self, buffer: &mut CpuBuffer, offset: usize, data: &[f32]) {
-        buffer[offset..offset + data.len()].copy_from_slice(data);
-    }
-    fn read(&self, buffer: &CpuBuffer, offset: usize, data: &mut [f32]) {
-        data.copy_from_slice(&buffer[offset..offset + data.len()]);
-    }
-    fn with_host<R>(&self, buffer: &CpuBuffer, len: usize, look: impl FnOnce(&[f32]) -> R) -> R {
-        look(&buffer[..len])
-    }
-    fn copy(&self, from: &CpuBuffer, from_offset: usize, to: &mut CpuBuffer, to_offset: usize, len: usize) {
-        rows::copy(&self.engine, &from[from_offset..from_offset + len], &mut to[to_offset..to_offset + len]);
+    fn buffer(&self, role: Role) -> CpuBuffer {
+        let (rows, features) = extent(role);
+        self.recycler.buffer(rows, features).unwrap_or_else(|refused| panic!("{refused}"))
     }
     fn trim(&self) {
         self.recycler.clear();
         self.logits.clear();
     }
-    fn parallel(&self, tasks: usize, f: impl Fn(usize) + Sync) {
-        self.engine.threads.each(tasks, f);
+
+    fn batch(&self, host: &HostBatch) -> CpuBatch {
+        CpuBatch::new(host)
+    }
+    fn index(&self, numbers: &[u32]) -> Vec<u32> {
+        numbers.to_vec()
     }
 
-    fn pack(&self, shape: Linear, first: usize, rows: &[f32], packed: &mut CpuBuffer) {
-        shape.pack(first, rows, packed);
+    fn fill(&self, buffer: &mut CpuBuffer, value: f32) {
+        buffer.fill(value);
     }
-    fn unpack(&self, shape: Linear, first: usize, packed: &CpuBuffer, rows: &mut [f32]) {
-        shape.unpack(first, packed, rows);
+    fn write(&self, buffer: &mut CpuBuffer, first: usize, rows: &[f32]) {
+        let features = buffer.features();
+        assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
+        buffer[first * features..][..rows.len()].copy_from_slice(rows);
+    }
+    fn read(&self, buffer: &CpuBuffer, first: usize, rows: &mut [f32]) {
+        let features = buffer.features();
+        assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
+        rows.copy_from_slice(&buffer[first * features..][..rows.len()]);
+    }
+    fn copy(&self, from: &CpuBuffer, to: &mut CpuBuffer, rows: usize) {
+        let features = from.features();
+        rows::copy(&self.engine, from.rows(rows, features), to.rows_mut(rows, features));
+    }
+    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut CpuBuffer) {
+        match kind {
+            Kind::Vector(_) => packed[first..first + rows.len()].copy_from_slice(rows),
+            Kind::Matrix(shape) => shape.pack(first, rows, packed),
+        }
+    }
+    fn unpack(&self, kind: Kind, first: usize, packed: &CpuBuffer, rows: &mut [f32]) {
+        match kind {
+            Kind::Vector(_) => rows.copy_from_slice(&packed[first..first + rows.len()]),
+            Kind::Matrix(shape) => shape.unpack(first, packed, rows),
+        }
     }
 
     fn linear(
@@ -99,7 +153,9 @@ impl Backend for Cpu {
         y: &mut CpuBuffer,
         tokens: usize,
     ) {
-        linear::forward(&self.engine, shape, x, weights, bias.map(|b| &**b), y, Destination::Replace, tokens);
+        let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
+        let bias = bias.map(|b| &**b);
+        linear::forward(&self.engine, shape, x, weights, bias, y, Destination::Replace, tokens);
     }
     fn linear_add(
         &self,
@@ -110,7 +166,9 @@ impl Backend for Cpu {
         y: &mut CpuBuffer,
         tokens: usize,
     ) {
-        linear::forward(&self.engine, shape, x, weights, bias.map(|b| &**b), y, Destination::Add, tokens);
+        let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
+        let bias = bias.map(|b| &**b);
+        linear::forward(&self.engine, shape, x, weights, bias, y, Destination::Add, tokens);
     }
     fn linear_backward_input(
         &self,
@@ -120,6 +178,7 @@ impl Backend for Cpu {
         dx: &mut CpuBuffer,
         tokens: usize,
     ) {
+        let (dy, dx) = (dy.rows(tokens, shape.outputs), dx.rows_mut(tokens, shape.inputs));
         linear::backward_input(&self.engine, shape, dy, weights, dx, tokens);
     }
     fn linear_backward_weight(
@@ -130,20 +189,23 @@ impl Backend for Cpu {
         dw: &mut CpuBuffer,
         tokens: usize,
     ) {
+        let (dy, x) = (dy.rows(tokens, shape.outputs), x.rows(tokens, shape.inputs));
         linear::backward_weight(&self.engine, shape, dy, x, dw, tokens);
     }
     fn linear_backward_bias(&self, shape: Linear, dy: &CpuBuffer, db: &mut CpuBuffer, tokens: usize) {
-        linear::backward_bias(&self.engine, shape.outputs, dy, db, tokens);
+        linear::backward_bias(&self.engine, shape.outputs, dy.rows(tokens, shape.outputs), db, tokens);
     }
 
-    fn embed(&self, table: Linear, packed: &CpuBuffer, tokens: &[u32], y: &mut CpuBuffer) {
-        embedding::forward(&self.engine, table, packed, tokens, y);
+    fn embed(&self, table: Linear, packed: &CpuBuffer, batch: &CpuBatch, y: &mut CpuBuffer) {
+        let y = y.rows_mut(batch.tokens().len(), table.inputs);
+        embedding::forward(&self.engine, table, packed, batch.tokens(), y);
     }
-    fn embed_backward(&self, hidden: usize, slots: &[u32], dy: &CpuBuffer, rows: &mut CpuBuffer) {
-        embedding::backward(&self.engine, hidden, slots, dy, rows);
+    fn embed_backward(&self, slots: &Vec<u32>, dy: &CpuBuffer, rows: &mut CpuBuffer) {
+        let hidden = rows.features();
+        embedding::backward(&self.engine, hidden, slots, dy.rows(slots.len(), hidden), rows);
     }
-    fn add_embedding_rows(&self, table: Linear, rows: &CpuBuffer, tokens: &[u32], packed: &mut CpuBuffer) {
-        embedding::add_rows(table, rows, tokens, packed);
+    fn add_embedding_rows(&self, table: Linear, rows: &CpuBuffer, tokens: &Vec<u32>, packed: &mut CpuBuffer) {
+        embedding::add_rows(table, rows.rows(tokens.len(), table.inputs), tokens, packed);
     }
 
     fn rms_norm(
@@ -155,6 +217,7 @@ impl Backend for Cpu {
         y: &mut CpuBuffer,
         rows: usize,
     ) {
+        let (x, y) = (x.rows(rows, layout.stride), y.rows_mut(rows, layout.stride));
         norm::forward(&self.engine, layout, eps, x, weight, y, rows);
     }
     fn rms_norm_backward(
@@ -168,7 +231,9 @@ impl Backend for Cpu {
         dw: &mut CpuBuffer,
         rows: usize,
     ) {
-        norm::backward(&self.engine, layout, eps, x, weight, dy.map(|d| &**d), dx, dw, rows);
+        let (x, dy) = (x.rows(rows, layout.stride), dy.map(|dy| dy.rows(rows, layout.stride)));
+        let dx = dx.rows_mut(rows, layout.stride);
+        norm::backward(&self.engine, layout, eps, x, weight, dy, dx, dw, rows);
     }
 
     fn rope(
@@ -177,66 +242,79 @@ impl Backend for Cpu {
         x: &mut CpuBuffer,
         cos: &CpuBuffer,
         sin: &CpuBuffer,
-        positions: &[u32],
+        batch: &CpuBatch,
         turn: Turn,
     ) {
-        rope::rotate(&self.engine, layout, x, cos, sin, positions, turn);
+        let x = x.rows_mut(batch.positions().len(), layout.stride);
+        rope::rotate(&self.engine, layout, x, cos, sin, batch.positions(), turn);
     }
 
     fn store_kv(
         &self,
         shape: Attention,
         qkv: &CpuBuffer,
-        runs: &[Run],
-        table: &[u32],
+        batch: &CpuBatch,
         cache: &mut CpuBuffer,
+        layer: usize,
     ) {
-        attention::store(&self.engine, shape, qkv, runs, table, cache);
+        let qkv = qkv.rows(batch.tokens().len(), shape.row());
+        let len = cache.features();
+        attention::store(&self.engine, shape, qkv, batch, &mut cache[layer * len..][..len]);
+    }
+    fn copy_pages(&self, shape: Attention, cache: &mut CpuBuffer, pages: &[(u32, u32)]) {
+        let len = cache.features();
+        for layer in cache.chunks_exact_mut(len.max(1)) {
+            attention::copy_pages(shape, layer, pages);
+        }
     }
     fn attention(
         &self,
         shape: Attention,
         qkv: &CpuBuffer,
-        runs: &[Run],
-        table: &[u32],
+        batch: &CpuBatch,
         cache: &CpuBuffer,
+        layer: usize,
         out: &mut CpuBuffer,
     ) {
-        attention::forward(&self.engine, shape, qkv, runs, table, cache, out);
+        let rows = batch.tokens().len();
+        let (qkv, out) = (qkv.rows(rows, shape.row()), out.rows_mut(rows, shape.heads * shape.head_dim));
+        let len = cache.features();
+        attention::forward(&self.engine, shape, qkv, batch, &cache[layer * len..][..len], out);
     }
     fn attention_backward(
         &self,
         shape: Attention,
         qkv: &CpuBuffer,
-        runs: &[Run],
+        batch: &CpuBatch,
         d_out: &CpuBuffer,
         d_qkv: &mut CpuBuffer,
     ) {
-        attention::backward(&self.engine, shape, qkv, runs, d_out, d_qkv);
+        let rows = batch.tokens().len();
+        let (qkv, d_qkv) = (qkv.rows(rows, shape.row()), d_qkv.rows_mut(rows, shape.row()));
+        let d_out = d_out.rows(rows, shape.heads * shape.head_dim);
+        attention::backward(&self.engine, shape, qkv, batch, d_out, d_qkv);
     }
 
     fn swiglu(&self, features: usize, gate_up: &CpuBuffer, y: &mut CpuBuffer, tokens: usize) {
+        let (gate_up, y) = (gate_up.rows(tokens, 2 * features), y.rows_mut(tokens, features));
         swiglu::forward(&self.engine, features, gate_up, y, tokens);
     }
     fn swiglu_backward(&self, features: usize, dy: &mut CpuBuffer, gate_up: &mut CpuBuffer, tokens: usize) {
+        let (dy, gate_up) = (dy.rows_mut(tokens, features), gate_up.rows_mut(tokens, 2 * features));
         swiglu::backward(&self.engine, features, dy, gate_up, tokens);
     }
 
-    fn gather_rows(&self, features: usize, from: &CpuBuffer, rows: &[u32], to: &mut CpuBuffer) {
-        rows::gather(&self.engine, features, from, rows, to);
+    fn gather_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer) {
+        let features = from.features();
+        rows::gather(&self.engine, features, from, rows, to.rows_mut(rows.len(), features));
     }
-    fn store_rows(&self, features: usize, from: &CpuBuffer, rows: &[u32], to: &mut CpuBuffer, slots: &[u32]) {
-        rows::store(&self.engine, features, from, rows, to, slots);
+    fn store_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, slots: &Vec<u32>) {
+        assert_eq!(from.features(), to.features());
+        rows::store(&self.engine, from.features(), from, rows, to, slots);
     }
-    fn scatter_rows(
-        &self,
-        features: usize,
-        from: &CpuBuffer,
-        rows: &[u32],
-        to: &mut CpuBuffer,
-        total: usize,
-    ) {
-        rows::scatter(features, from, rows, to, total);
+    fn scatter_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, total: usize) {
+        let features = from.features();
+        rows::scatter(features, from.rows(rows.len(), features), rows, to.rows_mut(total, features));
     }
 
     fn head(
@@ -244,44 +322,54 @@ impl Backend for Cpu {
         shape: Linear,
         x: &CpuBuffer,
         weights: &CpuBuffer,
-        targets: &[u32],
+        targets: Vec<u32>,
         temperature: f32,
-    ) -> (Vec<f32>, Vec<Distribution>) {
+    ) -> CpuStatistics {
+        let x = x.rows(targets.len(), shape.inputs);
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
             head::forward(&self.engine, shape, x, weights, targets, temperature, logits)
         })
+    }
+    fn scores(&self, statistics: &mut CpuStatistics) -> (Vec<f32>, Vec<f32>) {
+        statistics.read()
     }
     fn head_backward(
         &self,
         shape: Linear,
         x: &CpuBuffer,
         weights: &CpuBuffer,
-        gradient: HeadGradient<'_>,
+        statistics: &CpuStatistics,
+        d_logprobs: &[f32],
+        d_entropies: &[f32],
         dx: &mut CpuBuffer,
         dw: &mut CpuBuffer,
     ) {
-        self.logits.with(head::backward_workspace(shape, gradient.targets.len()), |logits| {
+        let rows = d_logprobs.len();
+        let (x, dx) = (x.rows(rows, shape.inputs), dx.rows_mut(rows, shape.inputs));
+        let gradient = HeadGradient { statistics, d_logprobs, d_entropies };
+        self.logits.with(head::backward_workspace(shape, rows), |logits| {
             head::backward(&self.engine, shape, x, weights, gradient, dx, dw, logits);
         });
     }
-    fn distribution(&self, logits: &[f32], temperature: f32) -> Distribution {
-        Distribution::of(self.engine.isa, logits, temperature)
-    }
-    fn softmax_weights(&self, logits: &[f32], temperature: f32, max: f32, weights: &mut [f32]) {
-        head::softmax_weights(self.engine.isa, logits, temperature, max, weights);
+    fn draw(
+        &self,
+        shape: Linear,
+        hidden: &CpuBuffer,
+        weights: &CpuBuffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>> {
+        let rows = draw::rows(draws);
+        let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
+        draw::draw(&self.engine, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
     }
 
-    fn sum_of_squares(&self, x: &CpuBuffer) -> f64 {
-        adamw::sum_of_squares(&self.engine, x)
+    fn norm(&self, tensors: &[&CpuBuffer]) -> f64 {
+        let tensors: Vec<&[f32]> = tensors.iter().map(|tensor| &***tensor).collect();
+        adamw::norm(&self.engine, &tensors)
     }
-    fn adamw(
-        &self,
-        settings: AdamW,
-        weights: &mut CpuBuffer,
-        gradient: &CpuBuffer,
-        first: &mut CpuBuffer,
-        second: &mut CpuBuffer,
-    ) {
-        adamw::step(&self.engine, settings, weights, gradient, first, second);
+    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, CpuBuffer>]) {
+        for Updated { weights, gradient, first, second } in parameters {
+            adamw::step(&self.engine, settings, weights, gradient, first, second);
+        }
     }
 }

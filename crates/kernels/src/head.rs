@@ -135,16 +135,38 @@ impl Kernel for Reduce<'_> {
     }
 }
 
+/// What the head keeps of its rows between its forward and its backward pass.
+pub struct CpuStatistics {
+    targets: Vec<u32>,
+    temperature: f32,
+    /// Of each target, until they are read.
+    logprobs: Vec<f32>,
+    distributions: Vec<Distribution>,
+}
+
+impl CpuStatistics {
+    /// Bytes for so many rows, once the log-probs have been read, beside the targets.
+    pub(crate) fn bytes(rows: usize) -> usize {
+        rows.saturating_mul(size_of::<Distribution>())
+    }
+
+    /// Log-prob of each target, which are then gone, and entropy of each row.
+    pub(crate) fn read(&mut self) -> (Vec<f32>, Vec<f32>) {
+        let entropies = self.distributions.iter().map(|d| d.entropy).collect();
+        (std::mem::take(&mut self.logprobs), entropies)
+    }
+}
+
 /// Log-probability, entropy and distribution of each row. `x: [rows, hidden]` (already normed).
 pub(crate) fn forward(
     engine: &Engine,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
-    targets: &[u32],
+    targets: Vec<u32>,
     temperature: f32,
     logits: &mut [f32],
-) -> (Vec<f32>, Vec<Distribution>) {
+) -> CpuStatistics {
     let rows = targets.len();
     assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
     assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
@@ -178,7 +200,7 @@ pub(crate) fn forward(
             }
         });
     }
-    (logprobs, distributions)
+    CpuStatistics { targets, temperature, logprobs, distributions }
 }
 
 fn block_rows(shape: Linear, rows: usize) -> usize {
@@ -190,6 +212,11 @@ pub(crate) fn forward_workspace(shape: Linear, rows: usize) -> usize {
     block_rows(shape, rows) * shape.outputs
 }
 
+/// Floats of logits that the head holds at a time over `rows` rows, forward or back.
+pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
+    forward_workspace(shape, rows).max(backward_workspace(shape, rows))
+}
+
 fn block_panels(shape: Linear, rows: usize) -> usize {
     (BLOCK / 2 / rows.max(1).saturating_mul(PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
 }
@@ -199,24 +226,12 @@ pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul((block_panels(shape, rows) * PANEL).min(shape.outputs))
 }
 
-/// Floats of logits that the head holds at a time over `rows` rows, forward or back.
-pub fn head_workspace(shape: Linear, rows: usize) -> usize {
-    forward_workspace(shape, rows).max(backward_workspace(shape, rows))
-}
-
-/// Coefficients of the head's backward pass, a value per row.
+/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's log-prob and entropy.
 #[derive(Clone, Copy)]
-pub struct HeadGradient<'a> {
-    /// Target tokens, as in the forward pass.
-    pub targets: &'a [u32],
-    /// What the forward pass returned.
-    pub distributions: &'a [Distribution],
-    /// d loss / d logprob.
-    pub logprob: &'a [f32],
-    /// d loss / d entropy.
-    pub entropy: &'a [f32],
-    /// As in the forward pass.
-    pub temperature: f32,
+pub(crate) struct HeadGradient<'a> {
+    pub statistics: &'a CpuStatistics,
+    pub d_logprobs: &'a [f32],
+    pub d_entropies: &'a [f32],
 }
 
 /// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of columns, so that
@@ -232,14 +247,10 @@ pub(crate) fn backward(
     dw: &mut [f32],
     logits: &mut [f32],
 ) {
-    let rows = gradient.targets.len();
+    let HeadGradient { statistics, d_logprobs, d_entropies } = gradient;
+    let rows = statistics.targets.len();
     assert!(logits.len() >= backward_workspace(shape, rows));
-    assert!(gradient.targets.iter().all(|&t| (t as usize) < shape.outputs));
-    assert!(
-        gradient.distributions.len() == rows
-            && gradient.logprob.len() == rows
-            && gradient.entropy.len() == rows
-    );
+    assert!(d_logprobs.len() == rows && d_entropies.len() == rows);
     let all = shape.outputs.div_ceil(PANEL);
     let block = block_panels(shape, rows);
     for first in (0..all).step_by(block) {
@@ -286,24 +297,58 @@ impl Kernel for LogitGradient<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { gradient, r, tokens, row } = self;
-        let d = gradient.distributions[r];
-        let (a, b) = (gradient.logprob[r], gradient.entropy[r]);
+        let HeadGradient { statistics, d_logprobs, d_entropies } = gradient;
+        let (d, temperature) = (statistics.distributions[r], statistics.temperature);
+        let (a, b) = (d_logprobs[r], d_entropies[r]);
         let x = row.as_mut_ptr();
         // SAFETY: accesses stay within the row.
         unsafe {
-            let temperature = S::splat(gradient.temperature);
+            let divisor = S::splat(temperature);
             let (max, log_sum, entropy) = (S::splat(d.max), S::splat(d.log_sum), S::splat(d.entropy));
             let (minus_a, minus_b, zero) = (S::splat(-a), S::splat(-b), S::splat(EXP_ZERO));
             vectors!(row.len(), |i, n| {
-                let z = S::div(load::<S>(x.add(i), n), temperature);
+                let z = S::div(load::<S>(x.add(i), n), divisor);
                 let logp = S::max(zero, S::sub(S::sub(z, max), log_sum));
                 let p = exp::<S>(logp);
                 let factor = S::fma(minus_b, S::add(logp, entropy), minus_a);
-                store::<S>(x.add(i), S::div(S::mul(p, factor), temperature), n);
+                store::<S>(x.add(i), S::div(S::mul(p, factor), divisor), n);
             });
-            let target = gradient.targets[r] as usize;
+            let target = statistics.targets[r] as usize;
             if tokens.contains(&target) {
-                row[target - tokens.start] += a / gradient.temperature;
+                row[target - tokens.start] += a / temperature;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn softmax_weights_are_exponentials_on_every_instruction_set() {
+        for temperature in [1.0, 0.7] {
+            for len in [1usize, 7, 16, 61, 1000] {
+                let mut logits: Vec<f32> = (0..len).map(|i| (i * 7919 % 613) as f32 / 10.0 - 30.0).collect();
+                logits[len / 2] = f32::NEG_INFINITY;
+                logits[len - 1] = 30.0;
+                let max = 30.0 / temperature;
+                let want: Vec<f64> =
+                    logits.iter().map(|&z| ((f64::from(z) - 30.0) / f64::from(temperature)).exp()).collect();
+                let weights_on = |isa: Isa| {
+                    let mut weights = vec![f32::NAN; len];
+                    softmax_weights(isa, &logits, temperature, max, &mut weights);
+                    weights
+                };
+                let weights = weights_on(Isa::Scalar);
+                // An exponent of 85 is rounded to within 4e-6, and its exponential by as much.
+                for (&got, &want) in weights.iter().zip(&want) {
+                    assert!((f64::from(got) - want).abs() <= 1e-5 * want, "{got} instead of {want}");
+                }
+                let bits = |weights: Vec<f32>| weights.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                for isa in Isa::available() {
+                    assert_eq!(bits(weights_on(isa)), bits(weights.clone()), "{isa}");
+                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Numerics on flat buffers: the operations of one decoder, forward and backward, exact to the bit.
+//! Numerics on buffers: the operations of one decoder, forward and backward, exact to the bit.
 //!
 //! Everything obeys the numerics contract in docs/numerics.md: results depend on the values that go in and on
 //! nothing else, not on batch composition, blocking, threads or instruction set. [`Backend`] is the list of
@@ -9,8 +9,10 @@
 mod adamw;
 mod attention;
 mod backend;
+mod batch;
 mod buffer;
 mod cpu;
+mod draw;
 mod embedding;
 mod head;
 mod linear;
@@ -18,6 +20,7 @@ mod mapped_file;
 mod math;
 mod norm;
 mod pool;
+mod role;
 mod rope;
 mod rows;
 mod simd;
@@ -25,16 +28,19 @@ mod swiglu;
 mod threads;
 mod tile;
 
-pub use adamw::AdamW;
-pub use attention::{Attention, PAGE, Run};
+pub use adamw::{AdamW, Updated};
+pub use attention::Attention;
 pub use backend::Backend;
+pub use batch::{CpuBatch, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
-pub use head::{Distribution, HeadGradient, head_workspace};
-pub use linear::{Linear, PANEL};
+pub use draw::{Adjustments, Draw, Drawn};
+pub use head::{CpuStatistics, Distribution};
+pub use linear::Linear;
 pub use mapped_file::MappedFile;
 pub use math::ln;
 pub use norm::Grouped;
+pub use role::{Kind, OutOfMemory, Role, Work};
 pub use rope::Turn;
 pub use simd::{ISA_VARIABLE, Isa};
 pub use threads::{THREADS_VARIABLE, thread_count};

@@ -53,10 +53,9 @@ pub(crate) fn store(
     });
 }
 
-/// `to[rows[i]] += from[i]`, in order, from zeros in all of the `total` rows.
-pub(crate) fn scatter(features: usize, from: &[f32], rows: &[u32], to: &mut [f32], total: usize) {
+/// `to[rows[i]] += from[i]`, in order, from zeros in all of `to`.
+pub(crate) fn scatter(features: usize, from: &[f32], rows: &[u32], to: &mut [f32]) {
     assert!(from.len() >= rows.len() * features);
-    let to = &mut to[..total * features];
     to.fill(0.0);
     for (from, &row) in from.chunks_exact(features).zip(rows) {
         let row = &mut to[row as usize * features..][..features];

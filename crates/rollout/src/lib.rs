@@ -15,10 +15,11 @@ mod random;
 mod recorder;
 mod response;
 mod sample;
-mod sampler;
 mod sampling;
 mod sequence;
 mod stop;
+
+pub use isentrope_kernels::Drawn;
 
 pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{AFTER_TRAINING, Error, Result};
@@ -28,6 +29,5 @@ pub use prompter::Prompter;
 pub use random::Key;
 pub use response::Response;
 pub use sample::{Interrupt, sample, sample_each};
-pub use sampler::Drawn;
 pub use sampling::Sampling;
 pub use sequence::{Completion, FinishReason};

@@ -46,11 +46,14 @@ pub struct Learner<B: Backend> {
 
 impl<B: Backend> Learner<B> {
     /// Ready for the first update.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Self {
-        let gradient = Gradient::zeros(&model);
+    ///
+    /// # Errors
+    /// When there is no memory for the gradient or the activation cache.
+    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Result<Self> {
+        let gradient = Gradient::zeros(&model)?;
         let slots = limits.activation_slots;
-        let activation_cache = (slots > 0).then(|| Recording::new(&model, slots));
-        Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits }
+        let activation_cache = (slots > 0).then(|| Recording::new(&model, slots)).transpose()?;
+        Ok(Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits })
     }
 
     /// How many sequences go into each pass, in order.
@@ -98,7 +101,7 @@ impl<B: Backend> Learner<B> {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
         let cache = activation_cache.as_ref();
-        let passes = passes(sequences, idle, on_policy, limits, &model.layout, cache);
+        let passes = passes(sequences, idle, on_policy, limits, model, cache);
 
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
@@ -141,7 +144,7 @@ impl<B: Backend> Learner<B> {
         let batches = micro_batches(&apart(sequences), self.limits.micro_batch_tokens);
         for batch in split(sequences, batches.into_iter().map(|batch| batch.sequences)) {
             let packed = Packed::apart(batch);
-            let keep = self.limits.keep_one(&self.model.layout, packed.token_count());
+            let keep = self.limits.keep_one(&self.model, packed.token_count());
             let (scores, tape) = self.model.forward(packed, temperature, keep);
             let first = all.logprobs.len();
             all.extend(scores);

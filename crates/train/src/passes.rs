@@ -4,7 +4,7 @@
 //! expected to leave out, saves one or both of them without changing a bit of the gradient.
 
 use isentrope_kernels::Backend;
-use isentrope_model::{Keep, Layout, Model, Packed, Recording, Scores, Sequence, Tape, Unit, units};
+use isentrope_model::{Keep, Model, Packed, Recording, Scores, Sequence, Tape, Unit, units};
 use std::ops::Range;
 
 /// What bounds a pass. The gradient's bits do not depend on it.
@@ -20,15 +20,16 @@ pub struct PassLimits {
 
 impl PassLimits {
     /// What the tapes of forward passes over so many tokens can keep, if anything.
-    fn keep(&self, layout: &Layout, tokens: usize) -> Option<Keep> {
+    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
+        let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
-            .find(|&keep| tokens.saturating_mul(layout.tape_bytes_per_token(keep)) <= self.tape_bytes)
+            .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
     }
 
     /// What the tape keeps of a single pass that goes backward right after it went forward.
-    pub(crate) fn keep_one(&self, layout: &Layout, tokens: usize) -> Keep {
-        self.keep(layout, tokens).unwrap_or(Keep::BlockInputs)
+    pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
+        self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
 
@@ -70,14 +71,14 @@ pub(crate) fn passes<'a, B: Backend>(
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
     limits: &PassLimits,
-    layout: &Layout,
+    model: &Model<B>,
     cache: Option<&'a Recording<B>>,
 ) -> Vec<Pass<'a, B>> {
     let cuts = cut(sequences, idle, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
     // Their tapes exist at the same time.
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
-    let keep = limits.keep(layout, waiting.map(|cut| cut.tokens).sum());
+    let keep = limits.keep(model, waiting.map(|cut| cut.tokens).sum());
     let pass = |cut: Cut| {
         let way = match keep {
             _ if is_on_policy(&cut) => Way::on_policy(&on_policy[cut.sequences.clone()], cache),
@@ -119,7 +120,7 @@ impl<'a, B: Backend> Pass<'a, B> {
         match &self.way {
             Way::Cached { cache, slots } => model.recall(packed, temperature, cache, slots),
             Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
-                let keep = limits.keep_one(&model.layout, packed.token_count());
+                let keep = limits.keep_one(model, packed.token_count());
                 model.forward(packed, temperature, keep)
             }
         }
@@ -198,7 +199,7 @@ mod tests {
     fn each_pass_goes_the_cheapest_way_that_it_can() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
-        let cache = Recording::new(&model, 8);
+        let cache = Recording::new(&model, 8).unwrap();
         let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
         let sequences: Vec<Sequence<'_>> =
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
@@ -206,7 +207,7 @@ mod tests {
         let idle = [false, false, false, true, false];
         let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
             let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-            passes(&sequences, &idle, on_policy, &limits, &model.layout, cache)
+            passes(&sequences, &idle, on_policy, &limits, &model, cache)
                 .into_iter()
                 .map(|pass| {
                     let way = match pass.way {
@@ -228,7 +229,7 @@ mod tests {
         let expected = ["on-policy", "on-policy", forward, "score only", forward];
         assert_eq!(ways(&mixed, None, 1, usize::MAX), each(expected), "without a cache");
         // The tapes of two passes wait, of eight tokens each.
-        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(keep);
+        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, keep);
         for (room, way) in [
             (bytes(Keep::Activations), forward),
             (bytes(Keep::Activations) - 1, "forward BlockInputs"),

@@ -34,12 +34,17 @@ pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
     /// The tables that recipes of every kind have.
     fn tables(&self) -> Tables<'_>;
 
-    /// Reads everything but the weights, and checks it all together. `available` is the memory in bytes that the run may
-    /// take unless the recipe says.
+    /// Reads everything but the weights, and checks it all together for a run on this device. `available` is the memory in
+    /// bytes that it may take unless the recipe says.
     ///
     /// # Errors
     /// What is wrong with the model's files or the data, or that the run would not fit the memory.
-    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<Self::Trainer>>;
+    fn prepare<B: Backend>(
+        self,
+        model_dir: &Path,
+        backend: &B,
+        available: usize,
+    ) -> Result<Prepared<Self::Trainer>>;
 }
 
 /// The tables that recipes of every kind have, as far as the loop acts on them.

@@ -44,8 +44,8 @@ pub fn train<T: Trainer, B: Backend>(
                 true => Model::initialize(&model_dir, seed, backend)?,
                 false => Model::load(&model_dir, backend)?,
             };
-            let optimizer = Optimizer::new(&model, optimizer.clone());
-            Ok(Learner::new(model, optimizer, plan.passes()))
+            let optimizer = Optimizer::new(&model, optimizer.clone())?;
+            Learner::new(model, optimizer, plan.passes())
         })?;
     let state = trainer.begin(Some(state));
     let sampling = Sampling {

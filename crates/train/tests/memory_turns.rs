@@ -71,7 +71,8 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.27), Some(1024));
     recipe.model.path = dir.path().display().to_string();
     recipe.resolve().unwrap();
-    let prepared = recipe.prepare(dir.path(), 0).unwrap();
+    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
+    let prepared = recipe.prepare(dir.path(), &*cpu, 0).unwrap();
     assert!(prepared.plan.is_tight(), "{}", prepared.plan);
     let place = Place {
         dir: dir.path().join("run"),
@@ -80,7 +81,6 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
         recipe: (String::new(), json!({})),
     };
     let mut memory = Memory::default();
-    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
     train(prepared, &place, cpu, json!({}), &mut memory).unwrap();
     let (first, last) = (memory.0[0], *memory.0.last().unwrap());
     let most = status("VmHWM");

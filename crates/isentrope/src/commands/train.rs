@@ -1,6 +1,7 @@
 //! `isentrope train`: reinforcement learning; and what `sft` shares with it, from a recipe to a run directory.
 
-use crate::engine::{cpu, file_hashes};
+use crate::device::{self, Device};
+use crate::engine::file_hashes;
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::output::print;
@@ -10,7 +11,6 @@ use crate::terminal::{self, Terminal};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
-use isentrope_kernels::Cpu;
 use isentrope_model::hub;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::rl;
@@ -84,7 +84,7 @@ impl RunArguments {
         recipe.resolve().with_context(|| path.display().to_string())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
         if self.dry_run {
-            return dry_run(recipe);
+            return dry_run(recipe, self.threads);
         }
         let place = Place {
             dir: out,
@@ -97,19 +97,19 @@ impl RunArguments {
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
         };
         place.check()?;
-        let cpu = cpu(self.threads)?;
+        let device = device::open(self.threads)?;
         let model = recipe.tables().model.path.clone();
         let model_dir = hub::resolve(&model, &Download::default())?;
         let mut terminal = Terminal::new();
         terminal.heading(&format!("{model} on {}", place.dir.display()));
-        let prepared = recipe.prepare(&model_dir, Memory::now().available as usize)?;
+        let prepared = recipe.prepare(&model_dir, &device, Memory::now().available as usize)?;
         for note in &prepared.notes {
             terminal.note(note);
         }
         terminal.heading(&prepared.plan.to_string());
-        let manifest = manifest(&cpu, &prepared.trainer, &model_dir)?;
+        let manifest = manifest(&device, &prepared.trainer, &model_dir)?;
         interrupt::wind_up_first("finishing the current step");
-        let summary = training_loop::train(prepared, &place, Arc::new(cpu), manifest, &mut terminal)
+        let summary = training_loop::train(prepared, &place, Arc::new(device), manifest, &mut terminal)
             .map_err(|error| or_free_space(error.into()))?;
         terminal.finish();
         terminal::print_summary(&summary, command)?;
@@ -122,7 +122,7 @@ impl RunArguments {
 
 /// Everything that can be known before step 1. What the run would need and is not here is said, since a recipe can be looked
 /// at before its model and its data have been fetched.
-fn dry_run<R: TrainingRecipe>(recipe: R) -> Result<()> {
+fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     print(&recipe::render(&recipe))?;
     let path = recipe.tables().model.path.clone();
     let Some(dir) = hub::cached(&path)? else {
@@ -138,7 +138,8 @@ fn dry_run<R: TrainingRecipe>(recipe: R) -> Result<()> {
              training would {then}.\n"
         ));
     };
-    let mut prepared = recipe.prepare(&dir, Memory::now().available as usize)?;
+    let device = device::open(threads)?;
+    let mut prepared = recipe.prepare(&dir, &device, Memory::now().available as usize)?;
     print(&format!("\n# {}\n", prepared.plan))?;
     for note in &prepared.notes {
         print(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
@@ -185,7 +186,7 @@ fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 }
 
 /// Under what the run was made.
-fn manifest(cpu: &Cpu, trainer: &impl Trainer, model_dir: &Path) -> Result<Value> {
+fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result<Value> {
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -193,8 +194,8 @@ fn manifest(cpu: &Cpu, trainer: &impl Trainer, model_dir: &Path) -> Result<Value
         "isentrope": env!("CARGO_PKG_VERSION"),
         "started_unix_s": now,
         "seed": trainer.tables().run.seed,
-        "instruction_set": cpu.isa().to_string(),
-        "threads": cpu.threads(),
+        "instruction_set": device.isa().to_string(),
+        "threads": device.threads(),
         "model": { "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? },
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),

@@ -1,7 +1,8 @@
 //! The gradient of attention over whole sequences.
 
 use super::forward::exponentials;
-use super::{Attention, Run, check_disjoint};
+use super::{Attention, check};
+use crate::batch::{CpuBatch, Run};
 use crate::simd::{Kernel, LANES, Simd, vectors};
 use crate::threads::{Engine, Shared};
 use crate::tile::{End, Product, Start};
@@ -12,7 +13,7 @@ const TILE: usize = 32;
 impl Attention {
     /// Floats that the gradient takes per position of a sequence, if all key-value heads are worked on at once: keys and
     /// values, their gradients, and a tile of softmax weights with its gradient.
-    pub fn gradient_workspace(self) -> usize {
+    pub(crate) fn gradient_workspace(self) -> usize {
         self.kv_heads * (3 * self.padded_dim() + 2 * self.head_dim + 2 * TILE)
     }
 }
@@ -26,11 +27,14 @@ pub(crate) fn backward(
     engine: &Engine,
     shape: Attention,
     qkv: &[f32],
-    runs: &[Run],
+    batch: &CpuBatch,
     d_out: &[f32],
     d_qkv: &mut [f32],
 ) {
-    assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
+    check(shape);
+    let (rows, runs) = (batch.tokens().len(), batch.runs());
+    assert!(qkv.len() >= rows * shape.row() && d_qkv.len() >= rows * shape.row());
+    assert!(d_out.len() >= rows * shape.heads * shape.head_dim);
     let families: Vec<&[Run]> = runs.chunk_by(|_, run| run.position > 0).collect();
     for family in &families {
         assert_eq!(family[0].position, 0, "the gradient needs whole sequences");
@@ -39,17 +43,12 @@ pub(crate) fn backward(
             "a run continues none before it"
         );
     }
-    for run in runs {
-        let rows = run.row + run.len;
-        assert!(qkv.len() >= rows * shape.row() && d_qkv.len() >= rows * shape.row());
-        assert!(d_out.len() >= rows * shape.heads * shape.head_dim);
-    }
-    check_disjoint(runs);
     let d_qkv = Shared::of(d_qkv);
     engine.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
         for i in range {
             let (runs, kv_head) = (families[i / shape.kv_heads], i % shape.kv_heads);
-            // SAFETY: tasks own disjoint (rows, heads) of d_qkv; extents were checked above.
+            // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CpuBatch` runs share no rows; extents were checked
+            // above.
             unsafe {
                 engine.isa.run(Family {
                     shape,

@@ -1,6 +1,7 @@
 //! Attention outputs of a batch of runs.
 
-use super::{Attention, PAGE, Run, check, check_disjoint};
+use super::{Attention, PAGE, check};
+use crate::batch::CpuBatch;
 use crate::math::exp;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
 use crate::threads::{Engine, Shared};
@@ -13,20 +14,21 @@ const TILE: usize = 24;
 /// could see; many more would push each other out of its first cache.
 const PAGES_AHEAD: usize = 6;
 
-/// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in the cache, which must
-/// already hold those of the runs themselves.
+/// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer of the cache, which must
+/// already hold those of the batch itself.
 pub(crate) fn forward(
     engine: &Engine,
     shape: Attention,
     qkv: &[f32],
-    runs: &[Run],
-    table: &[u32],
+    batch: &CpuBatch,
     cache: &[f32],
     out: &mut [f32],
 ) {
-    check(shape, runs, table, cache.len(), qkv.len(), shape.row());
-    check(shape, runs, table, cache.len(), out.len(), shape.heads * shape.head_dim);
-    check_disjoint(runs);
+    check(shape);
+    batch.check_pages(cache.len() / shape.page_len());
+    let rows = batch.tokens().len();
+    assert!(qkv.len() >= rows * shape.row() && out.len() >= rows * shape.heads * shape.head_dim);
+    let (runs, table) = (batch.runs(), batch.table());
     let tokens = (TILE / shape.group()).max(1);
     // One task per run, key-value head and tile of tokens.
     let tiles: Vec<(usize, usize)> = runs
@@ -49,7 +51,7 @@ pub(crate) fn forward(
                 }
             })
             .collect();
-        // SAFETY: jobs own disjoint (rows, heads) of out; extents were checked above.
+        // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows; extents were checked above.
         unsafe {
             engine.isa.run(Tiles { shape, qkv: qkv.as_ptr(), cache: cache.as_ptr(), out: out.start(), jobs });
         }

@@ -12,12 +12,12 @@ mod forward;
 pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
+use crate::batch::CpuBatch;
 use crate::simd::LANES;
 use crate::threads::{Engine, Shared};
-use std::ops::Range;
 
 /// Positions per page.
-pub const PAGE: usize = LANES;
+pub(crate) const PAGE: usize = LANES;
 
 /// Shape of one attention layer. Rows of queries, keys and values are `[heads + 2 kv_heads, head_dim]`: queries of
 /// every head, then keys, then values.
@@ -36,13 +36,13 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Floats in a row of queries, keys and values.
+    /// Numbers in a row of queries, keys and values.
     pub fn row(self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
 
-    /// Floats in a page.
-    pub fn page_len(self) -> usize {
+    /// Floats in a page of one layer.
+    pub(crate) fn page_len(self) -> usize {
         self.kv_heads * PAGE * (self.head_dim + self.padded_dim())
     }
 
@@ -68,69 +68,25 @@ impl Attention {
     }
 }
 
-/// Consecutive rows of a batch that are consecutive positions of one sequence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// First row in the batch.
-    pub row: usize,
-    /// Rows.
-    pub len: usize,
-    /// Position of the first row in its sequence.
-    pub position: usize,
-    /// Where the numbers of the sequence's pages stand in the page table; page i holds positions `16 i ..`.
-    pub pages: Range<usize>,
-}
-
-/// Checks what the unsafe kernels rely on.
-fn check(shape: Attention, runs: &[Run], table: &[u32], cache_len: usize, rows_len: usize, row: usize) {
-    assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
-    for run in runs {
-        assert!((run.row + run.len) * row <= rows_len, "rows beyond the batch");
-        assert!(
-            (run.position + run.len).div_ceil(PAGE) <= run.pages.len(),
-            "positions beyond the sequence's pages"
-        );
-        let pages = &table[run.pages.clone()];
-        assert!(
-            pages.iter().all(|&p| (p as usize + 1) * shape.page_len() <= cache_len),
-            "pages beyond the cache"
-        );
-    }
-}
-
-/// Runs are worked on at once, each writing its own rows: no two may share one.
-fn check_disjoint(runs: &[Run]) {
-    let mut rows: Vec<Range<usize>> =
-        runs.iter().filter(|run| run.len > 0).map(|run| run.row..run.row + run.len).collect();
-    rows.sort_unstable_by_key(|rows| rows.start);
-    assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share rows");
-}
-
-/// Copies the keys and values of every row of `runs` into its place in the cache.
-pub(crate) fn store(
-    engine: &Engine,
-    shape: Attention,
-    qkv: &[f32],
-    runs: &[Run],
-    table: &[u32],
-    cache: &mut [f32],
-) {
-    check(shape, runs, table, cache.len(), qkv.len(), shape.row());
-    check_slots(runs, table);
+/// Copies the keys and values of every row of the batch into its places in one layer of the cache, `[pages, page]`.
+pub(crate) fn store(engine: &Engine, shape: Attention, qkv: &[f32], batch: &CpuBatch, cache: &mut [f32]) {
+    check(shape);
+    batch.check_pages(cache.len() / shape.page_len());
+    assert!(qkv.len() >= batch.tokens().len() * shape.row());
     let cache = Shared::of(cache);
     let (dim, padded) = (shape.head_dim, shape.padded_dim());
-    engine.threads.ranges(runs.len(), 1, 1, |range| {
-        for run in &runs[range] {
+    engine.threads.ranges(batch.stored_len(), 1, 1, |range| {
+        for run in range.map(|i| batch.stored(i)) {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page = table[run.pages.start + position / PAGE] as usize * shape.page_len();
+                let page = batch.table()[run.pages.start + position / PAGE] as usize * shape.page_len();
                 let lane = position % PAGE;
                 let row = &qkv[(run.row + i) * shape.row() + shape.heads * dim..];
                 for head in 0..shape.kv_heads {
                     let (keys, values) = shape.page_offsets(head);
                     let key = &row[head * dim..][..dim];
                     let value = &row[(shape.kv_heads + head) * dim..][..dim];
-                    // SAFETY: `check` bounds the page; by `check_slots` no other row writes to this lane of it.
+                    // SAFETY: the page lies in the cache, and by `CpuBatch` no other row writes to this lane of it.
                     unsafe {
                         let keys = cache.start().add(page + keys + lane);
                         for (d, &k) in key.iter().enumerate() {
@@ -146,20 +102,16 @@ pub(crate) fn store(
     });
 }
 
-/// Rows are stored at once by several threads: no two may go to one place in the cache.
-fn check_slots(runs: &[Run], table: &[u32]) {
-    let mut slots: Vec<Range<usize>> = Vec::with_capacity(runs.len());
-    for run in runs {
-        let mut position = run.position;
-        let end = run.position + run.len;
-        while position < end {
-            let lane = position % PAGE;
-            let count = (PAGE - lane).min(end - position);
-            let first = table[run.pages.start + position / PAGE] as usize * PAGE + lane;
-            slots.push(first..first + count);
-            position += count;
-        }
+/// Copies pages of one layer of the cache, `[pages, page]`, in order.
+pub(crate) fn copy_pages(shape: Attention, cache: &mut [f32], pairs: &[(u32, u32)]) {
+    let len = shape.page_len();
+    for &(from, to) in pairs {
+        let (from, to) = (from as usize * len, to as usize * len);
+        cache.copy_within(from..from + len, to);
     }
-    slots.sort_unstable_by_key(|slots| slots.start);
-    assert!(slots.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share places in the cache");
+}
+
+/// Checks what the unsafe kernels rely on.
+fn check(shape: Attention) {
+    assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
 }

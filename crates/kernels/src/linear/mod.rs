@@ -18,7 +18,7 @@ use crate::tile::TILE_ROWS;
 use std::ops::Range;
 
 /// Outputs in a panel.
-pub const PANEL: usize = 64;
+pub(crate) const PANEL: usize = 64;
 
 /// Steps of a reduction between reloads of the partial sums: a panel of so many steps stays in the L2 cache.
 const REDUCTION_BLOCK: usize = 512;
@@ -37,13 +37,17 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// Rows and floats in each of the packed weights: outputs are padded to whole vectors. A length that no memory could
+    /// hold stays one, however the two are multiplied.
+    pub(crate) fn packed_extent(self) -> (usize, usize) {
+        (self.outputs.checked_next_multiple_of(LANES).unwrap_or(usize::MAX), self.inputs)
+    }
+
     /// Floats in the packed weights.
-    ///
-    /// # Panics
-    /// When no memory could hold them: a length that wrapped around would pass every check of a buffer's extent.
-    pub fn packed_len(self) -> usize {
-        let padded = self.outputs.checked_next_multiple_of(LANES);
-        padded.and_then(|n| n.checked_mul(self.inputs)).expect("a weight matrix beyond the address space")
+    pub(crate) fn packed_len(self) -> usize {
+        // A length that wrapped around would pass every check of a buffer's extent.
+        let (outputs, inputs) = self.packed_extent();
+        outputs.saturating_mul(inputs)
     }
 
     fn panels(self) -> usize {
@@ -66,7 +70,7 @@ impl Linear {
     ///
     /// # Panics
     /// When the rows do not fit the shape.
-    pub fn pack(self, first: usize, rows: &[f32], packed: &mut [f32]) {
+    pub(crate) fn pack(self, first: usize, rows: &[f32], packed: &mut [f32]) {
         assert_eq!(packed.len(), self.packed_len());
         assert!(rows.len().is_multiple_of(self.inputs) && first + rows.len() / self.inputs <= self.outputs);
         for (i, row) in rows.chunks_exact(self.inputs).enumerate() {
@@ -81,7 +85,7 @@ impl Linear {
     ///
     /// # Panics
     /// When the rows do not fit the shape.
-    pub fn unpack(self, first: usize, packed: &[f32], rows: &mut [f32]) {
+    pub(crate) fn unpack(self, first: usize, packed: &[f32], rows: &mut [f32]) {
         assert_eq!(packed.len(), self.packed_len());
         assert!(rows.len().is_multiple_of(self.inputs) && first + rows.len() / self.inputs <= self.outputs);
         for (i, row) in rows.chunks_exact_mut(self.inputs).enumerate() {

@@ -1,9 +1,9 @@
 //! Attention against the reference, and the layout of its cache.
 
 use crate::reference;
-use crate::serve::Sequences;
-use crate::support::{POISON, assert_bits, assert_close, blank, cpu, download, noise, upload, wide};
-use isentrope_kernels::{Attention, Backend, PAGE, Run};
+use crate::serve::{LAYER, PAGE, Sequences};
+use crate::support::{POISON, assert_bits, assert_close, blank, cpu, download, noise, upload, wide, zeros};
+use isentrope_kernels::{Attention, Backend, CpuBatch, HostBatch, Role, Run};
 
 /// (heads, key-value heads): one head, MHA, GQA, MQA, a group larger than a tile.
 const HEADS: [(usize, usize); 6] = [(1, 1), (3, 3), (4, 2), (6, 2), (5, 1), (28, 1)];
@@ -84,9 +84,10 @@ fn backward_of_a_shared_beginning() {
             let at = runs.last().map_or(0, |run: &Run| run.row + run.len);
             runs.push(Run { row: at, len, position: if i == 0 { 0 } else { beginning }, pages: 0..0 });
         }
-        let mut d_qkv = blank(cpu(), total * row);
-        cpu().attention_backward(shape, &upload(cpu(), &qkv), &runs, &upload(cpu(), &d_out), &mut d_qkv);
-        let got = download(cpu(), &d_qkv, total * row);
+        let mut d_qkv = blank(cpu(), total, row);
+        let (device_qkv, device_d) = (upload(cpu(), row, &qkv), upload(cpu(), width, &d_out));
+        cpu().attention_backward(shape, &device_qkv, &batch(total, &runs, &[]), &device_d, &mut d_qkv);
+        let got = download(&d_qkv, total * row);
 
         // The sum over whole sequences, where what comes back to the beginning itself counts once.
         let mut want = vec![0.0; total * row];
@@ -115,8 +116,9 @@ fn backward_of_a_shared_beginning() {
 fn runs_that_leave_a_gap_are_refused() {
     let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
     let (cpu, later) = (cpu(), Run { row: 3, len: 4, position: 4, pages: 0..0 });
-    let (qkv, d_out) = (cpu.zeros(9 * shape.row()), cpu.zeros(9 * 16));
-    cpu.attention_backward(shape, &qkv, &[run(0, 3, 0..0), later], &d_out, &mut cpu.zeros(9 * 48));
+    let (qkv, d_out) = (zeros(cpu, 9, shape.row()), zeros(cpu, 9, 16));
+    let runs = batch(9, &[run(0, 3, 0..0), later], &[]);
+    cpu.attention_backward(shape, &qkv, &runs, &d_out, &mut zeros(cpu, 9, 48));
 }
 
 /// Scores of hundreds: all weight on one key, the others underflow.
@@ -140,16 +142,17 @@ fn cache_layout() {
         let sequences = Sequences::new(shape, &[1, 37, 16], 3);
         let pieces = [(0, 0..1), (1, 0..37), (2, 3..11)];
         let (qkv, runs) = sequences.batch(&pieces);
-        let len = sequences.capacity * shape.page_len();
-        let mut cache = blank(cpu(), len);
-        cpu().store_kv(shape, &upload(cpu(), &qkv), &runs, &sequences.table, &mut cache);
+        let mut cache = sequences.cache(cpu());
+        let batch = cpu().batch(&sequences.described(qkv.len() / shape.row(), &runs));
+        cpu().store_kv(shape, &upload(cpu(), shape.row(), &qkv), &batch, &mut cache, LAYER);
         let padded = head_dim.next_multiple_of(16);
-        let mut want = vec![POISON; len];
+        let page_len = cpu().bytes(Role::Cache { shape, layers: 1, pages: 1 }) / 4;
+        let mut want = vec![POISON; (LAYER + 1) * sequences.capacity * page_len];
+        let layer = &mut want[LAYER * sequences.capacity * page_len..];
         for (sequence, positions) in pieces {
             for position in positions {
                 let entry = sequences.pages[sequence].start + position / PAGE;
-                let page =
-                    &mut want[sequences.table[entry] as usize * shape.page_len()..][..shape.page_len()];
+                let page = &mut layer[sequences.table[entry] as usize * page_len..][..page_len];
                 let row = &sequences.qkv[sequence][position * shape.row()..][..shape.row()];
                 let slot = position % PAGE;
                 for head in 0..kv_heads {
@@ -162,7 +165,7 @@ fn cache_layout() {
                 }
             }
         }
-        assert_bits(&format!("{shape:?}"), &download(cpu(), &cache, len), &want);
+        assert_bits(&format!("{shape:?}"), &cache, &want);
     }
 }
 
@@ -182,11 +185,18 @@ fn run(row: usize, len: usize, pages: std::ops::Range<usize>) -> Run {
     Run { row, len, position: 0, pages }
 }
 
+fn batch(rows: usize, runs: &[Run], table: &[u32]) -> CpuBatch {
+    let host =
+        HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), table: table.to_vec(), copied: Vec::new() };
+    cpu().batch(&host)
+}
+
 fn attend(runs: &[Run], table: &[u32]) {
     let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
     let cpu = cpu();
-    let (qkv, cache) = (cpu.zeros(40 * shape.row()), cpu.zeros(4 * shape.page_len()));
-    cpu.attention(shape, &qkv, runs, table, &cache, &mut cpu.zeros(40 * 16));
+    let cache = cpu.allocate(Role::Cache { shape, layers: 1, pages: 4 }).unwrap();
+    let (qkv, batch) = (zeros(cpu, 40, shape.row()), batch(40, runs, table));
+    cpu.attention(shape, &qkv, &batch, &cache, 0, &mut zeros(cpu, 40, 16));
 }
 
 #[test]
@@ -207,6 +217,30 @@ fn pages_beyond_the_cache_are_refused() {
     attend(&[run(0, 17, 0..2)], &[3, 4]);
 }
 
+/// Two runs of one sequence that both say what stands at its first position.
+#[test]
+#[should_panic(expected = "runs share places in the cache")]
+fn runs_that_share_places_in_the_cache_are_refused() {
+    attend(&[run(0, 3, 0..1), run(3, 1, 0..1)], &[2]);
+}
+
+/// Pages are copied in every layer, and nothing else is touched.
+#[test]
+fn pages_are_copied() {
+    let shape = Attention { heads: 2, kv_heads: 1, head_dim: 10, window: None, scale: 1.0 };
+    let role = |pages| Role::Cache { shape, layers: 3, pages };
+    let (page, mut cache) = (cpu().bytes(role(1)) / 3 / 4, cpu().buffer(role(5)));
+    let before = noise(1, 3 * 5 * page);
+    cache.copy_from_slice(&before);
+    cpu().copy_pages(shape, &mut cache, &[(4, 0), (1, 3)]);
+    let mut want = before.clone();
+    for layer in want.chunks_mut(5 * page) {
+        layer.copy_within(4 * page.., 0);
+        layer.copy_within(page..2 * page, 3 * page);
+    }
+    assert_bits("pages", &cache, &want);
+}
+
 #[test]
 #[should_panic(expected = "runs share rows")]
 fn runs_that_share_rows_are_refused() {
@@ -218,6 +252,7 @@ fn runs_that_share_rows_are_refused() {
 fn gradients_of_runs_that_share_rows_are_refused() {
     let shape = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
     let cpu = cpu();
-    let (qkv, d_out) = (cpu.zeros(9 * shape.row()), cpu.zeros(9 * 16));
-    cpu.attention_backward(shape, &qkv, &[run(0, 9, 0..0), run(8, 1, 0..0)], &d_out, &mut cpu.zeros(9 * 48));
+    let (qkv, d_out) = (zeros(cpu, 9, shape.row()), zeros(cpu, 9, 16));
+    let runs = batch(9, &[run(0, 9, 0..0), run(8, 1, 0..0)], &[]);
+    cpu.attention_backward(shape, &qkv, &runs, &d_out, &mut zeros(cpu, 9, 48));
 }

@@ -2,10 +2,12 @@
 //! batch and the micro-batches.
 
 use crate::support::{
-    assert_bits, blank, cpu, download, every_cpu, indices, noise, pack, pack_gradient, pieces,
-    unpack_gradient, upload,
+    assert_bits, blank, cpu, download, every_cpu, indices, no_gradient, noise, pack, pack_gradient, pieces,
+    positions, tokens, unpack_gradient, upload, vector,
 };
-use isentrope_kernels::{AdamW, Backend, Cpu, Distribution, Grouped, HeadGradient, Linear, Turn};
+use isentrope_kernels::{
+    AdamW, Adjustments, Backend, Cpu, CpuBuffer, Draw, Grouped, Kind, Linear, Role, Turn, Updated,
+};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -42,23 +44,23 @@ fn linear_layers_are_chains() {
             want[3].push((0..tokens).fold(db[o], |sum, t| sum + dy(t)));
         }
         let cpu = cpu();
-        let (x, dy, packed) = (upload(cpu, &x), upload(cpu, &dy), pack(cpu, shape, &w));
-        let (mut y, mut dx) = (blank(cpu, tokens * outputs), blank(cpu, tokens * inputs));
-        let (mut dw, mut db) = (pack_gradient(cpu, shape, &dw), upload(cpu, &db));
-        cpu.linear(shape, &x, &packed, Some(&upload(cpu, &b)), &mut y, tokens);
+        let (x, dy, packed) = (upload(cpu, inputs, &x), upload(cpu, outputs, &dy), pack(cpu, shape, &w));
+        let (mut y, mut dx) = (blank(cpu, tokens, outputs), blank(cpu, tokens, inputs));
+        let (mut dw, mut db) = (pack_gradient(cpu, shape, &dw), vector(cpu, &db));
+        cpu.linear(shape, &x, &packed, Some(&vector(cpu, &b)), &mut y, tokens);
         cpu.linear_backward_input(shape, &dy, &packed, &mut dx, tokens);
         cpu.linear_backward_weight(shape, &dy, &x, &mut dw, tokens);
         cpu.linear_backward_bias(shape, &dy, &mut db, tokens);
         let what = format!("{shape:?}, {tokens} tokens");
         let residual = noise(7, tokens * outputs);
-        let mut added = upload(cpu, &residual);
-        cpu.linear_add(shape, &x, &packed, Some(&upload(cpu, &b)), &mut added, tokens);
+        let mut added = upload(cpu, outputs, &residual);
+        cpu.linear_add(shape, &x, &packed, Some(&vector(cpu, &b)), &mut added, tokens);
         let sum: Vec<f32> = residual.iter().zip(&want[0]).map(|(r, y)| r + y).collect();
-        assert_bits(&format!("residual and y of {what}"), &download(cpu, &added, tokens * outputs), &sum);
-        assert_bits(&format!("y of {what}"), &download(cpu, &y, tokens * outputs), &want[0]);
-        assert_bits(&format!("dx of {what}"), &download(cpu, &dx, tokens * inputs), &want[1]);
+        assert_bits(&format!("residual and y of {what}"), &download(&added, tokens * outputs), &sum);
+        assert_bits(&format!("y of {what}"), &download(&y, tokens * outputs), &want[0]);
+        assert_bits(&format!("dx of {what}"), &download(&dx, tokens * inputs), &want[1]);
         assert_bits(&format!("dw of {what}"), &unpack_gradient(cpu, shape, &dw), &want[2]);
-        assert_bits(&format!("db of {what}"), &download(cpu, &db, outputs), &want[3]);
+        assert_bits(&format!("db of {what}"), &download(&db, outputs), &want[3]);
     }
 }
 
@@ -89,25 +91,25 @@ fn operate(cpu: &Cpu, rows: usize, range: Range<usize>, before: Option<&Results>
     let Linear { inputs, outputs } = shape;
     let n = range.len();
     let part = |seed: u64, width: usize| {
-        upload(cpu, &noise(seed, rows * width)[range.start * width..range.end * width])
+        upload(cpu, width, &noise(seed, rows * width)[range.start * width..range.end * width])
     };
     let host = |seed: u64| noise(seed, rows)[range.clone()].to_vec();
     let sum =
         |i: usize, len: usize| before.map_or_else(|| noise(100 + i as u64, len), |b| b.sums[i].1.clone());
     let (x, dy, packed) = (part(1, inputs), part(2, outputs), pack(cpu, shape, &noise(3, inputs * outputs)));
 
-    let (mut y, mut dx) = (blank(cpu, n * outputs), blank(cpu, n * inputs));
-    cpu.linear(shape, &x, &packed, Some(&upload(cpu, &noise(4, outputs))), &mut y, n);
+    let (mut y, mut dx) = (blank(cpu, n, outputs), blank(cpu, n, inputs));
+    cpu.linear(shape, &x, &packed, Some(&vector(cpu, &noise(4, outputs))), &mut y, n);
     cpu.linear_backward_input(shape, &dy, &packed, &mut dx, n);
     let mut dw = pack_gradient(cpu, shape, &sum(0, inputs * outputs));
     cpu.linear_backward_weight(shape, &dy, &x, &mut dw, n);
-    let mut db = upload(cpu, &sum(1, outputs));
+    let mut db = vector(cpu, &sum(1, outputs));
     cpu.linear_backward_bias(shape, &dy, &mut db, n);
 
-    let norm_weight = upload(cpu, &noise(5, norm.features));
+    let norm_weight = vector(cpu, &noise(5, norm.features));
     let (mut normed, mut d_norm) = (part(6, inputs), part(7, inputs));
     cpu.rms_norm(norm, 1e-6, &x, &norm_weight, &mut normed, n);
-    let mut d_weight = upload(cpu, &sum(2, norm.features));
+    let mut d_weight = vector(cpu, &sum(2, norm.features));
     cpu.rms_norm_backward(
         norm,
         1e-6,
@@ -119,36 +121,39 @@ fn operate(cpu: &Cpu, rows: usize, range: Range<usize>, before: Option<&Results>
         n,
     );
 
-    let positions = &indices(9, rows, 50)[range.clone()];
-    let table = |seed| upload(cpu, &noise(seed, 50 * rotated.features / 2));
+    let at = positions(cpu, &indices(9, rows, 50)[range.clone()]);
+    let table = |seed| upload(cpu, rotated.features / 2, &noise(seed, 50 * rotated.features / 2));
     let mut turned = part(10, inputs);
-    cpu.rope(rotated, &mut turned, &table(11), &table(12), positions, Turn::Forward);
+    cpu.rope(rotated, &mut turned, &table(11), &table(12), &at, Turn::Forward);
 
-    let mut gated = blank(cpu, n * inputs / 2);
+    let mut gated = blank(cpu, n, inputs / 2);
     cpu.swiglu(inputs / 2, &x, &mut gated, n);
     let (mut d_gated, mut gate_up) = (part(13, inputs / 2), part(1, inputs));
     cpu.swiglu_backward(inputs / 2, &mut d_gated, &mut gate_up, n);
 
-    let tokens = &indices(14, rows, outputs)[range.clone()];
-    let mut embedded = blank(cpu, n * inputs);
-    cpu.embed(shape, &packed, tokens, &mut embedded);
-    let mut embedding_rows = upload(cpu, &sum(3, outputs * inputs));
-    cpu.embed_backward(inputs, tokens, &x, &mut embedding_rows);
+    let words = &indices(14, rows, outputs)[range.clone()];
+    let mut embedded = blank(cpu, n, inputs);
+    cpu.embed(shape, &packed, &tokens(cpu, words), &mut embedded);
+    let mut embedding_rows = upload(cpu, inputs, &sum(3, outputs * inputs));
+    cpu.embed_backward(&cpu.index(words), &x, &mut embedding_rows);
 
-    let (logprobs, distributions) = cpu.head(shape, &x, &packed, tokens, 0.7);
-    let gradient = HeadGradient {
-        targets: tokens,
-        distributions: &distributions,
-        logprob: &host(15),
-        entropy: &host(16),
-        temperature: 0.7,
-    };
-    let mut d_hidden = blank(cpu, n * inputs);
+    let mut statistics = cpu.head(shape, &x, &packed, cpu.index(words), 0.7);
+    let (logprobs, entropies) = cpu.scores(&mut statistics);
+    let mut d_hidden = blank(cpu, n, inputs);
     let mut d_head = pack_gradient(cpu, shape, &sum(4, inputs * outputs));
-    cpu.head_backward(shape, &x, &packed, gradient, &mut d_hidden, &mut d_head);
-    let entropies = distributions.iter().flat_map(|d| [d.max, d.log_sum, d.entropy]).collect();
+    let (a, b) = (&host(15), &host(16));
+    cpu.head_backward(shape, &x, &packed, &statistics, a, b, &mut d_hidden, &mut d_head);
+    let draw = |row| Draw {
+        row,
+        adjustments: Adjustments { top_p: 0.9, ..Adjustments::temperature(0.7) },
+        penalised: Vec::new(),
+        uniform: f64::from(noise(17, rows)[range.start + row] / 3.0 + 0.5),
+    };
+    let drawn = cpu.draw(shape, &x, &packed, &(0..n).map(draw).collect::<Vec<_>>());
+    let drawn = drawn.into_iter().map(Option::unwrap);
+    let drawn = drawn.flat_map(|d| [d.token as f32, d.logprob, d.sampling_logprob.unwrap(), d.entropy]);
 
-    let get = |buffer, width: usize| download(cpu, buffer, n * width);
+    let get = |buffer, width: usize| download(buffer, n * width);
     Results {
         outputs: vec![
             ("linear", outputs, get(&y, outputs)),
@@ -161,14 +166,15 @@ fn operate(cpu: &Cpu, rows: usize, range: Range<usize>, before: Option<&Results>
             ("swiglu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
             ("embed", inputs, get(&embedded, inputs)),
             ("log-probability", 1, logprobs),
-            ("distribution", 3, entropies),
+            ("entropy", 1, entropies),
+            ("draw", 4, drawn.collect()),
             ("head_backward", inputs, get(&d_hidden, inputs)),
         ],
         sums: vec![
             ("linear_backward_weight", unpack_gradient(cpu, shape, &dw)),
-            ("linear_backward_bias", download(cpu, &db, outputs)),
-            ("rms_norm_backward's dw", download(cpu, &d_weight, norm.features)),
-            ("embed_backward", download(cpu, &embedding_rows, outputs * inputs)),
+            ("linear_backward_bias", download(&db, outputs)),
+            ("rms_norm_backward's dw", download(&d_weight, norm.features)),
+            ("embed_backward", download(&embedding_rows, outputs * inputs)),
             ("head_backward's dw", unpack_gradient(cpu, shape, &d_head)),
         ],
     }
@@ -232,23 +238,15 @@ fn blocks_of_the_head() {
     let (x, packed) = (noise(1, rows * 2), pack(cpu, shape, &noise(2, 2000)));
     let (targets, a, b) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows));
     let head = |range: Range<usize>, dw: &mut _| {
-        let device_x = upload(cpu, &x[range.start * 2..range.end * 2]);
-        let targets = &targets[range.clone()];
-        let (logprobs, distributions) = cpu.head(shape, &device_x, &packed, targets, 1.0);
-        let gradient = HeadGradient {
-            targets,
-            distributions: &distributions,
-            logprob: &a[range.clone()],
-            entropy: &b[range.clone()],
-            temperature: 1.0,
-        };
-        let mut dx = blank(cpu, range.len() * 2);
-        cpu.head_backward(shape, &device_x, &packed, gradient, &mut dx, dw);
-        let dx = download(cpu, &dx, range.len() * 2);
-        let entropies: Vec<f32> = distributions.iter().map(|d| d.entropy).collect();
-        [logprobs, entropies, dx]
+        let device_x = upload(cpu, 2, &x[range.start * 2..range.end * 2]);
+        let mut statistics = cpu.head(shape, &device_x, &packed, cpu.index(&targets[range.clone()]), 1.0);
+        let (logprobs, entropies) = cpu.scores(&mut statistics);
+        let mut dx = blank(cpu, range.len(), 2);
+        let (a, b) = (&a[range.clone()], &b[range.clone()]);
+        cpu.head_backward(shape, &device_x, &packed, &statistics, a, b, &mut dx, dw);
+        [logprobs, entropies, download(&dx, range.len() * 2)]
     };
-    let (mut whole, mut halves) = (cpu.zeros(shape.packed_len()), cpu.zeros(shape.packed_len()));
+    let (mut whole, mut halves) = (no_gradient(cpu, shape), no_gradient(cpu, shape));
     let at_once = head(0..rows, &mut whole);
     let (first, second) = (head(0..9000, &mut halves), head(9000..rows, &mut halves));
     for i in 0..3 {
@@ -258,29 +256,74 @@ fn blocks_of_the_head() {
     cpu.trim();
 }
 
-/// The sampler reads a row of logits on the host and must see what the head saw.
+/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a target.
 #[test]
-fn distributions_on_the_host() {
+fn draws_have_the_scores_of_targets() {
     for vocabulary in [1, 2, 61, 1000] {
         let shape = Linear { inputs: 17, outputs: vocabulary };
         let (x, w, rows) = (noise(1, 13 * 17), noise(2, 17 * vocabulary), 13);
-        let targets = indices(3, rows, vocabulary);
+        let uniforms: Vec<f64> = noise(3, 5 * rows).iter().map(|&x| f64::from(x) / 3.0 + 0.5).collect();
         for cpu in every_cpu() {
-            let (x, packed) = (upload(cpu, &x), pack(cpu, shape, &w));
-            let mut logits = blank(cpu, rows * vocabulary);
-            cpu.linear(shape, &x, &packed, None, &mut logits, rows);
-            let logits = download(cpu, &logits, rows * vocabulary);
-            for temperature in [1.0, 0.7] {
-                let (logprobs, distributions) = cpu.head(shape, &x, &packed, &targets, temperature);
-                for (r, logits) in logits.chunks(vocabulary).enumerate() {
-                    let d = cpu.distribution(logits, temperature);
-                    assert_eq!((d, Distribution::of(cpu.isa(), logits, temperature)), (distributions[r], d));
-                    let logprob = d.logprob(logits[targets[r] as usize], temperature);
-                    assert_bits("log-probability", &[logprob], &logprobs[r..=r]);
-                }
+            let (x, packed) = (upload(cpu, 17, &x), pack(cpu, shape, &w));
+            for adjustments in [
+                Adjustments::temperature(1.0),
+                Adjustments::temperature(0.7),
+                Adjustments { top_k: 3, min_p: 0.01, ..Adjustments::temperature(0.7) },
+                Adjustments { repetition_penalty: 1.3, ..Adjustments::temperature(1.0) },
+                Adjustments::temperature(0.0),
+            ] {
+                // Several draws from each row, in no order of rows.
+                let draws: Vec<Draw> = (0..5 * rows)
+                    .map(|i| Draw {
+                        row: i * 7 % rows,
+                        adjustments,
+                        penalised: vec![0, vocabulary as u32 - 1, 0],
+                        uniform: uniforms[i],
+                    })
+                    .collect();
+                let drawn: Vec<_> =
+                    cpu.draw(shape, &x, &packed, &draws).into_iter().map(Option::unwrap).collect();
+                let mut hidden = blank(cpu, draws.len(), 17);
+                let row: Vec<u32> = draws.iter().map(|draw| draw.row as u32).collect();
+                cpu.gather_rows(&x, &cpu.index(&row), &mut hidden);
+                let targets: Vec<u32> = drawn.iter().map(|drawn| drawn.token).collect();
+                let temperature = if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
+                let mut statistics = cpu.head(shape, &hidden, &packed, cpu.index(&targets), temperature);
+                let (logprobs, entropies) = cpu.scores(&mut statistics);
+                let of = |f: fn(&isentrope_kernels::Drawn) -> f32| drawn.iter().map(f).collect::<Vec<f32>>();
+                assert_bits("log-prob", &of(|d| d.logprob), &logprobs);
+                assert_bits("entropy", &of(|d| d.entropy), &entropies);
             }
         }
     }
+}
+
+/// So many rows that their logits are held in several blocks; a row that is not finite concerns no other.
+#[test]
+fn blocks_of_draws() {
+    let (cpu, shape, rows) = (cpu(), Linear { inputs: 2, outputs: 1000 }, 34_000);
+    let (mut x, packed) = (noise(1, rows * 2), pack(cpu, shape, &noise(2, 2000)));
+    x[2 * 33_600] = f32::NAN;
+    let hidden = upload(cpu, 2, &x);
+    let draw =
+        |row| Draw { row, adjustments: Adjustments::temperature(1.0), penalised: Vec::new(), uniform: 0.4 };
+    let at = [33_999, 3, 33_553, 33_600, 33_554, 3];
+    let drawn = cpu.draw(shape, &hidden, &packed, &at.map(draw));
+    for (&row, drawn) in at.iter().zip(&drawn) {
+        let alone = upload(cpu, 2, &x[2 * row..][..2]);
+        assert_eq!(cpu.draw(shape, &alone, &packed, &[draw(0)])[0], *drawn);
+        assert_eq!(drawn.is_none(), row == 33_600);
+    }
+    assert!(cpu.draw(shape, &hidden, &packed, &[]).is_empty());
+    cpu.trim();
+}
+
+/// A vector, and nothing behind it.
+fn exactly(cpu: &Cpu, data: &[f32]) -> CpuBuffer {
+    let kind = Kind::Vector(data.len());
+    let mut buffer = cpu.allocate(Role::Weight(kind)).unwrap();
+    cpu.pack(kind, 0, data, &mut buffer);
+    buffer
 }
 
 /// What has no rows: the optimizer.
@@ -299,9 +342,11 @@ fn flat_operations_on_every_instruction_set() {
     let run = |cpu: &Cpu| {
         let second = noise(3, len).into_iter().map(f32::abs).collect::<Vec<f32>>();
         let (mut weights, mut first, mut second) =
-            (cpu.upload(&noise(1, len)), cpu.upload(&noise(2, len)), cpu.upload(&second));
-        cpu.adamw(settings, &mut weights, &cpu.upload(&noise(4, len)), &mut first, &mut second);
-        [weights, first, second].map(|b| cpu.with_host(&b, len, <[f32]>::to_vec))
+            (exactly(cpu, &noise(1, len)), exactly(cpu, &noise(2, len)), exactly(cpu, &second));
+        let gradient = &exactly(cpu, &noise(4, len));
+        let (weights_, first_, second_) = (&mut weights, &mut first, &mut second);
+        cpu.adamw(settings, &mut [Updated { weights: weights_, gradient, first: first_, second: second_ }]);
+        [weights, first, second].map(|b| b.to_vec())
     };
     let want = run(&every_cpu()[0]);
     for cpu in &every_cpu()[1..] {

@@ -2,10 +2,11 @@
 
 use crate::reference;
 use crate::support::{
-    POISON, assert_bits, assert_close, blank, cpu, download, every_cpu, indices, noise, pack, pack_gradient,
+    assert_bits, assert_close, blank, cpu, download, every_cpu, indices, no_gradient, noise, pack,
+    pack_gradient,
 };
-use crate::support::{unpack_gradient, upload, wide};
-use isentrope_kernels::{Backend, Cpu, Distribution, HeadGradient, Linear, ln};
+use crate::support::{unpack_gradient, upload, wide, zeros};
+use isentrope_kernels::{Backend, Distribution, Linear, ln};
 
 fn cases() -> impl Iterator<Item = (Linear, usize, f32)> {
     let shapes = [(5, 1), (7, 2), (17, 61), (64, 64), (65, 130), (130, 1000)];
@@ -29,20 +30,20 @@ fn forward() {
         let (x, w, targets) =
             (noise(1, rows * shape.inputs), weights(shape), indices(3, rows, shape.outputs));
         let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
-        let (logprobs, distributions) =
-            cpu.head(shape, &upload(cpu, &x), &pack(cpu, shape, &w), &targets, temperature);
-        assert_eq!((logprobs.len(), distributions.len()), (rows, rows));
+        let x = upload(cpu, shape.inputs, &x);
+        let mut statistics = cpu.head(shape, &x, &pack(cpu, shape, &w), cpu.index(&targets), temperature);
+        let (logprobs, entropies) = cpu.scores(&mut statistics);
+        assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
         for (r, logits) in logits.chunks(shape.outputs).enumerate() {
             let want = reference::log_softmax(logits, f64::from(temperature));
-            let d = distributions[r];
             let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
             // A log-probability is a difference of logits: its error is absolute.
             let error = f64::from(logprobs[r]) - want[targets[r] as usize];
             assert!(error.abs() < 3e-6, "{what}: log-probability off by {error:.1e}");
-            let error = f64::from(d.entropy) - reference::entropy(&want);
+            let error = f64::from(entropies[r]) - reference::entropy(&want);
             assert!(error.abs() < 3e-6, "{what}: entropy off by {error:.1e}");
             if shape.outputs == 1 {
-                assert_eq!((logprobs[r], d.entropy, d.log_sum), (0.0, 0.0, 0.0), "{what}: a certainty");
+                assert_eq!((logprobs[r], entropies[r]), (0.0, 0.0), "{what}: a certainty");
             }
         }
     }
@@ -55,17 +56,10 @@ fn backward() {
         let Linear { inputs, outputs } = shape;
         let (x, w, targets) = (noise(1, rows * inputs), weights(shape), indices(3, rows, outputs));
         let (a, b, before) = (noise(4, rows), noise(5, rows), noise(6, inputs * outputs));
-        let (device_x, packed) = (upload(cpu, &x), pack(cpu, shape, &w));
-        let (_, distributions) = cpu.head(shape, &device_x, &packed, &targets, temperature);
-        let gradient = HeadGradient {
-            targets: &targets,
-            distributions: &distributions,
-            logprob: &a,
-            entropy: &b,
-            temperature,
-        };
-        let (mut dx, mut dw) = (blank(cpu, rows * inputs), pack_gradient(cpu, shape, &before));
-        cpu.head_backward(shape, &device_x, &packed, gradient, &mut dx, &mut dw);
+        let (device_x, packed) = (upload(cpu, inputs, &x), pack(cpu, shape, &w));
+        let statistics = cpu.head(shape, &device_x, &packed, cpu.index(&targets), temperature);
+        let (mut dx, mut dw) = (blank(cpu, rows, inputs), pack_gradient(cpu, shape, &before));
+        cpu.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &mut dx, &mut dw);
 
         let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; outputs], inputs);
         let d_logits: Vec<f64> = (0..rows)
@@ -79,7 +73,7 @@ fn backward() {
         want_dw.iter_mut().zip(&before).for_each(|(d, &b)| *d += f64::from(b));
         let what = format!("{rows} rows, {shape:?}, temperature {temperature}");
         assert_close(&format!("dw of {what}"), &unpack_gradient(cpu, shape, &dw), &want_dw, 5e-6);
-        let dx = download(cpu, &dx, rows * inputs);
+        let dx = download(&dx, rows * inputs);
         if outputs == 1 {
             // Nothing can change a certainty.
             assert!(dx.iter().all(|d| d.abs() < 1e-6), "dx of {what}");
@@ -119,7 +113,7 @@ fn distributions_of_extreme_logits() {
     for cpu in every_cpu() {
         for logits in extreme_logits() {
             for temperature in [1.0, 0.7, 2.0] {
-                let d = cpu.distribution(&logits, temperature);
+                let d = Distribution::of(cpu.isa(), &logits, temperature);
                 if logits.iter().any(|&z| (z / temperature).abs() == f32::INFINITY && z.is_finite()) {
                     continue; // beyond f32 before anything is computed
                 }
@@ -148,34 +142,9 @@ fn tails_of_large_vocabularies_are_not_swallowed() {
         let mut logits = vec![background; 152_064];
         logits[7] = 0.0;
         let want = reference::log_softmax(&wide(&logits), 1.0);
-        let d = cpu().distribution(&logits, 1.0);
+        let d = Distribution::of(cpu().isa(), &logits, 1.0);
         for (got, want) in [(d.logprob(0.0, 1.0), want[7]), (d.entropy, reference::entropy(&want))] {
             assert!((f64::from(got) - want).abs() < 5e-6, "{got} instead of {want} before {background}");
-        }
-    }
-}
-
-#[test]
-fn softmax_weights() {
-    for temperature in [1.0, 0.7] {
-        for len in [1, 7, 16, 61, 1000] {
-            let mut logits: Vec<f32> = noise(1, len).into_iter().map(|z| 20.0 * z).collect();
-            logits[len / 2] = f32::NEG_INFINITY;
-            logits[len - 1] = 30.0;
-            let max = 30.0 / temperature;
-            let want: Vec<f64> =
-                logits.iter().map(|&z| ((f64::from(z) - 30.0) / f64::from(temperature)).exp()).collect();
-            let weights_on = |cpu: &Cpu| {
-                let mut weights = vec![POISON; len];
-                cpu.softmax_weights(&logits, temperature, max, &mut weights);
-                weights
-            };
-            let weights = weights_on(&every_cpu()[0]);
-            // An exponent of 85 is rounded to within 4e-6, and its exponential by as much.
-            for (&got, &want) in weights.iter().zip(&want) {
-                assert!((f64::from(got) - want).abs() <= 1e-5 * want, "{got} instead of {want}");
-            }
-            every_cpu().iter().for_each(|cpu| assert_bits("weights", &weights_on(cpu), &weights));
         }
     }
 }
@@ -184,13 +153,14 @@ fn softmax_weights() {
 fn entropies_with_closed_forms() {
     let cpu = cpu();
     for n in [1usize, 2, 16, 61, 1000, 152_064] {
-        let d = cpu.distribution(&vec![-4.25; n], 1.0);
+        let d = Distribution::of(cpu.isa(), &vec![-4.25; n], 1.0);
         assert!((f64::from(d.entropy) - (n as f64).ln()).abs() < 1e-6, "uniform over {n}: {}", d.entropy);
         assert_eq!((d.max, d.log_sum), (-4.25, ln(n as f32)));
     }
     let mut one_hot = vec![-200.0; 1000];
     one_hot[321] = 0.0;
-    assert_eq!(cpu.distribution(&one_hot, 1.0), Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 });
+    let certain = Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 };
+    assert_eq!(Distribution::of(cpu.isa(), &one_hot, 1.0), certain);
 }
 
 /// A row whose logits are its weights: the gradient of certain, and of impossible, tokens stays finite.
@@ -199,19 +169,12 @@ fn gradients_of_extreme_logits() {
     let cpu = cpu();
     for logits in extreme_logits().into_iter().filter(|l| l.iter().all(|z| z.is_finite())) {
         let shape = Linear { inputs: 1, outputs: logits.len() };
-        let (x, packed) = (upload(cpu, &[1.0]), pack(cpu, shape, &logits));
+        let (x, packed) = (upload(cpu, 1, &[1.0]), pack(cpu, shape, &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
             for (a, b) in [(1.0, 0.0), (0.0, 1.0), (-2.5, 1e3)] {
-                let (_, distributions) = cpu.head(shape, &x, &packed, &[target], 1.0);
-                let gradient = HeadGradient {
-                    targets: &[target],
-                    distributions: &distributions,
-                    logprob: &[a],
-                    entropy: &[b],
-                    temperature: 1.0,
-                };
-                let (mut dx, mut dw) = (blank(cpu, 1), cpu.zeros(shape.packed_len()));
-                cpu.head_backward(shape, &x, &packed, gradient, &mut dx, &mut dw);
+                let statistics = cpu.head(shape, &x, &packed, cpu.index(&[target]), 1.0);
+                let (mut dx, mut dw) = (blank(cpu, 1, 1), no_gradient(cpu, shape));
+                cpu.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &mut dx, &mut dw);
                 let want = reference::head_backward(
                     &wide(&logits),
                     1.0,
@@ -237,7 +200,7 @@ fn gradients_of_extreme_logits() {
 #[should_panic(expected = "assertion")]
 fn a_target_beyond_the_vocabulary_is_refused() {
     let (cpu, shape) = (cpu(), Linear { inputs: 2, outputs: 5 });
-    cpu.head(shape, &cpu.zeros(2), &cpu.zeros(shape.packed_len()), &[5], 1.0);
+    cpu.head(shape, &zeros(cpu, 1, 2), &no_gradient(cpu, shape), cpu.index(&[5]), 1.0);
 }
 
 #[test]
@@ -245,10 +208,10 @@ fn no_rows() {
     let (cpu, shape) = (cpu(), Linear { inputs: 3, outputs: 61 });
     let before = noise(1, 183);
     let (packed, mut dw) = (pack(cpu, shape, &before), pack_gradient(cpu, shape, &before));
-    let (logprobs, distributions) = cpu.head(shape, &blank(cpu, 0), &packed, &[], 1.0);
-    assert!(logprobs.is_empty() && distributions.is_empty());
-    let gradient =
-        HeadGradient { targets: &[], distributions: &[], logprob: &[], entropy: &[], temperature: 1.0 };
-    cpu.head_backward(shape, &blank(cpu, 0), &packed, gradient, &mut blank(cpu, 0), &mut dw);
+    let none = blank(cpu, 0, 3);
+    let mut statistics = cpu.head(shape, &none, &packed, cpu.index(&[]), 1.0);
+    let (logprobs, entropies) = cpu.scores(&mut statistics);
+    assert!(logprobs.is_empty() && entropies.is_empty());
+    cpu.head_backward(shape, &none, &packed, &statistics, &[], &[], &mut blank(cpu, 0, 3), &mut dw);
     assert_bits("dw", &unpack_gradient(cpu, shape, &dw), &before);
 }

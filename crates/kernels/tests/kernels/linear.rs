@@ -2,10 +2,10 @@
 
 use crate::reference;
 use crate::support::{
-    POISON, assert_bits, assert_close_to, blank, cpu, download, noise, pack, pack_gradient, unpack,
-    unpack_gradient, upload, wide,
+    POISON, assert_bits, assert_close_to, blank, cpu, download, no_gradient, noise, pack, pack_gradient,
+    unpack, unpack_gradient, upload, vector, wide, zeros,
 };
-use isentrope_kernels::{Backend, Linear};
+use isentrope_kernels::{Backend, Kind, Linear};
 use proptest::prelude::*;
 
 /// Below, at and above the width of a vector, a panel and a block of the reduction.
@@ -31,11 +31,18 @@ fn forward() {
         let Linear { inputs, outputs } = shape;
         let (x, w, b) = (noise(1, tokens * inputs), noise(2, outputs * inputs), noise(3, outputs));
         for bias in [true, false] {
-            let mut y = blank(cpu, tokens * outputs);
-            let (device_bias, b) = (upload(cpu, &b), if bias { b.clone() } else { vec![0.0; outputs] });
+            let mut y = blank(cpu, tokens, outputs);
+            let (device_bias, b) = (vector(cpu, &b), if bias { b.clone() } else { vec![0.0; outputs] });
             let packed = pack(cpu, shape, &w);
-            cpu.linear(shape, &upload(cpu, &x), &packed, bias.then_some(&device_bias), &mut y, tokens);
-            let y = download(cpu, &y, tokens * outputs);
+            cpu.linear(
+                shape,
+                &upload(cpu, inputs, &x),
+                &packed,
+                bias.then_some(&device_bias),
+                &mut y,
+                tokens,
+            );
+            let y = download(&y, tokens * outputs);
             let want = reference::linear(&wide(&x), &wide(&w), &wide(&b), inputs);
             assert_close_to(&format!("{shape:?}, {tokens} tokens"), &y, &want, walk(inputs), 3e-6);
         }
@@ -49,12 +56,12 @@ fn backward() {
         let Linear { inputs, outputs } = shape;
         let (x, w, dy) = (noise(1, tokens * inputs), noise(2, outputs * inputs), noise(3, tokens * outputs));
         let (dw_before, db_before) = (noise(4, outputs * inputs), noise(5, outputs));
-        let (device_x, device_dy) = (upload(cpu, &x), upload(cpu, &dy));
-        let mut dx = blank(cpu, tokens * inputs);
+        let (device_x, device_dy) = (upload(cpu, inputs, &x), upload(cpu, outputs, &dy));
+        let mut dx = blank(cpu, tokens, inputs);
         cpu.linear_backward_input(shape, &device_dy, &pack(cpu, shape, &w), &mut dx, tokens);
         let mut dw = pack_gradient(cpu, shape, &dw_before);
         cpu.linear_backward_weight(shape, &device_dy, &device_x, &mut dw, tokens);
-        let mut db = upload(cpu, &db_before);
+        let mut db = vector(cpu, &db_before);
         cpu.linear_backward_bias(shape, &device_dy, &mut db, tokens);
 
         let (want_dx, mut want_dw, mut want_db) =
@@ -64,7 +71,7 @@ fn backward() {
         let what = format!("{shape:?}, {tokens} tokens");
         assert_close_to(
             &format!("dx of {what}"),
-            &download(cpu, &dx, tokens * inputs),
+            &download(&dx, tokens * inputs),
             &want_dx,
             walk(outputs),
             3e-6,
@@ -76,7 +83,7 @@ fn backward() {
             walk(tokens),
             3e-6,
         );
-        assert_close_to(&format!("db of {what}"), &download(cpu, &db, outputs), &want_db, walk(tokens), 3e-6);
+        assert_close_to(&format!("db of {what}"), &download(&db, outputs), &want_db, walk(tokens), 3e-6);
     }
 }
 
@@ -85,17 +92,18 @@ fn no_tokens_change_nothing() {
     let cpu = cpu();
     let shape = Linear { inputs: 9, outputs: 70 };
     let (w, b) = (noise(1, 630), noise(2, 70));
-    let (packed, nothing) = (pack(cpu, shape, &w), blank(cpu, 0));
-    let (mut y, mut dx) = (blank(cpu, 0), blank(cpu, 0));
-    let (mut dw, mut db) = (pack_gradient(cpu, shape, &w), upload(cpu, &b));
-    cpu.linear(shape, &nothing, &packed, None, &mut y, 0);
-    cpu.linear_backward_input(shape, &nothing, &packed, &mut dx, 0);
-    cpu.linear_backward_weight(shape, &nothing, &nothing, &mut dw, 0);
-    cpu.linear_backward_bias(shape, &nothing, &mut db, 0);
-    download(cpu, &y, 0);
-    download(cpu, &dx, 0);
+    let packed = pack(cpu, shape, &w);
+    let (x, dy) = (blank(cpu, 0, 9), blank(cpu, 0, 70));
+    let (mut y, mut dx) = (blank(cpu, 0, 70), blank(cpu, 0, 9));
+    let (mut dw, mut db) = (pack_gradient(cpu, shape, &w), vector(cpu, &b));
+    cpu.linear(shape, &x, &packed, None, &mut y, 0);
+    cpu.linear_backward_input(shape, &dy, &packed, &mut dx, 0);
+    cpu.linear_backward_weight(shape, &dy, &x, &mut dw, 0);
+    cpu.linear_backward_bias(shape, &dy, &mut db, 0);
+    download(&y, 0);
+    download(&dx, 0);
     assert_bits("dw", &unpack_gradient(cpu, shape, &dw), &w);
-    assert_bits("db", &download(cpu, &db, 70), &b);
+    assert_bits("db", &download(&db, 70), &b);
 }
 
 #[test]
@@ -103,18 +111,25 @@ fn without_inputs_outputs_are_the_bias() {
     let cpu = cpu();
     let shape = Linear { inputs: 0, outputs: 21 };
     let b = noise(1, 21);
-    let mut y = blank(cpu, 63);
-    cpu.linear(shape, &blank(cpu, 0), &cpu.buffer(0), Some(&upload(cpu, &b)), &mut y, 3);
-    assert_bits("y", &download(cpu, &y, 63), &b.repeat(3));
+    let mut y = blank(cpu, 3, 21);
+    cpu.linear(shape, &blank(cpu, 3, 0), &no_gradient(cpu, shape), Some(&vector(cpu, &b)), &mut y, 3);
+    assert_bits("y", &download(&y, 63), &b.repeat(3));
 }
 
 #[test]
-#[should_panic(expected = "assertion")]
+#[should_panic(expected = "2 rows of 8")]
 fn a_short_activation_is_refused() {
     let shape = Linear { inputs: 8, outputs: 8 };
     let cpu = cpu();
-    let mut y = cpu.buffer(16);
-    cpu.linear(shape, &cpu.zeros(15), &cpu.zeros(shape.packed_len()), None, &mut y, 2);
+    cpu.linear(shape, &zeros(cpu, 1, 15), &no_gradient(cpu, shape), None, &mut zeros(cpu, 2, 8), 2);
+}
+
+#[test]
+#[should_panic(expected = "3 rows of 8")]
+fn too_few_rows_are_refused() {
+    let shape = Linear { inputs: 8, outputs: 8 };
+    let cpu = cpu();
+    cpu.linear(shape, &zeros(cpu, 2, 8), &no_gradient(cpu, shape), None, &mut zeros(cpu, 3, 8), 3);
 }
 
 proptest! {
@@ -127,16 +142,16 @@ proptest! {
         let (shape, cut) = (Linear { inputs, outputs }, cut.min(outputs));
         let rows = noise(seed, inputs * outputs);
         let (head, tail) = rows.split_at(cut * inputs);
-        let mut packed = cpu.zeros(shape.packed_len());
-        cpu.pack(shape, cut, tail, &mut packed);
-        cpu.pack(shape, 0, head, &mut packed);
+        let mut packed = no_gradient(cpu, shape);
+        cpu.pack(Kind::Matrix(shape), cut, tail, &mut packed);
+        cpu.pack(Kind::Matrix(shape), 0, head, &mut packed);
         assert_bits("whole", &unpack(cpu, shape, &packed), &rows);
         let mut piece = vec![POISON; tail.len()];
-        cpu.unpack(shape, cut, &packed, &mut piece);
+        cpu.unpack(Kind::Matrix(shape), cut, &packed, &mut piece);
         assert_bits("piece", &piece, tail);
         // Nothing is lost and nothing is written twice: what is not a weight is padding, still zero.
         let sum = |x: &[f32]| x.iter().map(|&x| f64::from(x).abs()).sum::<f64>();
-        let total = cpu.with_host(&packed, shape.packed_len(), sum);
+        let total = sum(&packed);
         prop_assert!((total - sum(&rows)).abs() < 1e-9 * total.max(1.0));
     }
 }

@@ -1,7 +1,7 @@
 //! RMSNorm against the reference, on whole rows and on groups inside rows.
 
 use crate::reference;
-use crate::support::{POISON, assert_close, blank, cpu, download, noise, upload, wide};
+use crate::support::{POISON, assert_close, blank, cpu, download, noise, upload, vector, wide, zeros};
 use isentrope_kernels::{Backend, Grouped};
 
 const EPS: f32 = 1e-5;
@@ -18,10 +18,6 @@ fn cases() -> Vec<(Grouped, usize)> {
     layouts.flat_map(|layout| [0, 1, 6, 13, 100, 1000].map(|rows| (layout, rows))).collect()
 }
 
-fn extent(layout: Grouped, rows: usize) -> usize {
-    starts(layout, rows).last().map_or(0, |at| at + layout.features)
-}
-
 /// Where the groups of all rows start, in order.
 fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
     let Grouped { stride, offset, groups, features } = layout;
@@ -30,7 +26,7 @@ fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
 
 /// Noise in the groups, poison between them; the first group is all zeros, where eps alone counts.
 fn in_groups(seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
-    let data = noise(seed, extent(layout, rows));
+    let data = noise(seed, rows * layout.stride);
     let mut spread = vec![POISON; data.len()];
     for (i, at) in starts(layout, rows).enumerate() {
         let group = at..at + layout.features;
@@ -62,15 +58,15 @@ fn forward() {
     let cpu = cpu();
     for (layout, rows) in cases() {
         let (x, w) = (in_groups(1, layout, rows), noise(2, layout.features));
-        let mut y = blank(cpu, x.len());
-        cpu.rms_norm(layout, EPS, &upload(cpu, &x), &upload(cpu, &w), &mut y, rows);
+        let mut y = blank(cpu, rows, layout.stride);
+        cpu.rms_norm(layout, EPS, &upload(cpu, layout.stride, &x), &vector(cpu, &w), &mut y, rows);
         let want: Vec<f64> = starts(layout, rows)
             .flat_map(|at| {
                 reference::rms_norm(&wide(&x[at..at + layout.features]), &wide(&w), f64::from(EPS))
             })
             .collect();
         let what = format!("{layout:?}, {rows} rows");
-        assert_groups(&what, layout, rows, &download(cpu, &y, x.len()), &want, 5e-7);
+        assert_groups(&what, layout, rows, &download(&y, x.len()), &want, 5e-7);
     }
 }
 
@@ -95,16 +91,17 @@ fn backward() {
             want_dx.extend(dx);
             want_dw.iter_mut().zip(dw).for_each(|(sum, d)| *sum += d);
         }
-        let (device_x, device_w, device_dy) = (upload(cpu, &x), upload(cpu, &w), upload(cpu, &dy));
+        let upload = |x: &[f32]| upload(cpu, layout.stride, x);
+        let (device_x, device_w, device_dy) = (upload(&x), vector(cpu, &w), upload(&dy));
         for added in [false, true] {
             let what = format!("{layout:?}, {rows} rows, added: {added}");
-            let mut dx = upload(cpu, if added { &dx_before } else { &dy });
-            let mut dw = upload(cpu, &dw_before);
+            let mut dx = upload(if added { &dx_before } else { &dy });
+            let mut dw = vector(cpu, &dw_before);
             let dy = added.then_some(&device_dy);
             cpu.rms_norm_backward(layout, EPS, &device_x, &device_w, dy, &mut dx, &mut dw, rows);
-            let (dx, want) = (download(cpu, &dx, x.len()), if added { &want_sum } else { &want_dx });
+            let (dx, want) = (download(&dx, x.len()), if added { &want_sum } else { &want_dx });
             assert_groups(&format!("dx of {what}"), layout, rows, &dx, want, 3e-6);
-            assert_close(&format!("dw of {what}"), &download(cpu, &dw, layout.features), &want_dw, 4e-6);
+            assert_close(&format!("dw of {what}"), &download(&dw, layout.features), &want_dw, 4e-6);
         }
     }
 }
@@ -114,6 +111,5 @@ fn backward() {
 fn rows_that_overlap_are_refused() {
     let cpu = cpu();
     let layout = Grouped { stride: 15, offset: 0, groups: 2, features: 8 };
-    let mut y = cpu.zeros(100);
-    cpu.rms_norm(layout, EPS, &cpu.zeros(100), &cpu.zeros(8), &mut y, 3);
+    cpu.rms_norm(layout, EPS, &zeros(cpu, 6, 15), &zeros(cpu, 1, 8), &mut zeros(cpu, 6, 15), 3);
 }

@@ -1,7 +1,9 @@
 //! Rotary position embedding against the reference.
 
 use crate::reference;
-use crate::support::{POISON, assert_bits, assert_close, blank, cpu, download, indices, noise, upload, wide};
+use crate::support::{
+    POISON, assert_bits, assert_close, blank, cpu, download, indices, noise, positions, upload, wide, zeros,
+};
 use isentrope_kernels::{Backend, Grouped, Turn};
 
 const POSITIONS: usize = 300;
@@ -21,25 +23,25 @@ fn both_directions() {
         let table = |f: fn(f64) -> f64| -> Vec<f32> {
             (0..POSITIONS * half).map(|n| f(angle((n / half) as u32, n % half, half)) as f32).collect()
         };
-        let (cos, sin) = (upload(cpu, &table(f64::cos)), upload(cpu, &table(f64::sin)));
+        let (cos, sin) = (upload(cpu, half, &table(f64::cos)), upload(cpu, half, &table(f64::sin)));
         for rows in [1, 5, 7, 100, 1000] {
-            let mut positions = indices(1, rows, POSITIONS);
-            positions[rows - 1] = POSITIONS as u32 - 1;
+            let mut at_positions = indices(1, rows, POSITIONS);
+            at_positions[rows - 1] = POSITIONS as u32 - 1;
             let mut x = vec![POISON; rows * layout.stride];
             let data = noise(2, x.len());
             let heads: Vec<(usize, u32)> = (0..rows)
                 .flat_map(|r| {
                     (0..groups).map(move |g| r * layout.stride + offset + g * features).map(move |at| (at, r))
                 })
-                .map(|(at, r)| (at, positions[r]))
+                .map(|(at, r)| (at, at_positions[r]))
                 .collect();
             for &(at, _) in &heads {
                 x[at..at + features].copy_from_slice(&data[at..at + features]);
             }
             for (turn, sign) in [(Turn::Forward, 1.0), (Turn::Backward, -1.0)] {
-                let mut turned = upload(cpu, &x);
-                cpu.rope(layout, &mut turned, &cos, &sin, &positions, turn);
-                let mut got = download(cpu, &turned, x.len());
+                let mut turned = upload(cpu, layout.stride, &x);
+                cpu.rope(layout, &mut turned, &cos, &sin, &positions(cpu, &at_positions), turn);
+                let mut got = download(&turned, x.len());
                 let what = format!("{layout:?}, {rows} rows, {turn:?}");
                 let (mut heads_got, mut want) = (Vec::new(), Vec::new());
                 for &(at, position) in &heads {
@@ -58,15 +60,16 @@ fn both_directions() {
 #[test]
 fn no_rows_need_no_tables() {
     let cpu = cpu();
-    let mut x = blank(cpu, 0);
-    cpu.rope(Grouped::rows(8), &mut x, &cpu.buffer(0), &cpu.buffer(0), &[], Turn::Forward);
-    download(cpu, &x, 0);
+    let mut x = blank(cpu, 0, 8);
+    let none = zeros(cpu, 0, 4);
+    cpu.rope(Grouped::rows(8), &mut x, &none, &none, &positions(cpu, &[]), Turn::Forward);
+    download(&x, 0);
 }
 
 #[test]
 #[should_panic(expected = "assertion")]
 fn a_position_beyond_the_tables_is_refused() {
     let cpu = cpu();
-    let table = cpu.zeros(12);
-    cpu.rope(Grouped::rows(8), &mut cpu.zeros(8), &table, &table, &[3], Turn::Forward);
+    let table = zeros(cpu, 3, 4);
+    cpu.rope(Grouped::rows(8), &mut zeros(cpu, 1, 8), &table, &table, &positions(cpu, &[3]), Turn::Forward);
 }

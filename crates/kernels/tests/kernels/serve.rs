@@ -1,8 +1,13 @@
 //! Attention as a server meets it: sequences that share a cache, in batches of runs.
 
 use crate::support::{POISON, blank, download, noise, upload};
-use isentrope_kernels::{Attention, Backend, Cpu, PAGE, Run};
+use isentrope_kernels::{Attention, Backend, Cpu, CpuBuffer, HostBatch, Role, Run};
 use std::ops::Range;
+
+pub const PAGE: usize = Cpu::PAGE;
+
+/// The layer of the cache that sequences are served in.
+pub const LAYER: usize = 2;
 
 /// A stretch of a sequence: its index and its positions.
 pub type Piece = (usize, Range<usize>);
@@ -56,6 +61,24 @@ impl Sequences {
         (qkv, runs)
     }
 
+    /// The runs of a batch of so many rows, with this cache's pages.
+    pub fn described(&self, rows: usize, runs: &[Run]) -> HostBatch {
+        HostBatch {
+            tokens: vec![0; rows],
+            runs: runs.to_vec(),
+            table: self.table.clone(),
+            ..HostBatch::default()
+        }
+    }
+
+    /// A cache full of poison. Sequences are served in the last of its layers.
+    pub fn cache(&self, cpu: &Cpu) -> CpuBuffer {
+        let role = Role::Cache { shape: self.shape, layers: LAYER + 1, pages: self.capacity };
+        let mut cache = cpu.buffer(role);
+        cpu.fill(&mut cache, POISON);
+        cache
+    }
+
     /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from an empty cache.
     /// Runs are handed over in reverse, and rows that belong to no run must stay untouched.
     pub fn serve(&self, cpu: &Cpu, batches: &[Vec<Piece>]) -> Vec<Vec<f32>> {
@@ -63,16 +86,17 @@ impl Sequences {
         let width = shape.heads * shape.head_dim;
         let mut outputs: Vec<Vec<f32>> =
             (0..self.qkv.len()).map(|s| vec![POISON; self.len(s) * width]).collect();
-        let mut cache = blank(cpu, self.capacity * shape.page_len());
+        let mut cache = self.cache(cpu);
         for pieces in batches {
             let (qkv, mut runs) = self.batch(pieces);
             let rows = qkv.len() / shape.row();
             runs.reverse();
-            let qkv = upload(cpu, &qkv);
-            let mut out = blank(cpu, rows * width);
-            cpu.store_kv(shape, &qkv, &runs, &self.table, &mut cache);
-            cpu.attention(shape, &qkv, &runs, &self.table, &cache, &mut out);
-            let mut out = download(cpu, &out, rows * width);
+            let qkv = upload(cpu, shape.row(), &qkv);
+            let mut out = blank(cpu, rows, width);
+            let batch = cpu.batch(&self.described(rows, &runs));
+            cpu.store_kv(shape, &qkv, &batch, &mut cache, LAYER);
+            cpu.attention(shape, &qkv, &batch, &cache, LAYER, &mut out);
+            let mut out = download(&out, rows * width);
             for ((sequence, positions), run) in pieces.iter().zip(runs.iter().rev()) {
                 let part = &mut out[run.row * width..(run.row + run.len) * width];
                 outputs[*sequence][positions.start * width..positions.end * width].copy_from_slice(part);
@@ -101,9 +125,12 @@ impl Sequences {
         for (run, d_out) in runs.iter().zip(d_out) {
             d_batch[run.row * width..][..d_out.len()].copy_from_slice(d_out);
         }
-        let mut d_qkv = blank(cpu, qkv.len());
-        cpu.attention_backward(shape, &upload(cpu, &qkv), &runs, &upload(cpu, &d_batch), &mut d_qkv);
-        let mut d_qkv = download(cpu, &d_qkv, qkv.len());
+        let rows = qkv.len() / shape.row();
+        let mut d_qkv = blank(cpu, rows, shape.row());
+        let (device_qkv, device_d) = (upload(cpu, shape.row(), &qkv), upload(cpu, width, &d_batch));
+        let batch = cpu.batch(&self.described(rows, &runs));
+        cpu.attention_backward(shape, &device_qkv, &batch, &device_d, &mut d_qkv);
+        let mut d_qkv = download(&d_qkv, qkv.len());
         let parts = runs.iter().map(|run| run.row * shape.row()..(run.row + run.len) * shape.row());
         let gradients = parts.clone().map(|part| d_qkv[part].to_vec()).collect();
         parts.for_each(|part| d_qkv[part].fill(POISON));

@@ -1,12 +1,12 @@
 //! Data, backends and comparisons that the tests share.
 
-use isentrope_kernels::{Backend, Cpu, CpuBuffer, Isa, Linear};
+use isentrope_kernels::{Backend, Cpu, CpuBatch, CpuBuffer, HostBatch, Isa, Kind, Linear, Role, Run};
 use std::sync::OnceLock;
 
 /// Marks memory that an operation has no business with: any arithmetic on it shows, and so does overwriting it.
 pub const POISON: f32 = f32::from_bits(0x7fc0_beef);
 
-/// Poisoned floats behind every buffer.
+/// Poisoned numbers behind every buffer, at least.
 const TAIL: usize = 37;
 
 /// The fastest instruction set, two threads.
@@ -46,49 +46,78 @@ pub fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&x| f64::from(x)).collect()
 }
 
-/// A buffer with `data` and poison behind it.
-pub fn upload(cpu: &Cpu, data: &[f32]) -> CpuBuffer {
-    let mut buffer = blank(cpu, data.len());
+/// Rows of `features`, and poison behind them.
+pub fn upload(cpu: &Cpu, features: usize, data: &[f32]) -> CpuBuffer {
+    assert!(data.len().is_multiple_of(features));
+    let mut buffer = blank(cpu, data.len() / features, features);
     cpu.write(&mut buffer, 0, data);
     buffer
 }
 
-/// A buffer of poison, with more of it behind `len`.
-pub fn blank(cpu: &Cpu, len: usize) -> CpuBuffer {
-    let mut buffer = cpu.buffer(len + TAIL);
+/// Rows of poison, and more of them than asked for.
+pub fn blank(cpu: &Cpu, rows: usize, features: usize) -> CpuBuffer {
+    let mut buffer = cpu.buffer(Role::Activation(rows + TAIL.div_ceil(features.max(1)), features));
     cpu.fill(&mut buffer, POISON);
     buffer
 }
 
+/// A vector of weights, and poison behind it.
+pub fn vector(cpu: &Cpu, data: &[f32]) -> CpuBuffer {
+    let mut buffer = cpu.buffer(Role::Weight(Kind::Vector(data.len() + TAIL)));
+    cpu.fill(&mut buffer, POISON);
+    cpu.pack(Kind::Vector(data.len()), 0, data, &mut buffer);
+    buffer
+}
+
+/// Zeros, and nothing behind them.
+pub fn zeros(cpu: &Cpu, rows: usize, features: usize) -> CpuBuffer {
+    cpu.allocate(Role::Activation(rows, features)).unwrap()
+}
+
 /// The first `len` floats; what is behind them must still be poison.
-pub fn download(cpu: &Cpu, buffer: &CpuBuffer, len: usize) -> Vec<f32> {
-    cpu.with_host(buffer, cpu.len(buffer), |all| {
-        assert!(
-            all.len() > len && all[len..].iter().all(|x| x.to_bits() == POISON.to_bits()),
-            "wrote beyond the end"
-        );
-        all[..len].to_vec()
-    })
+pub fn download(buffer: &CpuBuffer, len: usize) -> Vec<f32> {
+    assert!(
+        buffer.len() > len && buffer[len..].iter().all(|x| x.to_bits() == POISON.to_bits()),
+        "wrote beyond the end"
+    );
+    buffer[..len].to_vec()
+}
+
+/// Rows of these tokens, of no sequence.
+pub fn tokens(cpu: &Cpu, tokens: &[u32]) -> CpuBatch {
+    cpu.batch(&HostBatch { tokens: tokens.to_vec(), ..HostBatch::default() })
+}
+
+/// Rows at these positions, each of a sequence of its own.
+pub fn positions(cpu: &Cpu, positions: &[u32]) -> CpuBatch {
+    let run = |(row, &position): (usize, &u32)| Run { row, len: 1, position: position as usize, pages: 0..0 };
+    let runs = positions.iter().enumerate().map(run).collect();
+    cpu.batch(&HostBatch { tokens: vec![0; positions.len()], runs, ..HostBatch::default() })
 }
 
 /// Packed weights whose padding is poison.
 pub fn pack(cpu: &Cpu, shape: Linear, rows: &[f32]) -> CpuBuffer {
-    let mut packed = cpu.buffer(shape.packed_len());
+    let mut packed = cpu.buffer(Role::Weight(Kind::Matrix(shape)));
     cpu.fill(&mut packed, POISON);
-    cpu.pack(shape, 0, rows, &mut packed);
+    cpu.pack(Kind::Matrix(shape), 0, rows, &mut packed);
     packed
 }
 
 /// A packed gradient that holds `rows`, its padding zero.
 pub fn pack_gradient(cpu: &Cpu, shape: Linear, rows: &[f32]) -> CpuBuffer {
-    let mut packed = cpu.zeros(shape.packed_len());
-    cpu.pack(shape, 0, rows, &mut packed);
+    let mut packed = cpu.allocate(Role::Gradient(Kind::Matrix(shape))).unwrap();
+    cpu.pack(Kind::Matrix(shape), 0, rows, &mut packed);
     packed
+}
+
+/// A packed gradient of zeros.
+pub fn no_gradient(cpu: &Cpu, shape: Linear) -> CpuBuffer {
+    cpu.allocate(Role::Gradient(Kind::Matrix(shape))).unwrap()
 }
 
 pub fn unpack(cpu: &Cpu, shape: Linear, packed: &CpuBuffer) -> Vec<f32> {
     let mut rows = vec![POISON; shape.inputs * shape.outputs];
-    cpu.unpack(shape, 0, packed, &mut rows);
+    cpu.unpack(Kind::Matrix(shape), 0, packed, &mut rows);
     rows
 }
 
@@ -96,9 +125,7 @@ pub fn unpack(cpu: &Cpu, shape: Linear, packed: &CpuBuffer) -> Vec<f32> {
 pub fn unpack_gradient(cpu: &Cpu, shape: Linear, packed: &CpuBuffer) -> Vec<f32> {
     let rows = unpack(cpu, shape, packed);
     let again = pack_gradient(cpu, shape, &rows);
-    cpu.with_host(packed, shape.packed_len(), |a| {
-        cpu.with_host(&again, shape.packed_len(), |b| assert_bits("the padding of a gradient", a, b));
-    });
+    assert_bits("the padding of a gradient", packed, &again);
     rows
 }
 

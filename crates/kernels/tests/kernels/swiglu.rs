@@ -27,14 +27,14 @@ fn forward_and_backward() {
                 .zip(dy.chunks(features))
                 .flat_map(|(row, dy)| reference::swiglu_backward(&wide(row), &wide(dy)))
                 .collect();
-            let mut device_x = upload(cpu, &x);
-            let mut y = blank(cpu, dy.len());
+            let mut device_x = upload(cpu, 2 * features, &x);
+            let mut y = blank(cpu, tokens, features);
             cpu.swiglu(features, &device_x, &mut y, tokens);
-            assert_close(&format!("y of {what}"), &download(cpu, &y, dy.len()), &want, 5e-7);
-            let mut dy = upload(cpu, &dy);
+            assert_close(&format!("y of {what}"), &download(&y, dy.len()), &want, 5e-7);
+            let mut dy = upload(cpu, features, &dy);
             cpu.swiglu_backward(features, &mut dy, &mut device_x, tokens);
-            assert_close(&format!("y again of {what}"), &download(cpu, &dy, want.len()), &want, 5e-7);
-            assert_close(&format!("gradient of {what}"), &download(cpu, &device_x, x.len()), &want_dx, 1e-6);
+            assert_close(&format!("y again of {what}"), &download(&dy, want.len()), &want, 5e-7);
+            assert_close(&format!("gradient of {what}"), &download(&device_x, x.len()), &want_dx, 1e-6);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::problems::{self, Problems};
 use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
+use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_rollout::Judge;
 use isentrope_rollout::Prompter;
@@ -30,7 +31,12 @@ impl TrainingRecipe for Recipe {
         Tables { run, model, optimizer, eval, checkpoint }
     }
 
-    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<PolicyGradient>> {
+    fn prepare<B: Backend>(
+        self,
+        model_dir: &Path,
+        backend: &B,
+        available: usize,
+    ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
@@ -77,7 +83,7 @@ impl TrainingRecipe for Recipe {
             ),
             reference: recipe.objective.needs_reference(),
         };
-        let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
+        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),

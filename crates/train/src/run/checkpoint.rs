@@ -11,7 +11,7 @@ use crate::optimizer::{self, Optimizer};
 use crate::settings::{self, Checkpoints, Dtype};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
@@ -238,11 +238,12 @@ impl<S> FoundCheckpoint<S> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join("trainer/weights");
         if exact.exists() {
-            model.weights = Parameters::read(&*model.backend, &model.layout, &Checkpoint::open(&exact)?, "")?;
+            let exact = Checkpoint::open(&exact)?;
+            model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Ok(Learner::new(model, optimizer, limits))
+        Learner::new(model, optimizer, limits)
     }
 }
 

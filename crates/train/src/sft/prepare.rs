@@ -9,6 +9,7 @@ use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_data::{Examples, Longest};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, held_out_sets};
+use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_rollout::Judge;
 use isentrope_rollout::Prompter;
@@ -30,7 +31,12 @@ impl TrainingRecipe for Recipe {
         Tables { run, model, optimizer, eval, checkpoint }
     }
 
-    fn prepare(self, model_dir: &Path, available: usize) -> Result<Prepared<FineTuning>> {
+    fn prepare<B: Backend>(
+        self,
+        model_dir: &Path,
+        backend: &B,
+        available: usize,
+    ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
@@ -56,7 +62,7 @@ impl TrainingRecipe for Recipe {
             activation_slots: 0,
             reference: false,
         };
-        let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
+        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),

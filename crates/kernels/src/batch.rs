@@ -1,0 +1,158 @@
+//! Which rows belong to which sequences: described once on the host, uploaded once, and then known to every operation of
+//! every layer.
+
+use crate::attention::PAGE;
+use std::ops::Range;
+
+/// Consecutive rows of a batch that are consecutive positions of one sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// First row in the batch.
+    pub row: usize,
+    /// Rows.
+    pub len: usize,
+    /// Position of the first row in its sequence.
+    pub position: usize,
+    /// Where the numbers of the sequence's pages stand in the page table; page i holds positions
+    /// [`PAGE`](crate::Backend::PAGE) `i ..`. Empty where there is no cache.
+    pub pages: Range<usize>,
+}
+
+/// The rows of a pass or of a step, as the host describes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostBatch {
+    /// Token of each row.
+    pub tokens: Vec<u32>,
+    /// The rows as attention sees them: no two runs share one. A row that is in no run is left alone.
+    pub runs: Vec<Run>,
+    /// Rows whose keys and values go to further pages, beside those of `runs`: what of a shared beginning stands on a page
+    /// with rows of one sequence.
+    pub copied: Vec<Run>,
+    /// Numbers of pages, which runs refer to.
+    pub table: Vec<u32>,
+}
+
+impl HostBatch {
+    /// Appends rows for `tokens` of a sequence from `position` on, whose pages (from its beginning) are `pages`.
+    pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[u32]) {
+        let (row, first) = (self.tokens.len(), self.table.len());
+        self.tokens.extend_from_slice(tokens);
+        self.table.extend_from_slice(pages);
+        self.runs.push(Run { row, len: tokens.len(), position, pages: first..self.table.len() });
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Positions that its rows come to: one more than the last.
+    pub fn positions(&self) -> usize {
+        self.runs.iter().map(|run| run.position + run.len).max().unwrap_or(0)
+    }
+
+    /// Forgets all rows, keeping the memory.
+    pub fn clear(&mut self) {
+        self.tokens.clear();
+        self.runs.clear();
+        self.copied.clear();
+        self.table.clear();
+    }
+}
+
+/// A batch on the CPU: what the unsafe kernels rely on has been checked, but for the extents of the buffers.
+pub struct CpuBatch {
+    host: HostBatch,
+    /// Position of each row; 0 for a row in no run.
+    positions: Vec<u32>,
+    /// Whether every position has a page.
+    paged: bool,
+    /// One more than the largest page number.
+    pages: usize,
+}
+
+impl CpuBatch {
+    pub(crate) fn new(host: &HostBatch) -> Self {
+        let host = host.clone();
+        let mut positions = vec![0; host.tokens.len()];
+        for run in host.runs.iter().chain(&host.copied) {
+            assert!(run.row + run.len <= host.tokens.len(), "rows beyond the batch");
+        }
+        for run in &host.runs {
+            for (row, position) in positions[run.row..run.row + run.len].iter_mut().zip(run.position..) {
+                *row = position as u32;
+            }
+        }
+        check_disjoint(&host.runs);
+        let covered = |run: &Run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len();
+        let paged = host.runs.iter().chain(&host.copied).all(covered);
+        if paged {
+            check_slots(&host);
+        }
+        let pages = host.runs.iter().chain(&host.copied).flat_map(|run| &host.table[run.pages.clone()]);
+        let pages = pages.max().map_or(0, |&page| page as usize + 1);
+        Self { host, positions, paged, pages }
+    }
+
+    pub(crate) fn tokens(&self) -> &[u32] {
+        &self.host.tokens
+    }
+
+    /// Position of each row.
+    pub(crate) fn positions(&self) -> &[u32] {
+        &self.positions
+    }
+
+    /// The rows as attention sees them.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.host.runs
+    }
+
+    /// How many runs the cache takes: those of [`runs`](Self::runs), and what is copied.
+    pub(crate) fn stored_len(&self) -> usize {
+        self.host.runs.len() + self.host.copied.len()
+    }
+
+    /// One of them.
+    pub(crate) fn stored(&self, i: usize) -> &Run {
+        let HostBatch { runs, copied, .. } = &self.host;
+        if i < runs.len() { &runs[i] } else { &copied[i - runs.len()] }
+    }
+
+    /// Numbers of pages, which runs refer to.
+    pub(crate) fn table(&self) -> &[u32] {
+        &self.host.table
+    }
+
+    /// Checks that a cache of so many pages has those of every position.
+    pub(crate) fn check_pages(&self, pages: usize) {
+        assert!(self.paged, "positions beyond the sequence's pages");
+        assert!(self.pages <= pages, "pages beyond the cache");
+    }
+}
+
+/// Runs are worked on at once, each writing its own rows: no two may share one.
+fn check_disjoint(runs: &[Run]) {
+    let mut rows: Vec<Range<usize>> =
+        runs.iter().filter(|run| run.len > 0).map(|run| run.row..run.row + run.len).collect();
+    rows.sort_unstable_by_key(|rows| rows.start);
+    assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share rows");
+}
+
+/// Rows are stored at once by several threads: no two may go to one place in the cache.
+fn check_slots(host: &HostBatch) {
+    let mut slots: Vec<Range<usize>> = Vec::with_capacity(host.runs.len());
+    for run in host.runs.iter().chain(&host.copied) {
+        let mut position = run.position;
+        let end = run.position + run.len;
+        while position < end {
+            let lane = position % PAGE;
+            let count = (PAGE - lane).min(end - position);
+            let first = host.table[run.pages.start + position / PAGE] as usize * PAGE + lane;
+            slots.push(first..first + count);
+            position += count;
+        }
+    }
+    slots.sort_unstable_by_key(|slots| slots.start);
+    assert!(slots.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share places in the cache");
+}

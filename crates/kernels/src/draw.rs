@@ -1,0 +1,265 @@
+//! Drawing tokens from rows of hidden states.
+
+use crate::head::{Distribution, softmax_weights};
+use crate::linear::{self, Destination, Linear};
+use crate::math::ln;
+use crate::simd::Isa;
+use crate::threads::{Engine, Shared};
+
+/// Logits held at a time, in floats.
+const LOGITS_BLOCK: usize = 32 << 20;
+
+/// Tokens whose weights are summed before the search for a draw looks at single ones.
+const BLOCK: usize = 256;
+
+/// A token to be drawn.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// The row of hidden states that it follows. Several draws may name one row.
+    pub row: usize,
+    /// The distribution it is drawn from.
+    pub adjustments: Adjustments,
+    /// Tokens that the repetition penalty is about, in any order, repeats allowed; of no account where that is 1.
+    pub penalised: Vec<u32>,
+    /// A number in [0, 1), whose place in the cumulative distribution the token is.
+    pub uniform: f64,
+}
+
+/// How the distribution that tokens are drawn from departs from the model's own. Applied in this order, which is
+/// transformers': repetition penalty, temperature, top-k, top-p, min-p.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adjustments {
+    /// Divides the positive logits, and multiplies the negative ones, of the penalised tokens; 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// Divisor of the logits; 0 takes the most likely token (the lowest id among equals).
+    pub temperature: f32,
+    /// Keeps this many most likely tokens; 0 keeps all.
+    pub top_k: usize,
+    /// Keeps the most likely tokens that together have this probability; 1 keeps all.
+    pub top_p: f32,
+    /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
+    pub min_p: f32,
+}
+
+impl Adjustments {
+    /// None but a temperature above 0: the distribution that log-probs and entropies refer to.
+    pub fn temperature(temperature: f32) -> Self {
+        Self { repetition_penalty: 1.0, temperature, top_k: 0, top_p: 1.0, min_p: 0.0 }
+    }
+
+    /// Whether some tokens are excluded from being drawn.
+    fn truncates(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
+    }
+
+    /// Whether tokens are drawn from another distribution than the model's own at the temperature.
+    fn departs(&self) -> bool {
+        self.truncates() || self.repetition_penalty != 1.0
+    }
+}
+
+/// A token and what the policy thought of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// The token.
+    pub token: u32,
+    /// Its log-probability under the model at the temperature (at 1 for greedy decoding), in nats.
+    pub logprob: f32,
+    /// Its log-probability under the distribution it was drawn from, where top-k, top-p, min-p or a repetition
+    /// penalty make that another one.
+    pub sampling_logprob: Option<f32>,
+    /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
+    pub entropy: f32,
+}
+
+/// Rows whose logits are held at a time, of so many.
+fn block_rows(shape: Linear, rows: usize) -> usize {
+    (LOGITS_BLOCK / shape.outputs.max(1)).clamp(1, rows.max(1))
+}
+
+/// Floats of logits that draws from so many rows take.
+pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
+    block_rows(shape, rows) * shape.outputs
+}
+
+/// The same at most, whatever the remainder of a block.
+pub(crate) fn most_workspace(shape: Linear, rows: usize) -> usize {
+    rows.saturating_mul(shape.outputs).min(LOGITS_BLOCK)
+}
+
+/// How many rows the draws look at: those up to the last that one names.
+pub(crate) fn rows(draws: &[Draw]) -> usize {
+    draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
+}
+
+/// A token for each draw, None where the row's logits are not finite. `hidden: [rows, hidden]`; `logits` is
+/// [`workspace`].
+pub(crate) fn draw(
+    engine: &Engine,
+    shape: Linear,
+    hidden: &[f32],
+    weights: &[f32],
+    draws: &[Draw],
+    logits: &mut [f32],
+) -> Vec<Option<Drawn>> {
+    let rows = rows(draws);
+    let block = block_rows(shape, rows);
+    assert!(hidden.len() >= rows * shape.inputs && logits.len() >= workspace(shape, rows));
+    let mut order: Vec<usize> = (0..draws.len()).collect();
+    order.sort_by_key(|&i| draws[i].row);
+    let mut drawn = vec![None; draws.len()];
+    for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
+        let first = draws[here[0]].row / block * block;
+        let count = block.min(rows - first);
+        let hidden = &hidden[first * shape.inputs..];
+        linear::forward(engine, shape, hidden, weights, None, logits, Destination::Replace, count);
+        let (out, logits) = (Shared::of(&mut drawn), &*logits);
+        engine.threads.each(here.len(), |i| {
+            let draw = &draws[here[i]];
+            let row = &logits[(draw.row - first) * shape.outputs..][..shape.outputs];
+            // SAFETY: the numbers in `order` are distinct, and below the length of `drawn`.
+            unsafe { *out.start().add(here[i]) = draw_one(engine.isa, draw, row) };
+        });
+    }
+    drawn
+}
+
+/// One draw from one row of logits.
+fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
+    let adjustments = &draw.adjustments;
+    let greedy = adjustments.temperature == 0.0;
+    let temperature = if greedy { 1.0 } else { adjustments.temperature };
+    let distribution = Distribution::of(isa, logits, temperature);
+    if !distribution.max.is_finite() || !distribution.log_sum.is_finite() || !distribution.entropy.is_finite()
+    {
+        return None;
+    }
+    let policy_logits = logits;
+    let penalty = adjustments.repetition_penalty;
+    let penalised = (penalty != 1.0).then(|| penalise(penalty, logits, &draw.penalised));
+    let logits = penalised.as_deref().unwrap_or(logits);
+
+    let (token, sampling_logprob) = if greedy {
+        (likeliest(logits), None)
+    } else {
+        let max = match &penalised {
+            Some(_) => Distribution::of(isa, logits, temperature).max,
+            None => distribution.max,
+        };
+        let mut weights = vec![0.0; logits.len()];
+        softmax_weights(isa, logits, temperature, max, &mut weights);
+        let (token, logprob) = if adjustments.truncates() {
+            draw_truncated(adjustments, &weights, draw.uniform)
+        } else {
+            draw_from(&weights, draw.uniform)
+        };
+        (token, adjustments.departs().then_some(logprob))
+    };
+    Some(Drawn {
+        token,
+        logprob: distribution.logprob(policy_logits[token as usize], temperature),
+        sampling_logprob,
+        entropy: distribution.entropy,
+    })
+}
+
+fn penalise(penalty: f32, logits: &[f32], tokens: &[u32]) -> Vec<f32> {
+    let mut penalised = logits.to_vec();
+    for &token in tokens {
+        let token = token as usize;
+        let logit = logits[token];
+        penalised[token] = if logit > 0.0 { logit / penalty } else { logit * penalty };
+    }
+    penalised
+}
+
+fn likeliest(logits: &[f32]) -> u32 {
+    let mut best = 0;
+    for (i, &logit) in logits.iter().enumerate() {
+        if logit > logits[best] {
+            best = i;
+        }
+    }
+    best as u32
+}
+
+/// Inverts the cumulative distribution over tokens in order of their ids. Sums are in f64, by blocks.
+fn draw_from(weights: &[f32], uniform: f64) -> (u32, f32) {
+    let sums: Vec<f64> = weights.chunks(BLOCK).map(block_sum).collect();
+    let total: f64 = sums.iter().sum();
+    let target = uniform * total;
+    let mut before = 0.0;
+    let mut block = 0;
+    while block + 1 < sums.len() && before + sums[block] <= target {
+        before += sums[block];
+        block += 1;
+    }
+    // Rounding may leave the target just beyond the last block's end: the last possible token then stands in.
+    let mut chosen = None;
+    for (i, &weight) in weights.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
+        if weight > 0.0 {
+            chosen = Some(i);
+            before += f64::from(weight);
+            if before > target {
+                break;
+            }
+        }
+    }
+    let chosen = chosen.unwrap_or_else(|| last_possible(weights));
+    (chosen as u32, log_share(weights[chosen], total))
+}
+
+fn block_sum(block: &[f32]) -> f64 {
+    let mut partial = [0.0f64; 8];
+    for chunk in block.chunks(8) {
+        for (sum, &w) in partial.iter_mut().zip(chunk) {
+            *sum += f64::from(w);
+        }
+    }
+    partial.iter().sum()
+}
+
+fn last_possible(weights: &[f32]) -> usize {
+    weights.iter().rposition(|&w| w > 0.0).unwrap_or(0)
+}
+
+/// Draws among the tokens that top-k, top-p and min-p keep, the likeliest first.
+fn draw_truncated(adjustments: &Adjustments, weights: &[f32], uniform: f64) -> (u32, f32) {
+    let likelier = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    let every_rank = adjustments.top_k == 0 || adjustments.top_k >= weights.len();
+    let total: f64 = weights.chunks(BLOCK).map(block_sum).sum();
+    let mut least = f32::MIN_POSITIVE;
+    if every_rank {
+        // Tokens below the nucleus's share of the rest, spread over the vocabulary, have less than the rest together: the
+        // nucleus is complete without them, and sorting few tokens is cheap. The likeliest token has weight 1.
+        let tail = (1.0 - f64::from(adjustments.top_p)) * total / weights.len() as f64;
+        least = least.max((tail * 0.999) as f32).max(adjustments.min_p);
+    }
+    let mut kept: Vec<(f32, u32)> =
+        (0u32..).zip(weights).filter(|&(_, &w)| w >= least).map(|(i, &w)| (w, i)).collect();
+    if !every_rank && adjustments.top_k < kept.len() {
+        kept.select_nth_unstable_by(adjustments.top_k - 1, likelier);
+        kept.truncate(adjustments.top_k);
+    }
+    kept.sort_unstable_by(likelier);
+    if adjustments.top_p < 1.0 {
+        let mass = if every_rank { total } else { kept.iter().map(|&(w, _)| f64::from(w)).sum() };
+        let wanted = f64::from(adjustments.top_p) * mass;
+        let mut sum = 0.0;
+        let nucleus = kept.iter().position(|&(w, _)| {
+            sum += f64::from(w);
+            sum >= wanted
+        });
+        kept.truncate(nucleus.map_or(kept.len(), |last| last + 1));
+    }
+    if let Some(&(likeliest, _)) = kept.first() {
+        kept.truncate(kept.partition_point(|&(w, _)| w >= adjustments.min_p * likeliest));
+    }
+    let ordered: Vec<f32> = kept.iter().map(|&(w, _)| w).collect();
+    let (place, logprob) = draw_from(&ordered, uniform);
+    (kept[place as usize].1, logprob)
+}
+
+fn log_share(weight: f32, total: f64) -> f32 {
+    ln(weight) - ln(total as f32)
+}

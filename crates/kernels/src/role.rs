@@ -1,0 +1,79 @@
+//! What buffers are for, and how much memory they and the operations on them take.
+
+use crate::attention::Attention;
+use crate::linear::Linear;
+use std::fmt;
+
+/// What a buffer holds. A backend chooses the type of its numbers, their padding and their order by it; the CPU has f32
+/// everywhere, and pads nothing but packed weights and pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// Activations, or the gradient of a loss by them: `[rows, features]`.
+    Activation(usize, usize),
+    /// Numbers that every backend keeps as f32, tables and sums: `[rows, features]`.
+    Exact(usize, usize),
+    /// The weights of one parameter.
+    Weight(Kind),
+    /// The gradient of one parameter. What pads it stays zero.
+    Gradient(Kind),
+    /// A moment of the optimizer, of one parameter. What pads it stays zero.
+    Moment(Kind),
+    /// Keys and values of so many layers, in pages of [`Backend::PAGE`](crate::Backend::PAGE) positions.
+    Cache {
+        /// The layers' shape. Their windows may differ.
+        shape: Attention,
+        /// Layers.
+        layers: usize,
+        /// Pages of each.
+        pages: usize,
+    },
+}
+
+/// What shape a parameter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// So many numbers in a row: a bias, the weights of a norm.
+    Vector(usize),
+    /// The weights of a linear layer, `[outputs, inputs]`, in the backend's own order: see [`pack`](crate::Backend::pack).
+    Matrix(Linear),
+}
+
+impl Kind {
+    /// Numbers in a row of it, as rows are packed.
+    pub fn row(self) -> usize {
+        match self {
+            Self::Vector(_) => 1,
+            Self::Matrix(shape) => shape.inputs,
+        }
+    }
+}
+
+/// What takes memory beside the buffers that are handed to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward) over so many rows.
+    Head(Linear, usize),
+    /// The statistics of so many rows, between the two.
+    Statistics(usize),
+    /// [`attention_backward`](crate::Backend::attention_backward) over so many positions.
+    AttentionGradient(Attention, usize),
+    /// [`draw`](crate::Backend::draw) from so many rows.
+    Draw(Linear, usize),
+}
+
+/// Memory that the device refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes that were asked for.
+    pub asked: usize,
+    /// The device's reason: what there is, or what its system says.
+    pub why: String,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot allocate {} MiB of memory: {}", self.asked.div_ceil(1 << 20), self.why)
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
