@@ -5,7 +5,7 @@
 
 pub mod advantage;
 mod clock;
-mod collect;
+pub mod collect;
 mod error;
 mod examples;
 pub mod group;
