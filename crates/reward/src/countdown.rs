@@ -39,7 +39,7 @@ impl Operation {
     pub const ALL: [Self; 4] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide];
 
     /// How it is written.
-    pub fn symbol(self) -> char {
+    pub(crate) fn symbol(self) -> char {
         match self {
             Self::Add => '+',
             Self::Subtract => '-',
@@ -90,7 +90,7 @@ pub struct Challenge {
 
 impl Challenge {
     /// Whether a ground truth means to be of this form.
-    pub fn is_form_of(value: &Value) -> bool {
+    pub(crate) fn is_form_of(value: &Value) -> bool {
         value.get("numbers").is_some() && value.get("target").is_some()
     }
 

@@ -60,7 +60,7 @@ impl VerifierName {
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
-    pub fn check(self, ground_truth: &serde_json::Value) -> Result<(), String> {
+    pub(crate) fn check(self, ground_truth: &serde_json::Value) -> Result<(), String> {
         match self {
             Self::Auto if !Challenge::is_form_of(ground_truth) => Self::Math.check(ground_truth),
             Self::Auto | Self::Countdown => Challenge::from_value(ground_truth).map(drop),

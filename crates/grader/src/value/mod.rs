@@ -7,6 +7,8 @@
 //! at one point makes the expressions different; one that is zero to thirty digits at all points makes them the same.
 //! That is evidence, not proof: numbers that differ after thirty digits beyond cancellation pass for equal.
 //!
+//! docs/grading.md, "Why exact algebra", has what evaluation alone would lose.
+//!
 //! The type of a value is recursive, and so the files of its parts import each other: a form (`form.rs`) is a quotient of
 //! polynomials, a polynomial (`polynomial.rs`) a sum of monomials, a monomial (`monomial.rs`) a product of powers of atoms,
 //! and an atom may be a function of forms or a root of a polynomial. Read them in this order. All else here imports

@@ -108,7 +108,7 @@ fn tail(stderr: Option<&str>) -> String {
 }
 
 /// The verifier. Its processes end with it.
-pub struct CommandVerifier {
+pub(crate) struct CommandVerifier {
     settings: Settings,
     key: String,
     places: Mutex<Vec<Place>>,
@@ -131,7 +131,7 @@ impl CommandVerifier {
     ///
     /// # Errors
     /// When they cannot be started, or end or speak before they are asked.
-    pub fn start(settings: Settings, key: &str) -> Result<Self, VerifierError> {
+    pub(crate) fn start(settings: Settings, key: &str) -> Result<Self, VerifierError> {
         let key = format!("{key}.command");
         let places = Mutex::new(Vec::new());
         let verifier = Self { settings, key, places, asked: AtomicU64::new(0), recent: AtomicU64::new(0) };
