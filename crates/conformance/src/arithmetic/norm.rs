@@ -1,8 +1,12 @@
 //! RMSNorm against the reference, on whole rows and on groups inside rows.
 
-use crate::reference;
-use crate::support::{POISON, assert_close, blank, cpu, download, noise, upload, vector, wide, zeros};
-use isentrope_kernels::{Backend, Grouped};
+use crate::arithmetic::reference;
+use crate::data::{POISON, assert_close, is_poison, wide};
+use crate::device::{Device, Trial, vector, vector_gradient};
+use crate::{Subject, properties};
+use isentrope_kernels::{Backend, Grouped, Role};
+
+properties!(forward, backward);
 
 const EPS: f32 = 1e-5;
 
@@ -25,8 +29,8 @@ fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Noise in the groups, poison between them; the first group is all zeros, where eps alone counts.
-fn in_groups(seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
-    let data = noise(seed, rows * layout.stride);
+fn in_groups<S: Subject>(device: &Device<'_, S>, seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
+    let data = device.noise(Role::Activation(rows, layout.stride), seed);
     let mut spread = vec![POISON; data.len()];
     for (i, at) in starts(layout, rows).enumerate() {
         let group = at..at + layout.features;
@@ -46,37 +50,38 @@ fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[
         between[at..at + layout.features].fill(false);
         groups.extend_from_slice(&got[at..at + layout.features]);
     }
-    assert!(
-        (0..got.len()).all(|i| !between[i] || got[i].to_bits() == POISON.to_bits()),
-        "{what}: wrote between groups"
-    );
+    assert!((0..got.len()).all(|i| !between[i] || is_poison(got[i])), "{what}: wrote between groups");
     assert_close(what, &groups, want, tolerance);
 }
 
-#[test]
-fn forward() {
-    let cpu = cpu();
+fn forward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
-        let (x, w) = (in_groups(1, layout, rows), noise(2, layout.features));
-        let mut y = blank(cpu, rows, layout.stride);
-        cpu.rms_norm(layout, EPS, &upload(cpu, layout.stride, &x), &vector(cpu, &w), &mut y, rows);
+        let (x, w) = (in_groups(device, 1, layout, rows), device.noise(vector(layout.features), 2));
+        let role = Role::Activation(rows, layout.stride);
+        let mut y = device.blank(role);
+        let (device_x, device_w) = (device.upload(role, &x), device.upload(vector(layout.features), &w));
+        device.rms_norm(layout, EPS, &device_x, &device_w, &mut y, rows);
         let want: Vec<f64> = starts(layout, rows)
             .flat_map(|at| {
                 reference::rms_norm(&wide(&x[at..at + layout.features]), &wide(&w), f64::from(EPS))
             })
             .collect();
         let what = format!("{layout:?}, {rows} rows");
-        assert_groups(&what, layout, rows, &download(&y, x.len()), &want, 5e-7);
+        assert_groups(&what, layout, rows, &device.download(role, &y), &want, tolerance.rms_norm);
     }
 }
 
-#[test]
-fn backward() {
-    let cpu = cpu();
+fn backward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
-        let (x, dy, dx_before) =
-            (in_groups(1, layout, rows), in_groups(3, layout, rows), in_groups(4, layout, rows));
-        let (w, dw_before) = (noise(2, layout.features), noise(5, layout.features));
+        let (x, dy, dx_before) = (
+            in_groups(device, 1, layout, rows),
+            in_groups(device, 3, layout, rows),
+            in_groups(device, 4, layout, rows),
+        );
+        let (w, dw_before) =
+            (device.noise(vector(layout.features), 2), device.noise(vector_gradient(layout.features), 5));
         let (mut want_dx, mut want_sum) = (Vec::new(), Vec::new());
         let mut want_dw = wide(&dw_before);
         for at in starts(layout, rows) {
@@ -91,25 +96,21 @@ fn backward() {
             want_dx.extend(dx);
             want_dw.iter_mut().zip(dw).for_each(|(sum, d)| *sum += d);
         }
-        let upload = |x: &[f32]| upload(cpu, layout.stride, x);
-        let (device_x, device_w, device_dy) = (upload(&x), vector(cpu, &w), upload(&dy));
+        let (role, dw_role) = (Role::Activation(rows, layout.stride), vector_gradient(layout.features));
+        let upload = |x: &[f32]| device.upload(role, x);
+        let (device_x, device_dy) = (upload(&x), upload(&dy));
+        let device_w = device.upload(vector(layout.features), &w);
         for added in [false, true] {
             let what = format!("{layout:?}, {rows} rows, added: {added}");
             let mut dx = upload(if added { &dx_before } else { &dy });
-            let mut dw = vector(cpu, &dw_before);
+            let mut dw = device.upload(dw_role, &dw_before);
             let dy = added.then_some(&device_dy);
-            cpu.rms_norm_backward(layout, EPS, &device_x, &device_w, dy, &mut dx, &mut dw, rows);
-            let (dx, want) = (download(&dx, x.len()), if added { &want_sum } else { &want_dx });
-            assert_groups(&format!("dx of {what}"), layout, rows, &dx, want, 3e-6);
-            assert_close(&format!("dw of {what}"), &download(&dw, layout.features), &want_dw, 4e-6);
+            device.rms_norm_backward(layout, EPS, &device_x, &device_w, dy, &mut dx, &mut dw, rows);
+            let (dx, want) = (device.download(role, &dx), if added { &want_sum } else { &want_dx });
+            let what_dx = format!("dx of {what}");
+            assert_groups(&what_dx, layout, rows, &dx, want, tolerance.rms_norm_gradient);
+            let dw = device.download(dw_role, &dw);
+            assert_close(&format!("dw of {what}"), &dw, &want_dw, tolerance.rms_norm_weight_gradient);
         }
     }
-}
-
-#[test]
-#[should_panic(expected = "overlap")]
-fn rows_that_overlap_are_refused() {
-    let cpu = cpu();
-    let layout = Grouped { stride: 15, offset: 0, groups: 2, features: 8 };
-    cpu.rms_norm(layout, EPS, &zeros(cpu, 6, 15), &zeros(cpu, 1, 8), &mut zeros(cpu, 6, 15), 3);
 }

@@ -1,10 +1,12 @@
 //! Rotary position embedding against the reference.
 
-use crate::reference;
-use crate::support::{
-    POISON, assert_bits, assert_close, blank, cpu, download, indices, noise, positions, upload, wide, zeros,
-};
-use isentrope_kernels::{Backend, Grouped, Turn};
+use crate::arithmetic::reference;
+use crate::data::{POISON, assert_bits, assert_close, indices, wide};
+use crate::device::Trial;
+use crate::{Subject, properties};
+use isentrope_kernels::{Backend, Grouped, Role, Turn};
+
+properties!(both_directions, no_rows_need_no_tables);
 
 const POSITIONS: usize = 300;
 
@@ -12,9 +14,8 @@ fn angle(position: u32, i: usize, half: usize) -> f64 {
     f64::from(position) * 10_000f64.powf(-(i as f64) / half as f64)
 }
 
-#[test]
-fn both_directions() {
-    let cpu = cpu();
+fn both_directions<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
     for (groups, features, offset, spare) in
         [(1, 2, 0, 0), (3, 10, 5, 4), (2, 16, 0, 16), (4, 24, 1, 0), (5, 64, 128, 64), (2, 80, 0, 3)]
     {
@@ -23,12 +24,14 @@ fn both_directions() {
         let table = |f: fn(f64) -> f64| -> Vec<f32> {
             (0..POSITIONS * half).map(|n| f(angle((n / half) as u32, n % half, half)) as f32).collect()
         };
-        let (cos, sin) = (upload(cpu, half, &table(f64::cos)), upload(cpu, half, &table(f64::sin)));
+        let exact = Role::Exact(POSITIONS, half);
+        let (cos, sin) = (device.upload(exact, &table(f64::cos)), device.upload(exact, &table(f64::sin)));
         for rows in [1, 5, 7, 100, 1000] {
             let mut at_positions = indices(1, rows, POSITIONS);
             at_positions[rows - 1] = POSITIONS as u32 - 1;
             let mut x = vec![POISON; rows * layout.stride];
-            let data = noise(2, x.len());
+            let role = Role::Activation(rows, layout.stride);
+            let data = device.noise(role, 2);
             let heads: Vec<(usize, u32)> = (0..rows)
                 .flat_map(|r| {
                     (0..groups).map(move |g| r * layout.stride + offset + g * features).map(move |at| (at, r))
@@ -39,9 +42,9 @@ fn both_directions() {
                 x[at..at + features].copy_from_slice(&data[at..at + features]);
             }
             for (turn, sign) in [(Turn::Forward, 1.0), (Turn::Backward, -1.0)] {
-                let mut turned = upload(cpu, layout.stride, &x);
-                cpu.rope(layout, &mut turned, &cos, &sin, &positions(cpu, &at_positions), turn);
-                let mut got = download(&turned, x.len());
+                let mut turned = device.upload(role, &x);
+                device.rope(layout, &mut turned, &cos, &sin, &device.positions(&at_positions), turn);
+                let mut got = device.download(role, &turned);
                 let what = format!("{layout:?}, {rows} rows, {turn:?}");
                 let (mut heads_got, mut want) = (Vec::new(), Vec::new());
                 for &(at, position) in &heads {
@@ -50,26 +53,17 @@ fn both_directions() {
                     heads_got.extend_from_slice(&got[at..at + features]);
                     got[at..at + features].fill(POISON);
                 }
-                assert_close(&what, &heads_got, &want, 3e-7);
+                assert_close(&what, &heads_got, &want, trial.tolerance().rope);
                 assert_bits(&format!("between the heads of {what}"), &got, &vec![POISON; x.len()]);
             }
         }
     }
 }
 
-#[test]
-fn no_rows_need_no_tables() {
-    let cpu = cpu();
-    let mut x = blank(cpu, 0, 8);
-    let none = zeros(cpu, 0, 4);
-    cpu.rope(Grouped::rows(8), &mut x, &none, &none, &positions(cpu, &[]), Turn::Forward);
-    download(&x, 0);
-}
-
-#[test]
-#[should_panic(expected = "assertion")]
-fn a_position_beyond_the_tables_is_refused() {
-    let cpu = cpu();
-    let table = zeros(cpu, 3, 4);
-    cpu.rope(Grouped::rows(8), &mut zeros(cpu, 1, 8), &table, &table, &positions(cpu, &[3]), Turn::Forward);
+fn no_rows_need_no_tables<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    let mut x = device.blank(Role::Activation(0, 8));
+    let none = device.zeros(Role::Exact(0, 4));
+    device.rope(Grouped::rows(8), &mut x, &none, &none, &device.positions(&[]), Turn::Forward);
+    device.download(Role::Activation(0, 8), &x);
 }

@@ -191,9 +191,20 @@ fn add_scaled(to: &mut [f64], factor: f64, from: &[f64]) {
     }
 }
 
-mod finite_differences {
+pub(crate) mod finite_differences {
     use super::*;
-    use crate::support::{noise, wide};
+    use crate::data::{noise, wide};
+    use crate::device::Trial;
+    use crate::{Subject, properties};
+
+    properties!(
+        linear_gradient,
+        rms_norm_gradient,
+        rope_gradient_turns_back,
+        swiglu_gradient,
+        attention_gradient,
+        head_gradient
+    );
 
     /// `gradient` is that of `loss` at `x`.
     #[track_caller]
@@ -219,8 +230,7 @@ mod finite_differences {
         wide(&noise(seed, len))
     }
 
-    #[test]
-    fn linear_gradient() {
+    fn linear_gradient<S: Subject>(_: &Trial<S>) {
         let (x, w, b, dy) = (data(1, 12), data(2, 20), data(3, 5), data(4, 15));
         let (dx, dw, db) = linear_backward(&x, &w, &dy, 4);
         assert_gradient(&x, &dx, |x| dot(&linear(x, &w, &b, 4), &dy));
@@ -228,29 +238,25 @@ mod finite_differences {
         assert_gradient(&b, &db, |b| dot(&linear(&x, &w, b, 4), &dy));
     }
 
-    #[test]
-    fn rms_norm_gradient() {
+    fn rms_norm_gradient<S: Subject>(_: &Trial<S>) {
         let (x, w, dy) = (data(1, 9), data(2, 9), data(3, 9));
         let (dx, dw) = rms_norm_backward(&x, &w, 0.01, &dy);
         assert_gradient(&x, &dx, |x| dot(&rms_norm(x, &w, 0.01), &dy));
         assert_gradient(&w, &dw, |w| dot(&rms_norm(&x, w, 0.01), &dy));
     }
 
-    #[test]
-    fn rope_gradient_turns_back() {
+    fn rope_gradient_turns_back<S: Subject>(_: &Trial<S>) {
         let (x, angles, dy) = (data(1, 8), data(2, 4), data(3, 8));
         let back: Vec<f64> = angles.iter().map(|a| -a).collect();
         assert_gradient(&x, &rope(&dy, &back), |x| dot(&rope(x, &angles), &dy));
     }
 
-    #[test]
-    fn swiglu_gradient() {
+    fn swiglu_gradient<S: Subject>(_: &Trial<S>) {
         let (x, dy) = (data(1, 14), data(2, 7));
         assert_gradient(&x, &swiglu_backward(&x, &dy), |x| dot(&swiglu(x), &dy));
     }
 
-    #[test]
-    fn attention_gradient() {
+    fn attention_gradient<S: Subject>(_: &Trial<S>) {
         for (heads, kv_heads, window) in [(2, 2, None), (4, 2, Some(3)), (3, 1, Some(1)), (2, 1, Some(90))] {
             let shape = Attention { heads, kv_heads, head_dim: 4, window, scale: 0.5 };
             let (qkv, d_out) = (data(1, 6 * shape.row()), data(2, 6 * heads * 4));
@@ -259,8 +265,7 @@ mod finite_differences {
         }
     }
 
-    #[test]
-    fn head_gradient() {
+    fn head_gradient<S: Subject>(_: &Trial<S>) {
         let logits = data(1, 11);
         for (temperature, target, a, b) in [(1.0, 3, 1.3, 0.0), (0.7, 0, 0.0, -0.8), (0.7, 10, -0.4, 2.0)] {
             let gradient = head_backward(&logits, temperature, target, a, b);
