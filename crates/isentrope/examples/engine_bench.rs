@@ -70,7 +70,7 @@ fn main() -> Result<()> {
             })
             .collect();
         let keep = if a.recompute { Keep::BlockInputs } else { Keep::Activations };
-        let mut gradient = Gradient::zeros(&model);
+        let mut gradient = Gradient::zeros(&model)?;
         let seconds = median(a.repeats, || {
             gradient.reset(&model.backend);
             let per_batch = (a.micro_batch_tokens / tokens[0].len()).max(1);
@@ -100,7 +100,7 @@ fn generate(model: &Model<Cpu>, a: &Arguments, prompts: &[Vec<u32>]) -> Result<u
     let sampling = Arc::new(Sampling { max_tokens: a.new_tokens, ignore_eos: true, ..Sampling::default() });
     let pages = a.prompts * a.group * KvCache::<Cpu>::pages_for(a.prompt_tokens + a.new_tokens);
     let limits = Limits { cache_bytes: pages * KvCache::page_bytes(model), ..Limits::default() };
-    let mut engine = Engine::new(model, None, limits);
+    let mut engine = Engine::new(model, None, limits)?;
     for (i, prompt) in prompts.iter().enumerate() {
         let key = Key { prompt: i as u64, ..Key::default() };
         engine.submit(Request {

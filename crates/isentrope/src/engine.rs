@@ -1,10 +1,11 @@
 //! From a command's model argument to a model that can run.
 
+use crate::device::{self, Device};
 use crate::memory::{Memory, human};
 use crate::progress::Download;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use isentrope_kernels::{Cpu, Isa, thread_count};
+use isentrope_kernels::Role;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig, hub};
@@ -27,16 +28,8 @@ pub struct ModelArguments {
 /// A loaded model with what belongs to it.
 pub struct Loaded {
     pub dir: PathBuf,
-    pub model: Model<Cpu>,
+    pub model: Model<Device>,
     pub tokenizer: Option<Tokenizer>,
-}
-
-/// The CPU backend as environment and flags say.
-pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
-    let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
-    let flag = if threads.is_some() { "--threads: " } else { "" };
-    let threads = thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?;
-    Cpu::new(isa, threads).map_err(anyhow::Error::msg)
 }
 
 impl ModelArguments {
@@ -62,10 +55,10 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 
 /// Finds, checks and loads a model.
 pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
-    let cpu = cpu(threads)?;
+    let device = device::open(threads)?;
     let dir = hub::resolve(model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
-    let needed = (Layout::new(&config).stored_len() * size_of::<f32>()) as u64;
+    let needed = Layout::new(&config).parameter_bytes(&device, Role::Weight) as u64;
     let available = Memory::now().available;
     if needed > available {
         bail!(
@@ -79,7 +72,7 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
     }
-    let model = Model::load(&dir, Arc::new(cpu))?;
+    let model = Model::load(&dir, Arc::new(device))?;
     Ok(Loaded { dir, model, tokenizer })
 }
 

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 mod commands;
+mod device;
 mod engine;
 mod interrupt;
 mod lines;

@@ -89,8 +89,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies rows `first ..` of a parameter (or its gradient, or a moment) to the host.
     fn unpack(&self, kind: Kind, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
 
-    /// Calls `f`, whose operations are the same as those of earlier calls with that key, on other numbers: a backend may
-    /// carry them out as it has recorded them before. `f` is called every time: it takes the buffers and returns them.
+    /// Calls `f`. That it comes with the key of an earlier call is a hint that it makes the same operations on buffers of the
+    /// same shapes, though on other numbers, as a decoding step does: a backend that has recorded those may launch them
+    /// as one, where what `f` asks for is the same. `f` runs every time, since it takes the buffers and returns them.
     fn replayed<R>(&self, _key: u64, f: impl FnOnce() -> R) -> R {
         f()
     }

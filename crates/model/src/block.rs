@@ -6,84 +6,116 @@ use crate::gradient::Gradient;
 use crate::layout::{BlockLayout, Shapes};
 use crate::model::Model;
 use crate::rope_table::Table;
-use isentrope_kernels::{Backend, Run, Turn};
+use isentrope_kernels::{Backend, HostBatch, Role, Turn};
+use std::convert::Infallible;
+use std::sync::Arc;
 
-/// The rows of a batch, as every block sees them.
-pub(crate) struct Rows<'a, B: Backend> {
-    pub positions: &'a [u32],
-    pub runs: &'a [Run],
-    /// Rows whose keys and values go to the cache.
-    pub stored: &'a [Run],
-    /// Page numbers that runs refer to.
-    pub table: &'a [u32],
-    pub rope: &'a Table<B>,
+/// The rows of a batch on the device, as every block sees them.
+pub(crate) struct Rows<B: Backend> {
+    pub count: usize,
+    pub batch: B::Batch,
+    rope: Arc<Table<B>>,
 }
 
-/// What a block's backward pass needs of its forward pass, beside the block's input. Each `[tokens, ...]`.
-pub(crate) struct Internals<B: Backend> {
-    attention: AttentionInternals<B>,
+/// Where a block finds the keys and values of earlier rows, and stores those of its own.
+pub(crate) struct CacheLayer<'a, B: Backend> {
+    pub cache: &'a mut B::Buffer,
+    pub layer: usize,
+}
+
+/// What a block's backward pass needs of its forward pass, beside the block's input: buffers, each `[tokens, ...]`.
+pub(crate) struct Internals<T> {
+    attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.
-    middle: B::Buffer,
-    gate_up: B::Buffer,
+    middle: T,
+    gate_up: T,
 }
 
-struct AttentionInternals<B: Backend> {
+struct AttentionInternals<T> {
     /// Queries, keys and values before their own norm, where there is one.
-    raw_qkv: Option<B::Buffer>,
+    raw_qkv: Option<T>,
     /// Queries, keys and values as attention sees them.
-    qkv: B::Buffer,
+    qkv: T,
     /// Output of attention.
-    attended: B::Buffer,
+    attended: T,
 }
 
-impl<B: Backend> Internals<B> {
-    /// Of buffers with one row of so many features per token.
-    pub fn new(block: &BlockLayout, s: &Shapes, buffer: impl Fn(usize) -> B::Buffer) -> Self {
-        let raw_qkv = block.qk_norm.map(|_| buffer(s.qkv.outputs));
-        let attention =
-            AttentionInternals { raw_qkv, qkv: buffer(s.qkv.outputs), attended: buffer(s.output.inputs) };
-        Self { attention, middle: buffer(s.hidden), gate_up: buffer(s.gate_up.outputs) }
+impl Internals<usize> {
+    /// Features in a row of each.
+    pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
+        let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
+        let attention = AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
+        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs }
+    }
+}
+
+impl<T> Internals<T> {
+    /// Something else for each, or the first error.
+    pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
+        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
+        let raw_qkv = raw_qkv.map(&f).transpose()?;
+        let attention = AttentionInternals { raw_qkv, qkv: f(qkv)?, attended: f(attended)? };
+        Ok(Internals { attention, middle: f(self.middle)?, gate_up: f(self.gate_up)? })
     }
 
-    /// Each buffer beside that of another, with the features of a row.
-    pub fn beside<'a>(
-        &'a self,
-        other: &'a mut Self,
-        s: &Shapes,
-    ) -> impl Iterator<Item = (usize, &'a B::Buffer, &'a mut B::Buffer)> {
+    /// Something else for each.
+    pub fn map<U>(self, f: impl Fn(T) -> U) -> Internals<U> {
+        let Ok(mapped) = self.try_map(|t| Ok::<U, Infallible>(f(t)));
+        mapped
+    }
+
+    /// Each, beside that of another.
+    pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
         let (own, others) = (&self.attention, &mut other.attention);
         let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());
-        raw_qkv.map(|(own, other)| (s.qkv.outputs, own, other)).into_iter().chain([
-            (s.qkv.outputs, &own.qkv, &mut others.qkv),
-            (s.output.inputs, &own.attended, &mut others.attended),
-            (s.hidden, &self.middle, &mut other.middle),
-            (s.gate_up.outputs, &self.gate_up, &mut other.gate_up),
+        raw_qkv.into_iter().chain([
+            (&own.qkv, &mut others.qkv),
+            (&own.attended, &mut others.attended),
+            (&self.middle, &mut other.middle),
+            (&self.gate_up, &mut other.gate_up),
         ])
+    }
+
+    /// All of them.
+    pub fn each(self) -> impl Iterator<Item = T> {
+        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
+        raw_qkv.into_iter().chain([qkv, attended, self.middle, self.gate_up])
     }
 }
 
 impl<B: Backend> Model<B> {
-    /// Advances the residual stream `x: [tokens, hidden]` through one block. The batch's keys and values are stored
-    /// in `cache`. Returns the internals if they are to be kept.
+    /// Uploads the rows of a batch.
+    pub(crate) fn rows(&self, host: &HostBatch) -> Rows<B> {
+        let rope = self.rope.up_to(&self.backend, host.positions());
+        Rows { count: host.rows(), batch: self.backend.batch(host), rope }
+    }
+
+    /// Activations of so many features for each of `rows`, for a moment.
+    pub(crate) fn activations(&self, rows: usize, features: usize) -> B::Buffer {
+        self.backend.buffer(Role::Activation(rows, features))
+    }
+
+    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the batch's keys and values.
+    /// Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
         &self,
         block: &BlockLayout,
         x: &mut B::Buffer,
-        rows: &Rows<'_, B>,
-        cache: &mut B::Buffer,
+        rows: &Rows<B>,
+        cache: CacheLayer<'_, B>,
         keep: bool,
-    ) -> Option<Internals<B>> {
+    ) -> Option<Internals<B::Buffer>> {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let tokens = rows.positions.len();
+        let tokens = rows.count;
         let attention = self.attention_branch(block, x, rows, cache);
         // What is not kept is freed here, before the MLP takes its memory.
         let kept = keep.then(|| {
-            let mut middle = b.buffer(tokens * s.hidden);
-            b.copy(x, 0, &mut middle, 0, tokens * s.hidden);
+            let mut middle = self.activations(tokens, s.hidden);
+            b.copy(x, &mut middle, tokens);
             (attention, middle)
         });
         let gate_up = self.gate_and_up(block, x, tokens);
-        let mut activated = b.buffer(tokens * s.intermediate);
+        let mut activated = self.activations(tokens, s.intermediate);
         b.swiglu(s.intermediate, &gate_up, &mut activated, tokens);
         b.linear_add(s.down, &activated, &w[block.down], block.down_bias.map(|id| &w[id]), x, tokens);
         kept.map(|(attention, middle)| Internals { attention, middle, gate_up })
@@ -94,12 +126,12 @@ impl<B: Backend> Model<B> {
         &self,
         block: &BlockLayout,
         input: &B::Buffer,
-        rows: &Rows<'_, B>,
-        cache: &mut B::Buffer,
-    ) -> Internals<B> {
-        let tokens = rows.positions.len();
-        let mut middle = self.backend.buffer(tokens * self.layout.shapes.hidden);
-        self.backend.copy(input, 0, &mut middle, 0, tokens * self.layout.shapes.hidden);
+        rows: &Rows<B>,
+        cache: CacheLayer<'_, B>,
+    ) -> Internals<B::Buffer> {
+        let tokens = rows.count;
+        let mut middle = self.activations(tokens, self.layout.shapes.hidden);
+        self.backend.copy(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
         let gate_up = self.gate_and_up(block, &middle, tokens);
         Internals { attention, middle, gate_up }
@@ -110,29 +142,29 @@ impl<B: Backend> Model<B> {
         &self,
         block: &BlockLayout,
         x: &mut B::Buffer,
-        rows: &Rows<'_, B>,
-        cache: &mut B::Buffer,
-    ) -> AttentionInternals<B> {
+        rows: &Rows<B>,
+        CacheLayer { cache, layer }: CacheLayer<'_, B>,
+    ) -> AttentionInternals<B::Buffer> {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let tokens = rows.positions.len();
+        let tokens = rows.count;
         let eps = self.config.rms_norm_eps;
-        let mut normed = b.buffer(tokens * s.hidden);
+        let mut normed = self.activations(tokens, s.hidden);
         self.norm(x, block.input_norm, &mut normed, tokens);
-        let mut qkv = b.buffer(tokens * s.qkv.outputs);
+        let mut qkv = self.activations(tokens, s.qkv.outputs);
         b.linear(s.qkv, &normed, &w[block.qkv], block.qkv_bias.map(|id| &w[id]), &mut qkv, tokens);
         let mut raw_qkv = None;
         if let Some((q_norm, k_norm)) = block.qk_norm {
             let raw = qkv;
-            qkv = b.buffer(tokens * s.qkv.outputs);
-            b.copy(&raw, 0, &mut qkv, 0, tokens * s.qkv.outputs);
+            qkv = self.activations(tokens, s.qkv.outputs);
+            b.copy(&raw, &mut qkv, tokens);
             b.rms_norm(s.query_heads, eps, &raw, &w[q_norm], &mut qkv, tokens);
             b.rms_norm(s.key_heads, eps, &raw, &w[k_norm], &mut qkv, tokens);
             raw_qkv = Some(raw);
         }
-        b.rope(s.turned_heads, &mut qkv, &rows.rope.cos, &rows.rope.sin, rows.positions, Turn::Forward);
-        b.store_kv(block.attention, &qkv, rows.stored, rows.table, cache);
-        let mut attended = b.buffer(tokens * s.output.inputs);
-        b.attention(block.attention, &qkv, rows.runs, rows.table, cache, &mut attended);
+        b.rope(s.turned_heads, &mut qkv, &rows.rope.cos, &rows.rope.sin, &rows.batch, Turn::Forward);
+        b.store_kv(block.attention, &qkv, &rows.batch, cache, layer);
+        let mut attended = self.activations(tokens, s.output.inputs);
+        b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
         b.linear_add(s.output, &attended, &w[block.output], block.output_bias.map(|id| &w[id]), x, tokens);
         AttentionInternals { raw_qkv, qkv, attended }
     }
@@ -140,9 +172,9 @@ impl<B: Backend> Model<B> {
     /// `Wgu norm(x)`.
     fn gate_and_up(&self, block: &BlockLayout, x: &B::Buffer, tokens: usize) -> B::Buffer {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let mut normed = b.buffer(tokens * s.hidden);
+        let mut normed = self.activations(tokens, s.hidden);
         self.norm(x, block.mlp_norm, &mut normed, tokens);
-        let mut gate_up = b.buffer(tokens * s.gate_up.outputs);
+        let mut gate_up = self.activations(tokens, s.gate_up.outputs);
         b.linear(
             s.gate_up,
             &normed,
@@ -159,20 +191,20 @@ impl<B: Backend> Model<B> {
         &self,
         block: &BlockLayout,
         input: &B::Buffer,
-        internals: Internals<B>,
-        rows: &Rows<'_, B>,
+        internals: Internals<B::Buffer>,
+        rows: &Rows<B>,
         dx: &mut B::Buffer,
         gradient: &mut Gradient<B>,
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let g = &mut gradient.parameters;
-        let tokens = rows.positions.len();
+        let tokens = rows.count;
         let eps = self.config.rms_norm_eps;
         let Internals { attention: AttentionInternals { raw_qkv, qkv, attended }, middle, mut gate_up } =
             internals;
 
         // MLP.
-        let mut activated = b.buffer(tokens * s.intermediate);
+        let mut activated = self.activations(tokens, s.intermediate);
         b.linear_backward_input(s.down, dx, &w[block.down], &mut activated, tokens);
         b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
         b.linear_backward_weight(s.down, dx, &activated, &mut g[block.down], tokens);
@@ -180,7 +212,7 @@ impl<B: Backend> Model<B> {
             b.linear_backward_bias(s.down, dx, &mut g[id], tokens);
         }
         drop(activated);
-        let mut normed = b.buffer(tokens * s.hidden);
+        let mut normed = self.activations(tokens, s.hidden);
         self.norm(&middle, block.mlp_norm, &mut normed, tokens);
         b.linear_backward_weight(s.gate_up, &gate_up, &normed, &mut g[block.gate_up], tokens);
         if let Some(id) = block.gate_up_bias {
@@ -200,9 +232,9 @@ impl<B: Backend> Model<B> {
         }
         let mut d_attended = attended;
         b.linear_backward_input(s.output, dx, &w[block.output], &mut d_attended, tokens);
-        let mut d_qkv = b.buffer(tokens * s.qkv.outputs);
-        b.attention_backward(block.attention, &qkv, rows.runs, &d_attended, &mut d_qkv);
-        b.rope(s.turned_heads, &mut d_qkv, &rows.rope.cos, &rows.rope.sin, rows.positions, Turn::Backward);
+        let mut d_qkv = self.activations(tokens, s.qkv.outputs);
+        b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
+        b.rope(s.turned_heads, &mut d_qkv, &rows.rope.cos, &rows.rope.sin, &rows.batch, Turn::Backward);
         if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
             for (heads, id) in [(s.query_heads, q_norm), (s.key_heads, k_norm)] {
                 b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, &mut g[id], tokens);

@@ -1,6 +1,7 @@
 //! What can go wrong between a directory on disk and a running model. Every message is one sentence that
 //! names the file and, where there is one, the key or tensor.
 
+use isentrope_kernels::OutOfMemory;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,9 @@ pub enum Error {
     /// A model hub could not deliver a file.
     #[error("{0}")]
     Hub(String),
+    /// There is no memory for weights, a gradient, a cache or a recording.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// An argument does not fit the model (a token outside the vocabulary, a sequence beyond the context).
     #[error("{0}")]
     Input(String),

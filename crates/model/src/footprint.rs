@@ -1,83 +1,95 @@
-//! How many bytes things take, known from the layout alone.
+//! How many bytes things take on a device, known from the layout alone.
 
+use crate::block::Internals;
 use crate::gradient::embedded_capacity;
 use crate::layout::{BlockLayout, Layout};
 use crate::pass::Keep;
-use isentrope_kernels::{Distribution, Linear, PAGE, head_workspace};
+use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
 
-/// Floats of the head's work for one token: the normed row, its gradient and that of the last block's output.
+/// Rows of the head's work for one token: the normed row, its gradient and that of the last block's output.
 const HEAD_ROWS: usize = 3;
 /// The residual stream, its gradient and the largest copies made on the way.
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
-    /// Bytes of one set of parameters: weights, a gradient, a moment.
-    pub fn parameter_bytes(&self) -> usize {
-        self.stored_len() * size_of::<f32>()
+    /// Bytes of one set of parameters: [`Role::Weight`], [`Role::Gradient`] or [`Role::Moment`].
+    pub fn parameter_bytes(&self, backend: &impl Backend, role: impl Fn(Kind) -> Role) -> usize {
+        let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
+        self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
-    pub fn tape_bytes_per_token(&self, keep: Keep) -> usize {
-        let hidden = self.shapes.hidden;
-        let block = |block| match keep {
-            Keep::Activations => hidden + self.internals_len(block),
-            Keep::BlockInputs => hidden,
-        };
-        let blocks: usize = self.blocks.iter().map(block).sum();
-        // Of the last block's output at most all rows are kept.
-        (blocks + hidden) * size_of::<f32>() + size_of::<Distribution>()
+    pub fn tape_bytes_per_token(&self, backend: &impl Backend, keep: Keep) -> usize {
+        self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
     }
 
     /// Bytes of one slot of a [recording](crate::Recording).
-    pub fn recording_bytes_per_slot(&self) -> usize {
-        self.tape_bytes_per_token(Keep::Activations) - size_of::<Distribution>()
+    pub fn recording_bytes_per_slot(&self, backend: &impl Backend) -> usize {
+        self.activation_bytes_per_token(backend, Keep::Activations)
     }
 
     /// Bytes that a forward and a backward pass over so many tokens take beside the tape, at most.
-    pub fn working_bytes(&self, tokens: usize) -> usize {
-        self.working_bytes_per_token().saturating_mul(tokens).saturating_add(self.head_bytes(tokens))
+    pub fn working_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+        let per_token = self.working_bytes_per_token(backend);
+        per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
     }
 
     /// Of these, what the head's logits take: not in proportion to the tokens, since it holds some of them at a time.
-    pub fn head_bytes(&self, tokens: usize) -> usize {
-        head_workspace(self.shapes.table, tokens).saturating_mul(size_of::<f32>())
+    pub fn head_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+        backend.workspace(Work::Head(self.shapes.table, tokens))
     }
 
     /// Of these, what one token takes.
-    pub fn working_bytes_per_token(&self) -> usize {
-        let block = self.blocks.iter().map(|block| self.internals_len(block)).max().unwrap_or(0);
-        let rows = (HEAD_ROWS + STREAM_ROWS) * self.shapes.hidden + self.shapes.intermediate;
-        let attention = self.blocks.first().map_or(0, |block| block.attention.gradient_workspace());
+    pub fn working_bytes_per_token(&self, backend: &impl Backend) -> usize {
+        let row = |features| backend.bytes(Role::Activation(1, features));
+        let block = self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
+        let rows = (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
+        let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
         // A block's internals, their gradients, and the keys and values of one layer.
-        (2 * block + rows + attention + self.layer_page_len().div_ceil(PAGE)) * size_of::<f32>()
+        2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
     }
 
     /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens went into it, at most: a row
     /// for each token of the vocabulary among them, and the rows so far beside them while there come to be more.
-    pub fn embedded_bytes(&self, tokens: usize) -> usize {
-        embedded_rows(self.shapes.table, tokens) * self.shapes.hidden * size_of::<f32>()
+    pub fn embedded_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+        backend.bytes(Role::Exact(embedded_rows(self.shapes.table, tokens), self.shapes.hidden))
     }
 
     /// Bytes of one page of keys and values, over all layers.
-    pub fn cache_page_bytes(&self) -> usize {
-        self.layer_page_len() * self.blocks.len() * size_of::<f32>()
+    pub fn cache_page_bytes(&self, backend: &impl Backend) -> usize {
+        backend.bytes(self.cache(self.blocks.len(), 1))
     }
 
-    /// Bytes of one row of logits.
-    pub fn logits_bytes(&self) -> usize {
-        self.shapes.table.outputs * size_of::<f32>()
+    /// Bytes that drawing from so many rows takes.
+    pub fn draw_bytes(&self, backend: &impl Backend, rows: usize) -> usize {
+        backend.workspace(Work::Draw(self.shapes.table, rows))
     }
 
-    /// Floats of a block's internals for one token: what its backward pass needs beside its input.
-    fn internals_len(&self, block: &BlockLayout) -> usize {
-        let s = &self.shapes;
-        let copies_of_qkv = if block.qk_norm.is_some() { 2 } else { 1 };
-        copies_of_qkv * s.qkv.outputs + s.output.inputs + s.hidden + s.gate_up.outputs
+    /// A cache of so many layers.
+    pub(crate) fn cache(&self, layers: usize, pages: usize) -> Role {
+        Role::Cache { shape: self.attention(), layers, pages }
     }
 
-    fn layer_page_len(&self) -> usize {
-        self.blocks.first().map_or(0, |block| block.attention.page_len())
+    /// What a backward pass needs of a forward pass, without the head's statistics.
+    fn activation_bytes_per_token(&self, backend: &impl Backend, keep: Keep) -> usize {
+        let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
+        let block = |block| match keep {
+            Keep::Activations => hidden + self.internals_bytes(backend, block),
+            Keep::BlockInputs => hidden,
+        };
+        // Of the last block's output at most all rows are kept.
+        self.blocks.iter().map(block).sum::<usize>() + hidden
     }
+
+    /// Of a block, for one token: what its backward pass needs beside its input.
+    fn internals_bytes(&self, backend: &impl Backend, block: &BlockLayout) -> usize {
+        let features = Internals::features(block, &self.shapes).each();
+        features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
+    }
+}
+
+fn cache_bytes_per_position<B: Backend>(backend: &B, page: Role) -> usize {
+    backend.bytes(page).div_ceil(B::PAGE)
 }
 
 /// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those that are copied into them,

@@ -1,9 +1,10 @@
 //! The gradient of a loss, accumulated over micro-batches.
 
+use crate::Result;
 use crate::layout::Layout;
 use crate::model::Model;
 use crate::parameters::Parameters;
-use isentrope_kernels::{Backend, Linear};
+use isentrope_kernels::{Backend, Linear, Role};
 use std::collections::HashMap;
 
 /// A gradient in the making. Every number in it is one chain over the tokens that were given, in order, wherever
@@ -25,16 +26,20 @@ struct EmbeddingRows<B: Backend> {
 
 impl<B: Backend> Gradient<B> {
     /// A gradient of zero.
-    pub fn zeros(model: &Model<B>) -> Self {
-        Self {
-            parameters: Parameters::zeros(&*model.backend, &model.layout),
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(model: &Model<B>) -> Result<Self> {
+        let backend = &*model.backend;
+        Ok(Self {
+            parameters: Parameters::zeros(backend, &model.layout, Role::Gradient)?,
             embedding: EmbeddingRows {
                 slots: HashMap::new(),
                 tokens: Vec::new(),
-                rows: model.backend.buffer(0),
+                rows: backend.buffer(Role::Exact(0, model.layout.shapes.hidden)),
                 capacity: 0,
             },
-        }
+        })
     }
 
     /// Back to zero, keeping the memory.
@@ -49,7 +54,8 @@ impl<B: Backend> Gradient<B> {
     pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
         let Layout { embedding, shapes, .. } = &model.layout;
         let EmbeddingRows { tokens, rows, .. } = &self.embedding;
-        model.backend.add_embedding_rows(shapes.table, rows, tokens, &mut self.parameters[*embedding]);
+        let (b, packed) = (&*model.backend, &mut self.parameters[*embedding]);
+        b.add_embedding_rows(shapes.table, rows, &b.index(tokens), packed);
         self.embedding.clear();
         &mut self.parameters
     }
@@ -57,7 +63,7 @@ impl<B: Backend> Gradient<B> {
     /// Adds `dx: [tokens, hidden]`, the gradient of the tokens embedded by `table`.
     pub(crate) fn add_embedded(&mut self, backend: &B, table: Linear, tokens: &[u32], dx: &B::Buffer) {
         let slots = self.embedding.slots_of(backend, table, tokens);
-        backend.embed_backward(table.inputs, &slots, dx, &mut self.embedding.rows);
+        backend.embed_backward(&backend.index(&slots), dx, &mut self.embedding.rows);
     }
 }
 
@@ -86,12 +92,12 @@ impl<B: Backend> EmbeddingRows<B> {
             .collect();
         if self.tokens.len() > self.capacity {
             self.capacity = embedded_capacity(table, self.tokens.len());
-            let mut rows = backend.buffer(self.capacity * hidden);
-            backend.copy(&self.rows, 0, &mut rows, 0, used * hidden);
+            let mut rows = backend.buffer(Role::Exact(self.capacity, hidden));
+            backend.copy(&self.rows, &mut rows, used);
             self.rows = rows;
         }
         let new = vec![0.0; (self.tokens.len() - used) * hidden];
-        backend.write(&mut self.rows, used * hidden, &new);
+        backend.write(&mut self.rows, used, &new);
         slots
     }
 }

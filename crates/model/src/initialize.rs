@@ -1,12 +1,12 @@
 //! A model before any training.
 
 use crate::config::ModelConfig;
-use crate::layout::{Kind, Layout};
+use crate::layout::Layout;
 use crate::model::Model;
 use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Kind, Role};
 use isentrope_random::{Draws, Purpose};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl<B: Backend> Model<B> {
             })?,
         };
         let layout = Layout::new(&config);
-        let mut weights = Parameters::zeros(&*backend, &layout);
+        let mut weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
         for (number, (id, parameter, tensor)) in layout.tensors().enumerate() {
             let len: usize = parameter.shape(tensor).iter().product();
             let values = match parameter.kind {

@@ -1,13 +1,13 @@
 //! Keys and values of sequences in the making, in pages that sequences can share.
 
+use crate::Result;
 use crate::model::Model;
-use isentrope_kernels::{Backend, PAGE};
+use isentrope_kernels::Backend;
 
-/// A fixed number of pages, each with [`PAGE`] positions of every layer.
+/// A fixed number of pages, each with [`Backend::PAGE`] positions of every layer.
 pub struct KvCache<B: Backend> {
-    /// One per layer: `[pages, page]`.
-    pub(crate) layers: Vec<B::Buffer>,
-    page_len: usize,
+    /// `[layers, pages]`.
+    pub(crate) buffer: B::Buffer,
     free: Vec<u32>,
     /// How many sequences hold each page.
     holders: Vec<u32>,
@@ -16,18 +16,19 @@ pub struct KvCache<B: Backend> {
 impl<B: Backend> KvCache<B> {
     /// Bytes of one page over all layers.
     pub fn page_bytes(model: &Model<B>) -> usize {
-        model.layout.cache_page_bytes()
+        model.layout.cache_page_bytes(&*model.backend)
     }
 
     /// An empty cache of `pages` pages.
-    pub fn new(model: &Model<B>, pages: usize) -> Self {
-        let len = model.layer_cache_len(pages);
-        Self {
-            layers: (0..model.config.layers).map(|_| model.backend.buffer(len)).collect(),
-            page_len: model.layer_cache_len(1),
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn new(model: &Model<B>, pages: usize) -> Result<Self> {
+        Ok(Self {
+            buffer: model.backend.allocate(model.layout.cache(model.layout.blocks.len(), pages))?,
             free: (0..pages as u32).rev().collect(),
             holders: vec![0; pages],
-        }
+        })
     }
 
     /// Pages that nobody holds.
@@ -37,7 +38,7 @@ impl<B: Backend> KvCache<B> {
 
     /// Pages that `positions` positions take.
     pub fn pages_for(positions: usize) -> usize {
-        positions.div_ceil(PAGE)
+        positions.div_ceil(B::PAGE)
     }
 
     /// Takes a free page, with one holder.
@@ -70,13 +71,9 @@ impl<B: Backend> KvCache<B> {
         }
     }
 
-    /// Copies the contents of a page, in every layer.
-    pub fn copy(&mut self, backend: &B, from: u32, to: u32) {
-        // By way of a page of its own, since a backend copies between distinct buffers.
-        let mut page = backend.buffer(self.page_len);
-        for layer in &mut self.layers {
-            backend.copy(layer, from as usize * self.page_len, &mut page, 0, self.page_len);
-            backend.copy(&page, 0, layer, to as usize * self.page_len, self.page_len);
-        }
+    /// Copies the contents of pages, from the first of each pair to the second, in every layer. No page may be copied to
+    /// twice, or both from and to.
+    pub fn copy(&mut self, model: &Model<B>, pages: &[(u32, u32)]) {
+        model.backend.copy_pages(model.layout.attention(), &mut self.buffer, pages);
     }
 }

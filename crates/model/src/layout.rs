@@ -5,7 +5,7 @@
 //! optimizer moments all follow it.
 
 use crate::config::ModelConfig;
-use isentrope_kernels::{Attention, Grouped, Linear};
+use isentrope_kernels::{Attention, Grouped, Kind, Linear};
 
 /// Number of a parameter in [`Layout::parameters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +14,10 @@ pub struct Id(pub(crate) usize);
 /// One parameter of the engine.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// How its floats are arranged.
+    /// Its shape.
     pub kind: Kind,
     /// The checkpoint's tensors that it is made of, in the order of its rows.
     pub tensors: Vec<NamedTensor>,
-}
-
-/// How a parameter's floats are arranged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// As they come.
-    Vector(usize),
-    /// Packed, see [`Linear`].
-    Matrix(Linear),
 }
 
 /// A tensor of the checkpoint.
@@ -41,14 +32,6 @@ pub struct NamedTensor {
 }
 
 impl Parameter {
-    /// Floats that hold it.
-    pub fn stored_len(&self) -> usize {
-        match self.kind {
-            Kind::Vector(len) => len,
-            Kind::Matrix(shape) => shape.packed_len(),
-        }
-    }
-
     /// The shape of one of its tensors.
     pub fn shape(&self, tensor: &NamedTensor) -> Vec<usize> {
         match self.kind {
@@ -176,9 +159,9 @@ impl Layout {
         Self { parameters: list.0, embedding, blocks, norm, head, shapes }
     }
 
-    /// Floats that one set of parameters takes.
-    pub fn stored_len(&self) -> usize {
-        self.parameters.iter().map(Parameter::stored_len).sum()
+    /// The shape of every block's attention, but for its window.
+    pub(crate) fn attention(&self) -> Attention {
+        self.blocks[0].attention // a configuration has at least one layer
     }
 
     /// Every tensor of the checkpoint with the parameter that holds it.

@@ -33,7 +33,7 @@ pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use gradient::Gradient;
 pub use kv_cache::KvCache;
-pub use layout::{Id, Kind, Layout, NamedTensor, Parameter};
+pub use layout::{Id, Layout, NamedTensor, Parameter};
 pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;

@@ -6,7 +6,7 @@ use crate::layout::Layout;
 use crate::parameters::{Parameters, ROWS_PER_CALL};
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Kind, Role};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl<B: Backend> Model<B> {
                 ),
             ));
         }
-        let weights = Parameters::read(&*backend, &layout, &checkpoint, "")?;
+        let weights = Parameters::read(&*backend, &layout, Role::Weight, &checkpoint, "")?;
         let rope = RopeTable::new(config.rope.clone());
         let model = Self { config, layout, weights, backend, rope };
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
@@ -67,7 +67,12 @@ impl<B: Backend> Model<B> {
         let mut same = true;
         checkpoint.read_rows(HEAD, &[table.outputs, table.inputs], ROWS_PER_CALL, |first, rows| {
             let mut embedded = vec![0.0; rows.len()];
-            self.backend.unpack(table, first, &self.weights[self.layout.embedding], &mut embedded);
+            self.backend.unpack(
+                Kind::Matrix(table),
+                first,
+                &self.weights[self.layout.embedding],
+                &mut embedded,
+            );
             same &= embedded == rows;
         })?;
         if same {

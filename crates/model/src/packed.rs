@@ -1,8 +1,6 @@
 //! Whole sequences packed end to end, without padding, for training and scoring.
 
-use crate::block::Rows;
-use crate::rope_table::Table;
-use isentrope_kernels::{Backend, PAGE, Run};
+use isentrope_kernels::{HostBatch, Run};
 
 /// A sequence whose tokens from `score_from` on are to be scored.
 #[derive(Clone, Copy, Debug)]
@@ -76,20 +74,25 @@ pub struct Packed {
     /// Inputs: every token of each sequence but its last, where a prompt that a unit shares stands once, before what
     /// follows it in each of the unit's sequences.
     pub(crate) tokens: Vec<u32>,
-    pub(crate) positions: Vec<u32>,
-    /// Rows as attention sees them: those of a shared prompt, then those of each sequence that continues it.
-    pub(crate) runs: Vec<Run>,
-    /// For each of `runs`, the sequence whose tokens it has; of those that share a prompt, the first.
-    owners: Vec<usize>,
-    /// Rows as the cache takes them: all `runs`, and what of a shared prompt stands on a page with a sequence's own rows.
-    pub(crate) stored: Vec<Run>,
-    /// Numbers of pages, for a cache that holds this batch alone.
-    pub(crate) table: Vec<u32>,
-    /// Pages of that cache.
-    pub(crate) pages: usize,
+    /// They once more, in pieces: a shared prompt, then what of each sequence continues it, or a whole sequence.
+    stretches: Vec<Stretch>,
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+}
+
+/// Consecutive rows that are consecutive positions of one sequence; at least one.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// The first row.
+    row: usize,
+    len: usize,
+    /// Position of the first row.
+    position: usize,
+    /// The sequence whose tokens these are; of those that share a prompt, the first.
+    owner: usize,
+    /// The stretch that it continues, if it does not begin a sequence.
+    prompt: Option<usize>,
 }
 
 impl Packed {
@@ -110,19 +113,17 @@ impl Packed {
             match &sequences[first..first + count] {
                 [sequence] if sequence.target_count() == 0 => {}
                 [sequence] => {
-                    let run = packed.push_run(first, &sequence.tokens[..sequence.tokens.len() - 1], None);
-                    packed.push_targets(sequence, run.row + sequence.first_target() - 1..run.row + run.len);
+                    let rows = packed.push(first, 0, &sequence.tokens[..sequence.tokens.len() - 1], None);
+                    packed.push_targets(sequence, rows.start + sequence.first_target() - 1..rows.end);
                 }
                 unit @ [one, ..] => {
-                    let prompt = packed.push_run(first, &one.tokens[..one.first_target()], None);
+                    let prompt = packed.stretches.len();
+                    let position = one.first_target();
+                    let last_of_prompt = packed.push(first, 0, &one.tokens[..position], None).end - 1;
                     for (owner, sequence) in (first..).zip(unit) {
-                        let own = &sequence.tokens[prompt.len..sequence.tokens.len() - 1];
-                        let run = packed.push_run(owner, own, Some(&prompt));
-                        let last_of_prompt = prompt.row + prompt.len - 1;
-                        packed.push_targets(
-                            sequence,
-                            std::iter::once(last_of_prompt).chain(run.row..run.row + run.len),
-                        );
+                        let own = &sequence.tokens[position..sequence.tokens.len() - 1];
+                        let rows = packed.push(owner, position, own, Some(prompt));
+                        packed.push_targets(sequence, std::iter::once(last_of_prompt).chain(rows));
                     }
                 }
                 [] => {}
@@ -142,47 +143,53 @@ impl Packed {
         self.targets.len()
     }
 
-    /// The rows, for the blocks.
-    pub(crate) fn rows_with<'a, B: Backend>(&'a self, rope: &'a Table<B>) -> Rows<'a, B> {
-        let Self { positions, runs, stored, table, .. } = self;
-        Rows { positions, runs, stored, table, rope }
-    }
-
     /// What belongs to each row, of what belongs to each input of each sequence.
     pub(crate) fn rows_of<T: Copy>(&self, of_inputs: &[&[T]]) -> Vec<T> {
-        let of_run = |(run, &owner): (&Run, &usize)| &of_inputs[owner][run.position..run.position + run.len];
-        self.runs.iter().zip(&self.owners).flat_map(of_run).copied().collect()
+        let of_stretch = |s: &Stretch| &of_inputs[s.owner][s.position..s.position + s.len];
+        self.stretches.iter().flat_map(of_stretch).copied().collect()
     }
 
-    /// Appends rows of `owner`, that start a sequence or continue a `prompt`.
-    fn push_run(&mut self, owner: usize, tokens: &[u32], prompt: Option<&Run>) -> Run {
-        let row = self.tokens.len();
-        let position = prompt.map_or(0, |prompt| prompt.len);
-        let first = self.table.len();
-        if let Some(prompt) = prompt {
+    /// The rows with a cache of their own, in pages of so many positions: the batch, and how many pages that cache has.
+    pub(crate) fn on_pages(&self, page: usize) -> (HostBatch, usize) {
+        let mut batch = HostBatch { tokens: self.tokens.clone(), ..HostBatch::default() };
+        let mut taken = 0;
+        for &Stretch { row, len, position, prompt, .. } in &self.stretches {
+            let first = batch.table.len();
+            let prompt = prompt.map(|prompt| batch.runs[prompt].clone());
             // Pages that the prompt fills are shared.
-            let full = prompt.pages.start..prompt.pages.start + prompt.len / PAGE;
-            self.table.extend_from_within(full);
-        }
-        let shared = self.table.len() - first;
-        let own = (position + tokens.len()).div_ceil(PAGE) - shared;
-        self.table.extend((self.pages..self.pages + own).map(|page| page as u32));
-        self.pages += own;
-        let run = Run { row, len: tokens.len(), position, pages: first..self.table.len() };
-        if let Some(prompt) = prompt {
-            let (position, len) = (shared * PAGE, prompt.len - shared * PAGE);
-            if len > 0 && run.len > 0 {
-                self.stored.push(Run { row: prompt.row + position, len, position, pages: run.pages.clone() });
+            let shared = prompt.as_ref().map_or(0, |prompt| prompt.len / page);
+            if let Some(prompt) = &prompt {
+                batch.table.extend_from_within(prompt.pages.start..prompt.pages.start + shared);
             }
+            let own = (position + len).div_ceil(page) - shared;
+            batch.table.extend((taken..taken + own).map(|page| page as u32));
+            taken += own;
+            let pages = first..batch.table.len();
+            // The others stand once more, before the sequence's own rows.
+            let position_of_copy = shared * page;
+            if let Some(prompt) = prompt.filter(|prompt| prompt.len > position_of_copy) {
+                let (row, len) = (prompt.row + position_of_copy, prompt.len - position_of_copy);
+                batch.copied.push(Run { row, len, position: position_of_copy, pages: pages.clone() });
+            }
+            batch.runs.push(Run { row, len, position, pages });
         }
-        if run.len > 0 {
+        (batch, taken)
+    }
+
+    /// Appends rows of `owner` from a position on, which start a sequence or continue a prompt; returns them.
+    fn push(
+        &mut self,
+        owner: usize,
+        position: usize,
+        tokens: &[u32],
+        prompt: Option<usize>,
+    ) -> std::ops::Range<usize> {
+        let (row, len) = (self.tokens.len(), tokens.len());
+        if len > 0 {
             self.tokens.extend_from_slice(tokens);
-            self.positions.extend((position..position + tokens.len()).map(|p| p as u32));
-            self.stored.push(run.clone());
-            self.runs.push(run.clone());
-            self.owners.push(owner);
+            self.stretches.push(Stretch { row, len, position, owner, prompt });
         }
-        run
+        row..row + len
     }
 
     /// Appends a sequence's targets, and the rows that predict them.
@@ -208,14 +215,13 @@ mod tests {
             of(&[(&[1, 2, 3, 4], 2), (&[1, 2, 5, 6, 7], 2), (&[1, 2, 8], 2), (&[2, 2, 8], 2)]);
         assert_eq!(units, [Unit { sequences: 3, tokens: 5 }, Unit { sequences: 1, tokens: 2 }]);
         assert_eq!(packed.tokens, [1, 2, 3, 5, 6, 2, 2]);
-        assert_eq!(packed.positions, [0, 1, 2, 2, 3, 0, 1]);
         assert_eq!(packed.rows, [1, 2, 1, 3, 4, 1, 6]);
         assert_eq!(packed.targets, [3, 4, 5, 6, 7, 8, 8]);
         let inputs: [&[char]; 4] = [&['a', 'b', 'c'], &['?', '?', 'd', 'e'], &[], &['f', 'g']];
         assert_eq!(packed.rows_of(&inputs), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
         // The response of one token has no rows of its own.
         assert_eq!(
-            packed.runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>(),
+            packed.on_pages(16).0.runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>(),
             [(0, 2, 0), (2, 1, 2), (3, 2, 2), (5, 2, 0)]
         );
     }
@@ -226,10 +232,18 @@ mod tests {
         let other: Vec<u32> = (0..39).chain([7, 8]).collect();
         let (units, packed) = of(&[(&long, 36), (&other, 36)]);
         assert_eq!(units, [Unit { sequences: 2, tokens: 36 + 3 + 4 }]);
-        let pages: Vec<&[u32]> = packed.runs.iter().map(|r| &packed.table[r.pages.clone()]).collect();
-        assert_eq!((pages, packed.pages), (vec![&[0, 1, 2][..], &[0, 1, 3], &[0, 1, 4]], 5));
-        let stored: Vec<_> = packed.stored.iter().map(|r| (r.row, r.len, r.position)).collect();
-        assert_eq!(stored, [(0, 36, 0), (32, 4, 32), (36, 3, 36), (32, 4, 32), (39, 4, 36)]);
+        let (batch, taken) = packed.on_pages(16);
+        let pages_of = |runs: &[Run]| -> Vec<Vec<u32>> {
+            runs.iter().map(|run| batch.table[run.pages.clone()].to_vec()).collect()
+        };
+        assert_eq!((pages_of(&batch.runs), taken), (vec![vec![0, 1, 2], vec![0, 1, 3], vec![0, 1, 4]], 5));
+        let places = |runs: &[Run]| runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>();
+        assert_eq!(places(&batch.runs), [(0, 36, 0), (36, 3, 36), (39, 4, 36)]);
+        assert_eq!(places(&batch.copied), [(32, 4, 32), (32, 4, 32)]);
+        assert_eq!(pages_of(&batch.copied), pages_of(&batch.runs)[1..]);
+        // On larger pages there is nothing to share.
+        let (batch, taken) = packed.on_pages(64);
+        assert_eq!((places(&batch.copied), taken), (vec![(0, 36, 0), (0, 36, 0)], 3));
     }
 
     #[test]

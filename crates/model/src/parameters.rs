@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
-use crate::layout::{Id, Kind, Layout, NamedTensor, Parameter};
-use isentrope_kernels::Backend;
+use crate::layout::{Id, Layout, NamedTensor, Parameter};
+use isentrope_kernels::{Backend, Kind, Role};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
@@ -14,19 +14,30 @@ pub(crate) const ROWS_PER_CALL: usize = 256;
 pub struct Parameters<B: Backend>(Vec<B::Buffer>);
 
 impl<B: Backend> Parameters<B> {
-    /// All zeros.
-    pub fn zeros(backend: &B, layout: &Layout) -> Self {
-        Self(layout.parameters.iter().map(|p| backend.zeros(p.stored_len())).collect())
-    }
-
-    /// Reads every tensor of the layout, under its name with `prefix` before it.
+    /// All zeros. `role` is what they are: [`Role::Weight`], [`Role::Gradient`] or [`Role::Moment`].
     ///
     /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite.
-    pub fn read(backend: &B, layout: &Layout, checkpoint: &Checkpoint, prefix: &str) -> Result<Self> {
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(backend: &B, layout: &Layout, role: impl Fn(Kind) -> Role) -> Result<Self> {
+        let buffers = layout.parameters.iter().map(|parameter| backend.allocate(role(parameter.kind)));
+        Ok(Self(buffers.collect::<Result<_, _>>()?))
+    }
+
+    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in [`zeros`](Self::zeros).
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing, has another shape or is not finite;
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn read(
+        backend: &B,
+        layout: &Layout,
+        role: impl Fn(Kind) -> Role,
+        checkpoint: &Checkpoint,
+        prefix: &str,
+    ) -> Result<Self> {
         // Before memory is asked for: a config that claims a larger model than the files hold fails here.
         Self::expect(layout, checkpoint, prefix)?;
-        let mut parameters = Self::zeros(backend, layout);
+        let mut parameters = Self::zeros(backend, layout, role)?;
         for (id, parameter, tensor) in layout.tensors() {
             let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
             checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |first, rows| {
@@ -69,10 +80,7 @@ impl<B: Backend> Parameters<B> {
     /// Copies one named tensor to the host, row-major.
     pub fn tensor(&self, backend: &B, id: Id, parameter: &Parameter, tensor: &NamedTensor) -> Vec<f32> {
         let mut values = vec![0.0; parameter.shape(tensor).iter().product()];
-        match parameter.kind {
-            Kind::Vector(_) => backend.read(&self[id], tensor.first, &mut values),
-            Kind::Matrix(shape) => backend.unpack(shape, tensor.first, &self[id], &mut values),
-        }
+        backend.unpack(parameter.kind, tensor.first, &self[id], &mut values);
         values
     }
 
@@ -86,10 +94,7 @@ impl<B: Backend> Parameters<B> {
         first: usize,
         rows: &[f32],
     ) {
-        match parameter.kind {
-            Kind::Vector(_) => backend.write(&mut self[id], tensor.first + first, rows),
-            Kind::Matrix(shape) => backend.pack(shape, tensor.first + first, rows, &mut self[id]),
-        }
+        backend.pack(parameter.kind, tensor.first + first, rows, &mut self[id]);
     }
 }
 

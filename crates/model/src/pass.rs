@@ -1,12 +1,12 @@
 //! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
 
-use crate::block::Internals;
+use crate::block::{CacheLayer, Internals, Rows};
 use crate::gradient::Gradient;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
 use crate::recording::Recording;
-use isentrope_kernels::{Backend, Distribution, Grouped, HeadGradient};
+use isentrope_kernels::{Backend, Grouped};
 use std::ops::Range;
 
 /// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
@@ -54,11 +54,20 @@ impl Scores {
 /// What [`Model::backward`] needs of the forward pass.
 pub struct Tape<'r, B: Backend> {
     packed: Packed,
-    temperature: f32,
+    uploaded: Uploaded<B>,
     blocks: Blocks<'r, B>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
     last: B::Buffer,
-    distributions: Vec<Distribution>,
+    statistics: B::Statistics,
+}
+
+/// Packed sequences on the device.
+struct Uploaded<B: Backend> {
+    rows: Rows<B>,
+    /// Those that predict a target.
+    predicting: B::Index,
+    /// Pages of a cache that holds these rows alone.
+    pages: usize,
 }
 
 /// What the backward passes of the blocks need.
@@ -66,13 +75,13 @@ enum Blocks<'r, B: Backend> {
     /// What a forward pass has kept, one per block.
     Kept(Vec<Kept<B>>),
     /// What a recording has of the rows in `slots`.
-    Recorded { recording: &'r Recording<B>, slots: Vec<u32> },
+    Recorded { recording: &'r Recording<B>, slots: B::Index, rows: usize },
 }
 
 struct Kept<B: Backend> {
     /// The block's input, `[tokens, hidden]`.
     input: B::Buffer,
-    internals: Option<Internals<B>>,
+    internals: Option<Internals<B::Buffer>>,
 }
 
 impl<'r, B: Backend> Blocks<'r, B> {
@@ -80,9 +89,9 @@ impl<'r, B: Backend> Blocks<'r, B> {
     fn backwards(self, model: &'r Model<B>) -> Box<dyn Iterator<Item = Kept<B>> + 'r> {
         match self {
             Self::Kept(kept) => Box::new(kept.into_iter().rev()),
-            Self::Recorded { recording, slots } => {
+            Self::Recorded { recording, slots, rows } => {
                 Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
-                    let (input, internals) = recording.block(model, block, &slots);
+                    let (input, internals) = recording.block(model, block, (&slots, rows));
                     Kept { input, internals: Some(internals) }
                 }))
             }
@@ -96,7 +105,9 @@ impl<B: Backend> Model<B> {
     /// # Panics
     /// When a token is outside the vocabulary; see [`check_tokens`](Self::check_tokens).
     pub fn score(&self, packed: &Packed, temperature: f32) -> Scores {
-        self.run(packed, temperature, None).0
+        let uploaded = self.upload(packed);
+        let (_, last) = self.run(packed, &uploaded, None);
+        self.head(&last, &packed.targets, temperature).0
     }
 
     /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
@@ -104,8 +115,10 @@ impl<B: Backend> Model<B> {
     /// # Panics
     /// As [`score`](Self::score).
     pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static, B>) {
-        let (scores, kept, last, distributions) = self.run(&packed, temperature, Some(keep));
-        (scores, Tape { packed, temperature, blocks: Blocks::Kept(kept), last, distributions })
+        let uploaded = self.upload(&packed);
+        let (kept, last) = self.run(&packed, &uploaded, Some(keep));
+        let (scores, statistics) = self.head(&last, &packed.targets, temperature);
+        (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
     /// What [`forward`](Self::forward) returns, from what was recorded when these weights sampled: `slots` are those of each
@@ -123,50 +136,63 @@ impl<B: Backend> Model<B> {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = recording.last(self, &of_targets);
-        let (scores, distributions) = self.head(&last, &packed.targets, temperature);
-        let blocks = Blocks::Recorded { recording, slots };
-        (scores, Tape { packed, temperature, blocks, last, distributions })
+        let (scores, statistics) = self.head(&last, &packed.targets, temperature);
+        let (slots, rows) = (self.backend.index(&slots), slots.len());
+        let blocks = Blocks::Recorded { recording, slots, rows };
+        (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
     }
 
+    /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
+    /// that token would report.
+    pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
+        let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
+        let mut statistics = b.head(self.layout.shapes.table, hidden, head, b.index(tokens), temperature);
+        let (logprobs, entropies) = b.scores(&mut statistics);
+        Scores { logprobs, entropies }
+    }
+
+    fn upload(&self, packed: &Packed) -> Uploaded<B> {
+        let (host, pages) = packed.on_pages(B::PAGE);
+        Uploaded { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
+    }
+
+    /// What the blocks keep, and the rows of the last one's output that predict a target.
     fn run(
         &self,
         packed: &Packed,
-        temperature: f32,
+        Uploaded { rows, predicting, pages }: &Uploaded<B>,
         keep: Option<Keep>,
-    ) -> (Scores, Vec<Kept<B>>, B::Buffer, Vec<Distribution>) {
+    ) -> (Vec<Kept<B>>, B::Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let tokens = packed.token_count();
-        let rope = self.rope.up_to(b, self.positions(packed));
-        let rows = packed.rows_with(&rope);
-        let mut cache = b.buffer(self.layer_cache_len(packed.pages));
-        let mut x = b.buffer(tokens * s.hidden);
-        b.embed(s.table, &self.weights[self.layout.embedding], &packed.tokens, &mut x);
+        let mut cache = b.buffer(self.layout.cache(1, *pages));
+        let mut x = self.activations(rows.count, s.hidden);
+        b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         let mut kept = Vec::new();
         for block in &self.layout.blocks {
             let input = keep.map(|_| {
-                let mut input = b.buffer(tokens * s.hidden);
-                b.copy(&x, 0, &mut input, 0, tokens * s.hidden);
+                let mut input = self.activations(rows.count, s.hidden);
+                b.copy(&x, &mut input, rows.count);
                 input
             });
-            let internals =
-                self.block_forward(block, &mut x, &rows, &mut cache, keep == Some(Keep::Activations));
+            // One layer's keys and values at a time: the next block's take their place.
+            let layer = CacheLayer { cache: &mut cache, layer: 0 };
+            let internals = self.block_forward(block, &mut x, rows, layer, keep == Some(Keep::Activations));
             kept.extend(input.map(|input| Kept { input, internals }));
         }
-        let mut last = b.buffer(packed.target_count() * s.hidden);
-        b.gather_rows(s.hidden, &x, &packed.rows, &mut last);
-        let (scores, distributions) = self.head(&last, &packed.targets, temperature);
-        (scores, kept, last, distributions)
+        let mut last = self.activations(packed.target_count(), s.hidden);
+        b.gather_rows(&x, predicting, &mut last);
+        (kept, last)
     }
 
     /// The final norm and the head, on the rows of the last block's output that predict `targets`.
-    fn head(&self, last: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, Vec<Distribution>) {
+    fn head(&self, last: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let mut normed = b.buffer(targets.len() * s.hidden);
+        let mut normed = self.activations(targets.len(), s.hidden);
         self.norm(last, self.layout.norm, &mut normed, targets.len());
         let head = &self.weights[self.layout.head];
-        let (logprobs, distributions) = b.head(s.table, &normed, head, targets, temperature);
-        let entropies = distributions.iter().map(|d| d.entropy).collect();
-        (Scores { logprobs, entropies }, distributions)
+        let mut statistics = b.head(s.table, &normed, head, b.index(targets), temperature);
+        let (logprobs, entropies) = b.scores(&mut statistics);
+        (Scores { logprobs, entropies }, statistics)
     }
 
     /// Adds to `gradient` that of a loss whose derivatives by each target's log-prob and entropy are given. Micro-batches
@@ -184,28 +210,18 @@ impl<B: Backend> Model<B> {
         let targets = tape.packed.target_count();
         assert!(d_logprobs.len() == targets && d_entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Tape { packed, temperature, blocks, last, distributions } = tape;
-        let tokens = packed.token_count();
-        let rope = self.rope.up_to(b, self.positions(&packed));
-        let rows = packed.rows_with(&rope);
-        let head_gradient = HeadGradient {
-            targets: &packed.targets,
-            distributions: &distributions,
-            logprob: d_logprobs,
-            entropy: d_entropies,
-            temperature,
-        };
-        let d_last = self.head_backward(last, head_gradient, gradient);
-        let mut dx = b.buffer(tokens * s.hidden);
-        b.scatter_rows(s.hidden, &d_last, &packed.rows, &mut dx, tokens);
+        let Tape { packed, uploaded: Uploaded { rows, predicting, pages }, blocks, last, statistics } = tape;
+        let d_last = self.head_backward(last, &statistics, d_logprobs, d_entropies, gradient);
+        let mut dx = self.activations(rows.count, s.hidden);
+        b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
         drop(d_last);
 
         let mut cache = None;
         for (block, Kept { input, internals }) in self.layout.blocks.iter().rev().zip(blocks.backwards(self))
         {
             let internals = internals.unwrap_or_else(|| {
-                let cache = cache.get_or_insert_with(|| b.buffer(self.layer_cache_len(packed.pages)));
-                self.block_internals(block, &input, &rows, cache)
+                let cache = cache.get_or_insert_with(|| b.buffer(self.layout.cache(1, pages)));
+                self.block_internals(block, &input, &rows, CacheLayer { cache, layer: 0 })
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
@@ -216,29 +232,22 @@ impl<B: Backend> Model<B> {
     fn head_backward(
         &self,
         last: B::Buffer,
-        head_gradient: HeadGradient<'_>,
+        statistics: &B::Statistics,
+        d_logprobs: &[f32],
+        d_entropies: &[f32],
         gradient: &mut Gradient<B>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let targets = head_gradient.targets.len();
-        let mut normed = b.buffer(targets * s.hidden);
+        let targets = d_logprobs.len();
+        let mut normed = self.activations(targets, s.hidden);
         self.norm(&last, self.layout.norm, &mut normed, targets);
-        let mut d_normed = b.buffer(targets * s.hidden);
-        let (head, d_head) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
-        b.head_backward(s.table, &normed, head, head_gradient, &mut d_normed, d_head);
+        let mut d_normed = self.activations(targets, s.hidden);
+        let (w, dw) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
+        b.head_backward(s.table, &normed, w, statistics, d_logprobs, d_entropies, &mut d_normed, dw);
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
         self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);
         d_last
-    }
-
-    fn positions(&self, packed: &Packed) -> usize {
-        packed.runs.iter().map(|r| r.position + r.len).max().unwrap_or(0)
-    }
-
-    /// Floats of one layer's keys and values in `pages` pages.
-    pub(crate) fn layer_cache_len(&self, pages: usize) -> usize {
-        self.layout.blocks.first().map_or(0, |block| pages * block.attention.page_len())
     }
 
     pub(crate) fn norm(&self, x: &B::Buffer, weight: Id, y: &mut B::Buffer, rows: usize) {

@@ -1,9 +1,10 @@
 //! Activations kept while sampling, for the backward pass over the same rows: a token's activations have the same bits in a
 //! step as in a pass over the whole sequence, so an update on the policy that sampled need not compute them again.
 
+use crate::Result;
 use crate::block::Internals;
 use crate::model::Model;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Role};
 
 /// A fixed number of slots, each with one row of everything that a backward pass needs of a forward pass. What a slot holds
 /// is of use as long as the weights are those that computed it.
@@ -18,26 +19,39 @@ pub struct Recording<B: Backend> {
 /// What a block's backward pass needs. Each `[slots, ...]`.
 struct Block<B: Backend> {
     input: B::Buffer,
-    internals: Internals<B>,
+    internals: Internals<B::Buffer>,
 }
 
 /// Which rows of a step go to which slots, in pairs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorded {
-    pub rows: Vec<u32>,
-    pub slots: Vec<u32>,
+pub(crate) struct Recorded<I = Vec<u32>> {
+    pub rows: I,
+    pub slots: I,
+}
+
+impl Recorded {
+    /// On the device.
+    pub fn upload<B: Backend>(&self, backend: &B) -> Recorded<B::Index> {
+        Recorded { rows: backend.index(&self.rows), slots: backend.index(&self.slots) }
+    }
 }
 
 impl<B: Backend> Recording<B> {
     /// An empty recording of so many slots, each of [so many bytes](crate::Layout::recording_bytes_per_slot).
-    pub fn new(model: &Model<B>, slots: usize) -> Self {
-        let (b, s) = (&*model.backend, &model.layout.shapes);
-        let zeros = |features: usize| b.zeros(slots * features);
-        let block = |block| Block { input: zeros(s.hidden), internals: Internals::new(block, s, zeros) };
-        let blocks = model.layout.blocks.iter().map(block).collect();
-        let mut recording = Self { blocks, last: zeros(s.hidden), slots: slots as u32, free: Vec::new() };
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn new(model: &Model<B>, slots: usize) -> Result<Self> {
+        let s = &model.layout.shapes;
+        let rows = |features: usize| model.backend.allocate(Role::Activation(slots, features));
+        let blocks = model.layout.blocks.iter().map(|block| {
+            let internals = Internals::features(block, s).try_map(rows)?;
+            Ok(Block { input: rows(s.hidden)?, internals })
+        });
+        let blocks = blocks.collect::<Result<_>>()?;
+        let mut recording = Self { blocks, last: rows(s.hidden)?, slots: slots as u32, free: Vec::new() };
         recording.clear();
-        recording
+        Ok(recording)
     }
 
     /// Frees all slots.
@@ -62,49 +76,57 @@ impl<B: Backend> Recording<B> {
     }
 
     /// Records the input of a block, `[tokens, hidden]`.
-    pub(crate) fn store_input(&mut self, model: &Model<B>, block: usize, input: &B::Buffer, to: &Recorded) {
-        let hidden = model.layout.shapes.hidden;
-        model.backend.store_rows(hidden, input, &to.rows, &mut self.blocks[block].input, &to.slots);
+    pub(crate) fn store_input(
+        &mut self,
+        backend: &B,
+        block: usize,
+        input: &B::Buffer,
+        to: &Recorded<B::Index>,
+    ) {
+        backend.store_rows(input, &to.rows, &mut self.blocks[block].input, &to.slots);
     }
 
     /// Records a block's internals, each `[tokens, ...]`.
     pub(crate) fn store_internals(
         &mut self,
-        model: &Model<B>,
+        backend: &B,
         block: usize,
-        internals: &Internals<B>,
-        to: &Recorded,
+        internals: &Internals<B::Buffer>,
+        to: &Recorded<B::Index>,
     ) {
-        let recorded = &mut self.blocks[block].internals;
-        for (features, from, recorded) in internals.beside(recorded, &model.layout.shapes) {
-            model.backend.store_rows(features, from, &to.rows, recorded, &to.slots);
+        for (from, recorded) in internals.beside(&mut self.blocks[block].internals) {
+            backend.store_rows(from, &to.rows, recorded, &to.slots);
         }
     }
 
     /// Records the last block's output, `[tokens, hidden]`.
-    pub(crate) fn store_last(&mut self, model: &Model<B>, last: &B::Buffer, to: &Recorded) {
-        let hidden = model.layout.shapes.hidden;
-        model.backend.store_rows(hidden, last, &to.rows, &mut self.last, &to.slots);
+    pub(crate) fn store_last(&mut self, backend: &B, last: &B::Buffer, to: &Recorded<B::Index>) {
+        backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
-    /// A block's input and internals of the rows in `slots`.
-    pub(crate) fn block(&self, model: &Model<B>, block: usize, slots: &[u32]) -> (B::Buffer, Internals<B>) {
+    /// A block's input and internals of the rows in so many `slots`.
+    pub(crate) fn block(
+        &self,
+        model: &Model<B>,
+        block: usize,
+        (slots, count): (&B::Index, usize),
+    ) -> (B::Buffer, Internals<B::Buffer>) {
         let (b, s) = (&*model.backend, &model.layout.shapes);
-        let buffer = |features: usize| b.buffer(slots.len() * features);
-        let mut input = buffer(s.hidden);
-        b.gather_rows(s.hidden, &self.blocks[block].input, slots, &mut input);
-        let mut internals = Internals::new(&model.layout.blocks[block], s, buffer);
-        for (features, recorded, to) in self.blocks[block].internals.beside(&mut internals, s) {
-            b.gather_rows(features, recorded, slots, to);
+        let mut input = model.activations(count, s.hidden);
+        b.gather_rows(&self.blocks[block].input, slots, &mut input);
+        let features = Internals::features(&model.layout.blocks[block], s);
+        let mut internals = features.map(|features| model.activations(count, features));
+        for (recorded, to) in self.blocks[block].internals.beside(&mut internals) {
+            b.gather_rows(recorded, slots, to);
         }
         (input, internals)
     }
 
     /// The last block's output of the rows in `slots`.
     pub(crate) fn last(&self, model: &Model<B>, slots: &[u32]) -> B::Buffer {
-        let (b, hidden) = (&*model.backend, model.layout.shapes.hidden);
-        let mut rows = b.buffer(slots.len() * hidden);
-        b.gather_rows(hidden, &self.last, slots, &mut rows);
+        let b = &*model.backend;
+        let mut rows = model.activations(slots.len(), model.layout.shapes.hidden);
+        b.gather_rows(&self.last, &b.index(slots), &mut rows);
         rows
     }
 }
@@ -122,15 +144,12 @@ mod tests {
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         for name in ["qwen2-tied", "qwen3"] {
             let model = Model::load(&models.join(name), cpu.clone()).unwrap();
-            let Recording { blocks, last, .. } = Recording::new(&model, 5);
-            let mut floats = cpu.len(&last);
-            for (Block { input, internals }, block) in blocks.iter().zip(&model.layout.blocks) {
-                let s = &model.layout.shapes;
-                let mut other = Internals::new(block, s, |_| cpu.buffer(0));
-                let lengths = internals.beside(&mut other, s).map(|(_, buffer, _)| cpu.len(buffer));
-                floats += cpu.len(input) + lengths.sum::<usize>();
-            }
-            assert_eq!(floats * size_of::<f32>(), 5 * model.layout.recording_bytes_per_slot());
+            let Recording { blocks, last, .. } = Recording::new(&model, 5).unwrap();
+            let of_block = |Block { input, internals }: Block<Cpu>| {
+                input.len() + internals.each().map(|buffer| buffer.len()).sum::<usize>()
+            };
+            let floats = last.len() + blocks.into_iter().map(of_block).sum::<usize>();
+            assert_eq!(floats * size_of::<f32>(), 5 * model.layout.recording_bytes_per_slot(&*cpu));
         }
     }
 }

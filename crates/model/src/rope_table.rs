@@ -1,7 +1,7 @@
 //! Cosines and sines on the device, computed for as many positions as have been needed.
 
 use crate::rope::Rope;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Role};
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) struct RopeTable<B: Backend> {
@@ -29,7 +29,12 @@ impl<B: Backend> RopeTable<B> {
         }
         let positions = positions.next_power_of_two().max(256);
         let (cos, sin) = self.rope.table(0..positions);
-        let table = Arc::new(Table { cos: backend.upload(&cos), sin: backend.upload(&sin), positions });
+        let upload = |rows: &[f32]| {
+            let mut buffer = backend.buffer(Role::Exact(positions, rows.len() / positions));
+            backend.write(&mut buffer, 0, rows);
+            buffer
+        };
+        let table = Arc::new(Table { cos: upload(&cos), sin: upload(&sin), positions });
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Some(table.clone());
         table
     }

@@ -1,23 +1,17 @@
 //! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows of however many
 //! sequences.
 
-use crate::block::Rows;
+use crate::block::CacheLayer;
 use crate::kv_cache::KvCache;
 use crate::model::Model;
 use crate::recording::{Recorded, Recording};
-use isentrope_kernels::{Backend, Linear, Run};
+use isentrope_kernels::{Backend, Draw, Drawn, HostBatch};
+use std::ops::Range;
 
 /// The rows of one step.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// Token of each row.
-    pub tokens: Vec<u32>,
-    /// Position of each row in its sequence.
-    pub positions: Vec<u32>,
-    /// Rows that are consecutive positions of one sequence.
-    pub runs: Vec<Run>,
-    /// Page numbers that the runs refer to.
-    pub table: Vec<u32>,
+    batch: HostBatch,
     /// Rows whose next token is wanted, ascending.
     pub wanted: Vec<u32>,
     /// Rows whose activations are to be recorded.
@@ -33,14 +27,20 @@ impl Step {
     /// When there are no tokens.
     pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[u32], wanted: bool) {
         assert!(!tokens.is_empty(), "a run without tokens");
-        let (row, first_page) = (self.tokens.len(), self.table.len());
-        self.tokens.extend_from_slice(tokens);
-        self.positions.extend((position..position + tokens.len()).map(|p| p as u32));
-        self.table.extend_from_slice(pages);
-        self.runs.push(Run { row, len: tokens.len(), position, pages: first_page..self.table.len() });
+        self.batch.push(tokens, position, pages);
         if wanted {
-            self.wanted.push((row + tokens.len() - 1) as u32);
+            self.wanted.push(self.batch.rows() as u32 - 1);
         }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.batch.rows()
+    }
+
+    /// Of these, the ones pushed last.
+    pub fn last_rows(&self) -> Range<usize> {
+        self.batch.runs.last().map_or(0..0, |run| run.row..run.row + run.len)
     }
 
     /// Has the rows pushed last recorded in `slots`, one for each.
@@ -48,7 +48,7 @@ impl Step {
     /// # Panics
     /// When there are not as many rows.
     pub fn record(&mut self, slots: &[u32]) {
-        let rows = self.runs.last().map_or(0..0, |run| run.row..run.row + run.len);
+        let rows = self.last_rows();
         assert_eq!(rows.len(), slots.len(), "one slot for each row");
         self.recorded.rows.extend(rows.map(|row| row as u32));
         self.recorded.slots.extend(slots);
@@ -56,13 +56,15 @@ impl Step {
 
     /// Forgets all rows.
     pub fn clear(&mut self) {
-        self.tokens.clear();
-        self.positions.clear();
-        self.runs.clear();
-        self.table.clear();
+        self.batch.clear();
         self.wanted.clear();
         self.recorded.rows.clear();
         self.recorded.slots.clear();
+    }
+
+    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat.
+    fn is_decoding(&self) -> bool {
+        self.recorded.rows.is_empty() && self.batch.runs.iter().all(|run| run.len == 1)
     }
 }
 
@@ -77,45 +79,57 @@ impl<B: Backend> Model<B> {
         &self,
         step: &Step,
         cache: &mut KvCache<B>,
+        recording: Option<&mut Recording<B>>,
+    ) -> B::Buffer {
+        assert!(recording.is_some() || step.recorded.rows.is_empty(), "rows are to be recorded");
+        if step.is_decoding() {
+            self.backend.replayed(step.rows() as u64, || self.advance(step, cache, None))
+        } else {
+            self.advance(step, cache, recording.filter(|_| !step.recorded.rows.is_empty()))
+        }
+    }
+
+    fn advance(
+        &self,
+        step: &Step,
+        cache: &mut KvCache<B>,
         mut recording: Option<&mut Recording<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let tokens = step.tokens.len();
-        let rope = self.rope.up_to(b, step.positions.iter().max().map_or(0, |&p| p as usize + 1));
-        let Step { positions, runs, table, recorded, .. } = step;
-        assert!(recording.is_some() || recorded.rows.is_empty(), "rows are to be recorded");
-        recording.take_if(|_| recorded.rows.is_empty());
-        let rows = Rows { positions, runs, stored: runs, table, rope: &rope };
-        let mut x = b.buffer(tokens * s.hidden);
-        b.embed(s.table, &self.weights[self.layout.embedding], &step.tokens, &mut x);
-        for (i, (block, cache)) in self.layout.blocks.iter().zip(&mut cache.layers).enumerate() {
-            if let Some(recording) = &mut recording {
-                recording.store_input(self, i, &x, recorded);
+        let rows = self.rows(&step.batch);
+        let recorded = recording.as_ref().map(|_| step.recorded.upload(b));
+        let mut recording = recording.as_deref_mut().zip(recorded.as_ref());
+        let mut x = self.activations(rows.count, s.hidden);
+        b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        for (i, block) in self.layout.blocks.iter().enumerate() {
+            if let Some((recording, recorded)) = &mut recording {
+                recording.store_input(b, i, &x, recorded);
             }
-            let internals = self.block_forward(block, &mut x, &rows, cache, recording.is_some());
-            if let (Some(recording), Some(internals)) = (&mut recording, internals) {
-                recording.store_internals(self, i, &internals, recorded);
+            let layer = CacheLayer { cache: &mut cache.buffer, layer: i };
+            let internals = self.block_forward(block, &mut x, &rows, layer, recording.is_some());
+            if let (Some((recording, recorded)), Some(internals)) = (&mut recording, internals) {
+                recording.store_internals(b, i, &internals, recorded);
             }
         }
-        if let Some(recording) = recording {
-            recording.store_last(self, &x, recorded);
+        if let Some((recording, recorded)) = recording {
+            recording.store_last(b, &x, recorded);
         }
         let wanted = step.wanted.len();
-        let mut last = b.buffer(wanted * s.hidden);
-        b.gather_rows(s.hidden, &x, &step.wanted, &mut last);
-        let mut normed = b.buffer(wanted * s.hidden);
+        let mut last = self.activations(wanted, s.hidden);
+        b.gather_rows(&x, &b.index(&step.wanted), &mut last);
+        let mut normed = self.activations(wanted, s.hidden);
         self.norm(&last, self.layout.norm, &mut normed, wanted);
         normed
     }
 
-    /// Logits of rows of hidden states: `[rows, vocabulary]`.
-    pub fn logits(&self, hidden: &B::Buffer, rows: usize, logits: &mut B::Buffer) {
+    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not finite.
+    pub fn draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
-        self.backend.linear(self.layout.shapes.table, hidden, head, None, logits, rows);
+        self.backend.draw(self.layout.shapes.table, hidden, head, draws)
     }
 
-    /// The shape of the head.
-    pub fn head_shape(&self) -> Linear {
-        self.layout.shapes.table
+    /// An empty buffer for so many rows of final hidden states.
+    pub fn hidden(&self, rows: usize) -> B::Buffer {
+        self.activations(rows, self.layout.shapes.hidden)
     }
 }

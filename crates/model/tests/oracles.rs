@@ -4,7 +4,7 @@
 mod common;
 
 use common::oracle::{Oracle, names};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Adjustments, Backend, Cpu, Draw};
 use isentrope_model::{Gradient, Keep, KvCache, Packed, Sequence, Step};
 
 #[test]
@@ -33,7 +33,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero() {
         let oracle = Oracle::read(&name);
         let model = oracle.model();
         for keep in [Keep::Activations, Keep::BlockInputs] {
-            let mut gradient = Gradient::zeros(&model);
+            let mut gradient = Gradient::zeros(&model).unwrap();
             for i in 0..oracle.sequences() {
                 let tokens = oracle.tokens(i);
                 let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
@@ -70,24 +70,25 @@ fn greedy_continuations_are_identical() {
         let oracle = Oracle::read(&name);
         let model = oracle.model();
         let (prompt, expected) = oracle.greedy();
-        let mut cache =
-            KvCache::new(&model, KvCache::<isentrope_kernels::Cpu>::pages_for(prompt.len() + expected.len()));
+        let positions = prompt.len() + expected.len();
+        let mut cache = KvCache::new(&model, KvCache::<Cpu>::pages_for(positions)).unwrap();
         let mut pages = Vec::new();
         let (mut fed, mut input, mut ours) = (0, prompt, Vec::new());
         while ours.len() < expected.len() {
-            while pages.len() * isentrope_kernels::PAGE < fed + input.len() {
+            while pages.len() * Cpu::PAGE < fed + input.len() {
                 pages.push(cache.take().expect("enough pages"));
             }
             let mut step = Step::default();
             step.push(&input, fed, &pages, true);
             fed += input.len();
             let hidden = model.step(&step, &mut cache, None);
-            let vocabulary = model.config.vocab_size;
-            let mut logits = model.backend.buffer(vocabulary);
-            model.logits(&hidden, 1, &mut logits);
-            let best = model.backend.with_host(&logits, vocabulary, |l| {
-                (0..vocabulary).max_by(|&a, &b| l[a].total_cmp(&l[b])).expect("a vocabulary") as u32
-            });
+            let greedy = Draw {
+                row: 0,
+                adjustments: Adjustments::temperature(0.0),
+                penalised: Vec::new(),
+                uniform: 0.0,
+            };
+            let best = model.draw(&hidden, &[greedy])[0].expect("finite logits").token;
             ours.push(best);
             input = vec![best];
         }

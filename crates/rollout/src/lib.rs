@@ -8,14 +8,14 @@ mod engine;
 mod error;
 mod random;
 mod recorder;
-mod sampler;
 mod sampling;
 mod sequence;
 mod stop;
 
+pub use isentrope_kernels::Drawn;
+
 pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{Error, Result};
 pub use random::Key;
-pub use sampler::Drawn;
 pub use sampling::Sampling;
 pub use sequence::{Completion, FinishReason};

@@ -32,10 +32,10 @@ impl<B: Backend> Recorder<'_, B> {
     /// Has the rows of the step's last run recorded, after those of the same sequence in `slots`, if there is room for all
     /// of them; else the sequence, a prompt, is recorded no more.
     pub fn record(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
-        let (Some(recording), Some(own), Some(run)) = (&mut self.0, &mut *slots, step.runs.last()) else {
+        let (Some(recording), Some(own)) = (&mut self.0, &mut *slots) else {
             return;
         };
-        let (before, rows) = (own.len(), run.len);
+        let (before, rows) = (own.len(), step.last_rows().len());
         if rows <= recording.free_slots() {
             own.extend((0..rows).filter_map(|_| recording.take()));
             step.record(&own[before..]);

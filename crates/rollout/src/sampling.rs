@@ -1,6 +1,7 @@
 //! Settings of sampling, and their limits.
 
 use crate::{Error, Result};
+use isentrope_kernels::Adjustments;
 
 /// How responses are drawn and when they end.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,19 +91,10 @@ impl Sampling {
         Ok(())
     }
 
-    /// Whether some tokens are excluded from being drawn.
-    pub(crate) fn truncates(&self) -> bool {
-        self.temperature > 0.0 && (self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0)
-    }
-
-    /// Whether responses are drawn from another distribution than the model's own at the temperature.
-    pub(crate) fn departs(&self) -> bool {
-        self.truncates() || self.repetition_penalty != 1.0
-    }
-
-    /// The temperature of the distribution that log-probs and entropies refer to: with greedy decoding, 1.
-    pub(crate) fn policy_temperature(&self) -> f32 {
-        if self.temperature == 0.0 { 1.0 } else { self.temperature }
+    /// What of it is about a single draw.
+    pub(crate) fn adjustments(&self) -> Adjustments {
+        let &Self { repetition_penalty, temperature, top_k, top_p, min_p, .. } = self;
+        Adjustments { repetition_penalty, temperature, top_k, top_p, min_p }
     }
 
     pub(crate) fn ends(&self, token: u32) -> bool {

@@ -1,9 +1,9 @@
 //! Prompts and responses on their way through the engine.
 
 use crate::random::Key;
-use crate::sampler::Drawn;
 use crate::sampling::Sampling;
 use crate::stop::Text;
+use isentrope_kernels::{Backend, Draw, Drawn};
 use std::sync::Arc;
 
 /// Why a response ended.
@@ -46,7 +46,7 @@ pub struct Completion {
 }
 
 /// A prompt whose samples have not all started.
-pub(crate) struct Group {
+pub(crate) struct Group<B: Backend> {
     pub id: usize,
     pub key: Key,
     pub prompt: Arc<[u32]>,
@@ -57,16 +57,16 @@ pub(crate) struct Group {
     pub pages: Vec<u32>,
     /// Of the prompt's tokens that have been fed, if they are recorded.
     pub slots: Option<Vec<u32>>,
-    pub state: GroupState,
+    pub state: GroupState<B>,
 }
 
-pub(crate) enum GroupState {
+pub(crate) enum GroupState<B: Backend> {
     /// Has no memory yet.
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
-    /// The whole prompt is in the cache; this is the final hidden state of its last token.
-    Ready { hidden: Vec<f32> },
+    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state of its last token.
+    Ready { hidden: Arc<B::Buffer>, row: u32 },
 }
 
 /// A response in the making.
@@ -94,7 +94,12 @@ impl Sample<'_> {
         self.prompt.len() + self.drawn.len()
     }
 
-    pub(crate) fn context(&self) -> impl Iterator<Item = u32> {
-        self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token))
+    /// The draw of its next token, from a row of hidden states.
+    pub(crate) fn next(&self, row: usize) -> Draw {
+        let adjustments = self.sampling.adjustments();
+        let context = || self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token));
+        let penalised = if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
+        let uniform = self.key.uniform(self.sample as u64, self.drawn.len() as u64);
+        Draw { row, adjustments, penalised, uniform }
     }
 }

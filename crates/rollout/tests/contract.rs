@@ -4,12 +4,14 @@
 mod common;
 
 use common::{ROOMY, alone, model, request, run};
-use isentrope_kernels::{Cpu, PAGE};
+use isentrope_kernels::{Backend, Cpu};
 use isentrope_model::{Gradient, Keep, KvCache, Model, Packed, Recording, Scores, Sequence, Tape};
 use isentrope_rollout::{Completion, Engine, Error, FinishReason, Limits, Request, Sampling};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+
+const PAGE: usize = Cpu::PAGE;
 
 static MODEL: LazyLock<Model<Cpu>> = LazyLock::new(|| model("qwen3"));
 
@@ -74,7 +76,7 @@ proptest! {
     ) {
         let least = requests.iter().map(least_pages).max().unwrap_or(1);
         let limits = limits(least + spare_pages, sequences, prefill_tokens);
-        let mut engine = Engine::new(&MODEL, None, limits);
+        let mut engine = Engine::new(&MODEL, None, limits).unwrap();
         let together = run(&mut engine, limits, &requests);
         for (i, request) in requests.iter().enumerate() {
             for (sample, expected) in alone(&MODEL, request).iter().enumerate() {
@@ -115,7 +117,7 @@ fn responses_wait_where_only_one_fits_at_a_time() {
     let prompt: Vec<u32> = (0..PAGE as u32 + 3).collect();
     let requests: Vec<Request> = (0..4).map(|i| request(&prompt, 3, i, sampling.clone())).collect();
     let limits = limits(least_pages(&requests[0]), 64, 1024);
-    let mut engine = Engine::new(&MODEL, None, limits);
+    let mut engine = Engine::new(&MODEL, None, limits).unwrap();
     for r in &requests {
         engine.submit(r.clone()).unwrap();
     }
@@ -141,9 +143,9 @@ fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused() {
             let pages = least_pages(&request);
             let enough = limits(pages, 8, 1024);
             let together =
-                run(&mut Engine::new(&MODEL, None, enough), enough, std::slice::from_ref(&request));
+                run(&mut Engine::new(&MODEL, None, enough).unwrap(), enough, std::slice::from_ref(&request));
             assert_eq!(together.len(), samples);
-            let mut engine = Engine::new(&MODEL, None, limits(pages - 1, 8, 1024));
+            let mut engine = Engine::new(&MODEL, None, limits(pages - 1, 8, 1024)).unwrap();
             let message = engine.submit(request.clone()).unwrap_err().to_string();
             assert!(message.contains("keys and values") && message.contains("more memory"), "{message}");
             assert!(engine.is_idle());
@@ -153,7 +155,7 @@ fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused() {
 
 #[test]
 fn what_cannot_be_sampled_is_refused_and_nothing_is_queued() {
-    let mut engine = Engine::new(&MODEL, None, ROOMY);
+    let mut engine = Engine::new(&MODEL, None, ROOMY).unwrap();
     let fine = Sampling::default;
     let context = MODEL.context();
     for (prompt, sampling, part) in [
@@ -234,7 +236,7 @@ fn keys_decide_what_is_drawn() {
 /// Scores of a completion and the gradient of `sum(logprob - entropy / 3)`, as bits.
 fn gradient((scores, tape): (Scores, Tape<'_, Cpu>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
-    let mut gradient = Gradient::zeros(&MODEL);
+    let mut gradient = Gradient::zeros(&MODEL).unwrap();
     MODEL.backward(tape, &vec![1.0; targets], &vec![-1.0 / 3.0; targets], &mut gradient);
     let sum = gradient.finish(&MODEL);
     let of = |(id, p, t)| sum.tensor(&*MODEL.backend, id, p, t);
@@ -260,10 +262,10 @@ proptest! {
             .collect();
         let least = requests.iter().map(least_pages).max().unwrap_or(1);
         let limits = limits(least + spare_pages, sequences, prefill_tokens);
-        let mut recording = Recording::new(&MODEL, slots);
-        let mut engine = Engine::new(&MODEL, None, limits).recording(Some(&mut recording));
+        let mut recording = Recording::new(&MODEL, slots).unwrap();
+        let mut engine = Engine::new(&MODEL, None, limits).unwrap().recording(Some(&mut recording));
         let together = run(&mut engine, limits, &requests);
-        let without = run(&mut Engine::new(&MODEL, None, limits), limits, &requests);
+        let without = run(&mut Engine::new(&MODEL, None, limits).unwrap(), limits, &requests);
         let mut held = BTreeMap::new();
         for ((request, sample), completion) in &together {
             let Request { prompt, record, sampling, .. } = &requests[*request];
@@ -291,8 +293,8 @@ fn a_full_recording_keeps_whole_responses() {
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
     let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
     let recorded = |slots: usize| -> Vec<bool> {
-        let mut recording = Recording::new(&MODEL, slots);
-        let mut engine = Engine::new(&MODEL, None, ROOMY).recording(Some(&mut recording));
+        let mut recording = Recording::new(&MODEL, slots).unwrap();
+        let mut engine = Engine::new(&MODEL, None, ROOMY).unwrap().recording(Some(&mut recording));
         run(&mut engine, ROOMY, &requests).values().map(|completion| completion.slots.is_some()).collect()
     };
     assert_eq!(recorded(4 + 4 * 9), [true; 4]);

@@ -122,7 +122,7 @@ fn tokens_are_drawn_from_the_distribution_asked_for() {
         ),
     ];
     for (number, (what, sampling, temperature, expected)) in cases.into_iter().enumerate() {
-        let mut engine = Engine::new(&model, None, LIMITS);
+        let mut engine = Engine::new(&model, None, LIMITS).unwrap();
         let request = request(&prompt, DRAWS, number as u64, sampling);
         let draws = run(&mut engine, LIMITS, &[request]);
         let policy = at(temperature);
@@ -152,7 +152,8 @@ fn greedy_takes_the_likeliest_and_reports_temperature_1() {
     let likeliest = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
     let p = softmax(&logits);
     let sampling = Sampling { temperature: 0.0, max_tokens: 1, top_k: 5, ..Sampling::default() };
-    let draws = run(&mut Engine::new(&model, None, LIMITS), LIMITS, &[request(&prompt, 3, 0, sampling)]);
+    let draws =
+        run(&mut Engine::new(&model, None, LIMITS).unwrap(), LIMITS, &[request(&prompt, 3, 0, sampling)]);
     for completion in draws.values() {
         assert_eq!((completion.tokens[0] as usize, &completion.sampling_logprobs), (likeliest, &None));
         assert!((f64::from(completion.logprobs[0]) - p[likeliest].ln()).abs() < 1e-4);

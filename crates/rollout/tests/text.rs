@@ -44,7 +44,7 @@ fn completions_are_the_same_whenever_they_are_decoded() {
     let model = model("qwen3");
     for name in ["byte-bpe", "byte-fallback", "character"] {
         let tokenizer = tokenizer(name);
-        let engine = || Engine::new(&model, Some(&tokenizer), ROOMY);
+        let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();
         let streamed = run(engine(), &open_ended());
         let at_the_end = run(engine().decoding_at_the_end(), &open_ended());
         for ((expected, streamed), (completion, text)) in streamed.iter().zip(&at_the_end) {
@@ -59,7 +59,7 @@ fn stop_strings_are_seen_as_a_response_grows() {
     let model = model("qwen3");
     for name in ["byte-bpe", "character"] {
         let tokenizer = tokenizer(name);
-        let engine = || Engine::new(&model, Some(&tokenizer), ROOMY);
+        let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();
         let texts = run(engine(), &open_ended()).into_iter().map(|(_, streamed)| streamed);
         let longest: Vec<char> = texts.max_by_key(String::len).unwrap().chars().collect();
         let stop: String = longest[longest.len() / 2..].iter().take(2).collect();

@@ -11,7 +11,7 @@ use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
 use crate::run_directory::names;
 use crate::settings::{self, Checkpoints, Dtype};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Role};
 use isentrope_model::checkpoint::{
     AtomicDirectory, WeightDtype, WriteOptions, write_checkpoint_files, write_tensors, write_whole,
 };
@@ -237,11 +237,12 @@ impl<S> Found<S> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join("trainer/weights");
         if exact.exists() {
-            model.weights = Parameters::read(&*model.backend, &model.layout, &Checkpoint::open(&exact)?, "")?;
+            let exact = Checkpoint::open(&exact)?;
+            model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Ok(Learner::new(model, optimizer, limits))
+        Learner::new(model, optimizer, limits)
     }
 }
 

@@ -6,9 +6,7 @@ use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{
-    Gradient, Keep, Layout, Model, Packed, Recording, Scores, Sequence, Unit, apart, units,
-};
+use isentrope_model::{Gradient, Keep, Model, Packed, Recording, Scores, Sequence, Unit, apart, units};
 use std::ops::Range;
 
 /// d(loss)/d(log-prob) and d(loss)/d(entropy) of each target, `[targets]`.
@@ -32,10 +30,11 @@ pub struct PassLimits {
 
 impl PassLimits {
     /// What forward passes over so many tokens can keep at a time, if anything.
-    fn keep(&self, layout: &Layout, tokens: usize) -> Option<Keep> {
+    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
+        let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
-            .find(|&keep| tokens.saturating_mul(layout.tape_bytes_per_token(keep)) <= self.tape_bytes)
+            .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
     }
 }
 
@@ -65,10 +64,14 @@ pub struct Learner<B: Backend> {
 
 impl<B: Backend> Learner<B> {
     /// Ready for the first update.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Self {
-        let gradient = Gradient::zeros(&model);
-        let recording = (limits.recorded_tokens > 0).then(|| Recording::new(&model, limits.recorded_tokens));
-        Self { model, optimizer, recording, gradient, limits }
+    ///
+    /// # Errors
+    /// When there is no memory for the gradient or the recording.
+    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Result<Self> {
+        let gradient = Gradient::zeros(&model)?;
+        let slots = limits.recorded_tokens;
+        let recording = (slots > 0).then(|| Recording::new(&model, slots)).transpose()?;
+        Ok(Self { model, optimizer, recording, gradient, limits })
     }
 
     /// How many sequences go into each pass, in order.
@@ -121,7 +124,7 @@ impl<B: Backend> Learner<B> {
             known[pass.sequences.clone()].iter().map(Option::as_ref).collect()
         };
         let kept = passes.iter().filter(|pass| !pass.idle && known_of(pass).is_none());
-        let keep = limits.keep(&model.layout, kept.map(|pass| pass.tokens).sum());
+        let keep = limits.keep(model, kept.map(|pass| pass.tokens).sum());
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
         for pass in &passes {
@@ -156,7 +159,7 @@ impl<B: Backend> Learner<B> {
                         model.recall(packed, temperature, recording, &slots)
                     }
                     _ => {
-                        let keep = limits.keep(&model.layout, packed.token_count());
+                        let keep = limits.keep(model, packed.token_count());
                         model.forward(packed, temperature, keep.unwrap_or(Keep::BlockInputs))
                     }
                 };
@@ -183,7 +186,7 @@ impl<B: Backend> Learner<B> {
         let batches = micro_batches(&apart(sequences), self.limits.micro_batch_tokens);
         for batch in split(sequences, batches.into_iter().map(|batch| batch.sequences)) {
             let packed = Packed::apart(batch);
-            let keep = self.limits.keep(&self.model.layout, packed.token_count());
+            let keep = self.limits.keep(&self.model, packed.token_count());
             let keep = keep.unwrap_or(Keep::BlockInputs);
             let (scores, tape) = self.model.forward(packed, temperature, keep);
             let range = all.logprobs.len()..all.logprobs.len() + scores.logprobs.len();

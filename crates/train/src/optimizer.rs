@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::settings;
-use isentrope_kernels::{AdamW, Backend};
+use isentrope_kernels::{AdamW, Backend, Role, Updated};
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::{Deserialize, Serialize};
@@ -44,9 +44,12 @@ pub struct Update {
 
 impl<B: Backend> Optimizer<B> {
     /// Before the first update.
-    pub fn new(model: &Model<B>, settings: settings::Optimizer) -> Self {
-        let zeros = || Parameters::zeros(&*model.backend, &model.layout);
-        Self { settings, first: zeros(), second: zeros(), progress: Progress::default() }
+    ///
+    /// # Errors
+    /// When there is no memory for the moments.
+    pub fn new(model: &Model<B>, settings: settings::Optimizer) -> Result<Self> {
+        let zeros = || Parameters::zeros(&*model.backend, &model.layout, Role::Moment);
+        Ok(Self { settings, first: zeros()?, second: zeros()?, progress: Progress::default() })
     }
 
     /// As it was when its moments were written.
@@ -59,7 +62,8 @@ impl<B: Backend> Optimizer<B> {
         checkpoint: &Checkpoint,
         progress: Progress,
     ) -> Result<Self> {
-        let read = |prefix| Parameters::read(&*model.backend, &model.layout, checkpoint, prefix);
+        let Model { backend, layout, .. } = model;
+        let read = |prefix| Parameters::read(&**backend, layout, Role::Moment, checkpoint, prefix);
         Ok(Self { settings, first: read(FIRST)?, second: read(SECOND)?, progress })
     }
 
@@ -81,7 +85,7 @@ impl<B: Backend> Optimizer<B> {
         learning_rate: f64,
     ) -> Result<Update> {
         let b = &*model.backend;
-        let norm = gradient.buffers().iter().map(|g| b.sum_of_squares(g)).sum::<f64>().sqrt();
+        let norm = b.norm(&gradient.buffers().iter().collect::<Vec<_>>());
         if !norm.is_finite() {
             self.progress.skipped += 1;
             self.progress.skipped_in_a_row += 1;
@@ -107,9 +111,11 @@ impl<B: Backend> Optimizer<B> {
         };
         let moments = self.first.buffers_mut().iter_mut().zip(self.second.buffers_mut());
         let weights = model.weights.buffers_mut().iter_mut().zip(gradient.buffers());
-        for ((weight, gradient), (first, second)) in weights.zip(moments) {
-            b.adamw(step, weight, gradient, first, second);
-        }
+        let mut updated: Vec<Updated<'_, B::Buffer>> = weights
+            .zip(moments)
+            .map(|((weights, gradient), (first, second))| Updated { weights, gradient, first, second })
+            .collect();
+        b.adamw(step, &mut updated);
         Ok(Update { norm, applied: true })
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::learner::PassLimits;
 use crate::settings::MemorySettings;
-use isentrope_kernels::PAGE;
+use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
 use isentrope_rollout::Limits;
 use std::fmt;
@@ -12,8 +12,6 @@ use std::fmt;
 const ENOUGH_TOKENS: usize = 2048;
 /// Responses decoded at a time beyond which nothing gets faster.
 const ENOUGH_SEQUENCES: usize = 1024;
-/// Logits that the sampler holds at a time, at most.
-const LOGITS_BYTES: usize = 128 << 20;
 /// What a loss over a whole minibatch holds per token: log-probs and entropies from sampling and from training, in single
 /// and in double precision, ratios, covariances, what is picked by them, derivatives.
 const LOSS_BYTES: usize = 176;
@@ -70,29 +68,39 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Divides the budget.
+    /// Divides the budget of a run on a device.
     ///
     /// # Errors
     /// [`Error::Run`] with the knobs that would make it fit; [`Error::Setting`] when `memory.micro_batch_tokens` is what does
     /// not.
-    pub fn new(layout: &Layout, demand: Demand, settings: &MemorySettings, available: usize) -> Result<Self> {
+    pub fn new<B: Backend>(
+        backend: &B,
+        layout: &Layout,
+        demand: Demand,
+        settings: &MemorySettings,
+        available: usize,
+    ) -> Result<Self> {
         let budget = match settings.budget_gib {
             Some(gib) => (gib * (1u64 << 30) as f64) as usize,
             None => available / 10 * 9,
         };
-        let set = layout.parameter_bytes();
-        let weights = set.saturating_mul(if demand.reference { 2 } else { 1 });
-        let fixed = OVERHEAD.saturating_add(weights).saturating_add(set.saturating_mul(3));
-        let logits =
-            demand.sampled.min(ENOUGH_SEQUENCES).saturating_mul(layout.logits_bytes()).min(LOGITS_BYTES);
-        let pages = demand.longest_sampled.div_ceil(PAGE) + 1;
-        let cache_of_one = pages.saturating_mul(layout.cache_page_bytes());
+        let models = if demand.reference { 2 } else { 1 };
+        let weights = layout.parameter_bytes(backend, Role::Weight).saturating_mul(models);
+        let gradient = layout.parameter_bytes(backend, Role::Gradient);
+        let moments = layout.parameter_bytes(backend, Role::Moment).saturating_mul(2);
+        let sets = [weights, gradient, moments];
+        let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
+        let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
+        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
         let trained = demand.trained.saturating_mul(demand.longest_trained);
         // Whatever the passes, and in passes of so many tokens.
-        let whole =
-            demand.loss_tokens.saturating_mul(LOSS_BYTES).saturating_add(layout.embedded_bytes(trained));
-        let working = |pass: usize| layout.working_bytes(pass).saturating_add(whole);
-        let least_tape = layout.tape_bytes_per_token(Keep::BlockInputs);
+        let whole = demand
+            .loss_tokens
+            .saturating_mul(LOSS_BYTES)
+            .saturating_add(layout.embedded_bytes(backend, trained));
+        let working = |pass: usize| layout.working_bytes(backend, pass).saturating_add(whole);
+        let least_tape = layout.tape_bytes_per_token(backend, Keep::BlockInputs);
         let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
 
         // What is the least that works: one response at a time, and in a pass one sequence, or those that share a prompt.
@@ -103,13 +111,14 @@ impl Plan {
         let least = fixed.saturating_add(one);
         if least > budget {
             let reference = demand.reference;
-            return Err(Error::Run(does_not_fit(least, budget, weights, set, (one, longest), reference)));
+            return Err(Error::Run(does_not_fit(least, budget, sets, (one, longest), reference)));
         }
         let free = budget - fixed;
         let cache = demand.sampled.saturating_mul(cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
-            let room = (free / 2).saturating_sub(layout.head_bytes(ENOUGH_TOKENS)).saturating_sub(whole);
-            let fitting = room / (layout.working_bytes_per_token() + least_tape);
+            let room =
+                (free / 2).saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS)).saturating_sub(whole);
+            let fitting = room / (layout.working_bytes_per_token(backend) + least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let pass = micro_batch_tokens.max(least_tokens).min(trained);
@@ -122,18 +131,19 @@ impl Plan {
         let working = working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (free.saturating_sub(working))
-            .min(kept.saturating_mul(layout.tape_bytes_per_token(Keep::Activations)));
+            .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
         // What is left: a forward pass saved is worth less than any of the above.
         let left = free - (cache + logits).max(tape + working).min(free);
-        let recorded_tokens = demand.recorded.min(left / layout.recording_bytes_per_slot());
+        let slot = layout.recording_bytes_per_slot(backend);
+        let recorded_tokens = demand.recorded.min(left / slot);
         Ok(Self {
             weights,
-            gradient: set,
-            moments: 2 * set,
+            gradient,
+            moments,
             cache: if demand.sampled > 0 { cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
             tape,
-            recording: recorded_tokens * layout.recording_bytes_per_slot(),
+            recording: recorded_tokens * slot,
             working,
             micro_batch_tokens,
             budget,
@@ -186,8 +196,7 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
 fn does_not_fit(
     least: usize,
     budget: usize,
-    weights: usize,
-    set: usize,
+    [weights, gradient, moments]: [usize; 3],
     one: (usize, usize),
     reference: bool,
 ) -> String {
@@ -199,8 +208,8 @@ fn does_not_fit(
         human(least),
         human(budget),
         human(weights),
-        human(set),
-        human(2 * set),
+        human(gradient),
+        human(moments),
         human(one.0),
         one.1
     )

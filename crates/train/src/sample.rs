@@ -68,7 +68,7 @@ pub(crate) fn sample_each<B: Backend>(
         requests.iter().map(|r| vec![None; r.samples]).collect();
     let total = requests.iter().map(|r| r.samples).sum();
     let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &requests)), ..limits };
-    let mut engine = Engine::new(model, Some(tokenizer), limits).decoding_at_the_end().recording(recording);
+    let mut engine = Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end().recording(recording);
     for request in requests {
         engine.submit(request)?;
     }

@@ -29,12 +29,17 @@ pub trait Training: Sized {
     /// The tables that a command has a say in.
     fn tables(recipe: &mut Self::Recipe) -> (&mut Run, &ModelSource);
 
-    /// Reads everything but the weights, and checks it all together. `available` is the memory in bytes that the run may
-    /// take unless the recipe says.
+    /// Reads everything but the weights, and checks it all together for a run on this device. `available` is the memory in
+    /// bytes that it may take unless the recipe says.
     ///
     /// # Errors
     /// What is wrong with the model's files or the data, or that the run would not fit the memory.
-    fn prepare(recipe: Self::Recipe, model_dir: &Path, available: usize) -> Result<Self>;
+    fn prepare<B: Backend>(
+        recipe: Self::Recipe,
+        model_dir: &Path,
+        backend: &B,
+        available: usize,
+    ) -> Result<Self>;
 
     /// Where the memory will go.
     fn plan(&self) -> &Plan;

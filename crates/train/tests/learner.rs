@@ -16,8 +16,9 @@ const TEMPERATURE: f32 = 0.9;
 fn learner(limits: PassLimits) -> Learner<Cpu> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer { learning_rate: 0.01, ..Default::default() });
-    Learner::new(model, optimizer, limits)
+    let optimizer =
+        Optimizer::new(&model, settings::Optimizer { learning_rate: 0.01, ..Default::default() }).unwrap();
+    Learner::new(model, optimizer, limits).unwrap()
 }
 
 fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
@@ -52,7 +53,7 @@ fn record(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
     for sequence in sequences {
         let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
         let pages = KvCache::<Cpu>::pages_for(inputs.len());
-        let mut cache = KvCache::new(model, pages);
+        let mut cache = KvCache::new(model, pages).unwrap();
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
         let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| recording.take()).collect();
         for (position, slot) in of_sequence.iter().enumerate() {
@@ -142,7 +143,7 @@ fn what_is_recorded_is_what_is_used() {
             learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, recorded_tokens: 200 });
         let slots = record(&mut learner, &sequences);
         let known = known(&learner, &sequences, ALL, recorded, &slots);
-        learner.recording = Some(Recording::new(&learner.model, 200)); // zeros
+        learner.recording = Some(Recording::new(&learner.model, 200).unwrap()); // zeros
         let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
         let accumulate =

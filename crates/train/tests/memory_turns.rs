@@ -67,7 +67,8 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.27), Some(1024));
     recipe.model.path = dir.path().display().to_string();
     Prepared::resolve(&mut recipe).unwrap();
-    let prepared = Prepared::prepare(recipe, dir.path(), 0).unwrap();
+    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
+    let prepared = Prepared::prepare(recipe, dir.path(), &*cpu, 0).unwrap();
     assert!(prepared.plan().is_tight(), "{}", prepared.plan());
     let place = Place {
         dir: dir.path().join("run"),
@@ -76,7 +77,6 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
         recipe: (String::new(), json!({})),
     };
     let mut memory = Memory::default();
-    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
     prepared.train(&place, cpu, json!({}), &mut memory).unwrap();
     let (first, last) = (memory.0[0], *memory.0.last().unwrap());
     let most = status("VmHWM");

@@ -5,7 +5,7 @@
 //! double precision), weights 1.1e-5 of the update.
 
 use isentrope_data::{Problem, Prompt};
-use isentrope_kernels::{Cpu, Isa};
+use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Model, Parameters};
 use isentrope_objective::{Covariance, DrawKey, Loss, Method, Settings};
@@ -55,7 +55,7 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
 fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     let fixture = Fixture::read();
     let mut model = fixture.model();
-    let mut optimizer = Optimizer::new(&model, adamw());
+    let mut optimizer = Optimizer::new(&model, adamw()).unwrap();
     for name in ["grpo", "kl-cov"] {
         let before = weights(&model);
         let gradient = fixture.parameters(&model, &format!("{name}.gradient."));
@@ -146,12 +146,13 @@ impl Fixture {
     /// With passes of a few responses each.
     fn learner(&self) -> Learner<Cpu> {
         let model = self.model();
-        let optimizer = Optimizer::new(&model, adamw());
+        let optimizer = Optimizer::new(&model, adamw()).unwrap();
         Learner::new(
             model,
             optimizer,
             PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, recorded_tokens: 0 },
         )
+        .unwrap()
     }
 
     /// The rollout as the collector would hand it over.
@@ -197,7 +198,7 @@ impl Fixture {
     }
 
     fn parameters(&self, model: &Model<Cpu>, prefix: &str) -> Parameters<Cpu> {
-        let mut parameters = Parameters::zeros(&*model.backend, &model.layout);
+        let mut parameters = Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
         for (id, parameter, tensor) in model.layout.tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
             parameters.set_rows(&model.backend, id, parameter, tensor, 0, &values);

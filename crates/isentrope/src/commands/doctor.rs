@@ -1,11 +1,11 @@
 //! `isentrope doctor`: what this machine can do.
 
-use crate::engine::cpu;
+use crate::device::{self, Device};
 use crate::memory::{Memory, human};
 use crate::output::print;
 use anyhow::Result;
 use clap::Args;
-use isentrope_kernels::{Backend, Cpu, Isa, Linear};
+use isentrope_kernels::{Backend, Isa, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
 use serde::Serialize;
 use std::fmt;
@@ -59,22 +59,22 @@ struct Part {
 
 impl Doctor {
     pub fn run(self) -> Result<()> {
-        let cpu = cpu(self.threads)?;
+        let device = device::open(self.threads)?;
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
-            instruction_set: cpu.isa().to_string(),
+            instruction_set: device.isa().to_string(),
             instruction_sets_available: Isa::available().iter().map(ToString::to_string).collect(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            threads: cpu.threads(),
+            threads: device.threads(),
             memory_bytes: memory.total,
             memory_available_bytes: memory.available,
             linear: vec![
-                linear_speed(&cpu, "training", 2048, 2048, 2048),
-                linear_speed(&cpu, "decoding", 16, 2048, 2048),
+                linear_speed(&device, "training", 2048, 2048, 2048)?,
+                linear_speed(&device, "decoding", 16, 2048, 2048)?,
             ],
-            memory_bandwidth_gb_per_s: bandwidth(&cpu, &memory),
+            memory_bandwidth_gb_per_s: bandwidth(&device, &memory),
             hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
             hub_token: hub.is_some_and(|h| h.token.is_some()),
             optional: vec![gpu(), sandbox(), mpi()],
@@ -140,25 +140,35 @@ fn median_seconds(mut run: impl FnMut()) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-fn linear_speed(cpu: &Cpu, shape: &'static str, rows: usize, inputs: usize, outputs: usize) -> LinearSpeed {
-    let linear = Linear { inputs, outputs };
+fn linear_speed(
+    device: &Device,
+    name: &'static str,
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+) -> Result<LinearSpeed> {
+    let shape = Linear { inputs, outputs };
     let ramp = |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect() };
-    let (x, weights) = (cpu.upload(&ramp(rows * inputs)), cpu.upload(&ramp(linear.packed_len())));
-    let mut y = cpu.buffer(rows * outputs);
-    let seconds = median_seconds(|| cpu.linear(linear, &x, &weights, None, &mut y, rows));
+    let mut x = device.buffer(Role::Activation(rows, inputs));
+    device.write(&mut x, 0, &ramp(rows * inputs));
+    let kind = Kind::Matrix(shape);
+    let mut weights = device.allocate(Role::Weight(kind))?;
+    device.pack(kind, 0, &ramp(inputs * outputs), &mut weights);
+    let mut y = device.buffer(Role::Activation(rows, outputs));
+    let seconds = median_seconds(|| device.linear(shape, &x, &weights, None, &mut y, rows));
     let flop = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
-    LinearSpeed { shape, rows, inputs, outputs, gflop_per_s: flop / seconds / 1e9 }
+    Ok(LinearSpeed { shape: name, rows, inputs, outputs, gflop_per_s: flop / seconds / 1e9 })
 }
 
 /// A copy between buffers far larger than caches: each byte is read once and written once.
-fn bandwidth(cpu: &Cpu, memory: &Memory) -> f64 {
-    let len = (128 << 20).min(memory.available as usize / 32);
-    let (mut from, mut to) = (cpu.buffer(len), cpu.buffer(len));
+fn bandwidth(device: &Device, memory: &Memory) -> f64 {
+    let role = Role::Exact(1, (128 << 20).min(memory.available as usize / 32));
+    let (mut from, mut to) = (device.buffer(role), device.buffer(role));
     // Pages that were never written to are all one page of zeros, and that is in the cache.
-    cpu.fill(&mut from, 1.0);
-    cpu.fill(&mut to, 1.0);
-    let seconds = median_seconds(|| cpu.copy(&from, 0, &mut to, 0, len));
-    (2 * len * size_of::<f32>()) as f64 / seconds / 1e9
+    device.fill(&mut from, 1.0);
+    device.fill(&mut to, 1.0);
+    let seconds = median_seconds(|| device.copy(&from, &mut to, 1));
+    (2 * device.bytes(role)) as f64 / seconds / 1e9
 }
 
 fn gpu() -> Part {

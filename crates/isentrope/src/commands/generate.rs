@@ -1,5 +1,6 @@
 //! `isentrope generate`: sample responses.
 
+use crate::device::Device;
 use crate::engine::{Loaded, ModelArguments, warn_of_losses};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
@@ -128,7 +129,7 @@ impl Generate {
         let prompts = self.understand(&loaded, lines.as_deref())?;
 
         let limits = self.limits(&loaded, &prompts, &sampling)?;
-        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits);
+        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
         for (i, prompt) in prompts.iter().enumerate() {
             let request = Request {
                 key: Key { seed: self.seed, step: 0, prompt: i as u64 },
@@ -154,7 +155,7 @@ impl Generate {
     /// Runs the engine to the end, showing what happens.
     fn drive(
         &self,
-        engine: &mut Engine<'_, isentrope_kernels::Cpu>,
+        engine: &mut Engine<'_, Device>,
         prompts: &[Prompt],
         display: &mut Display,
     ) -> Result<String> {
@@ -315,7 +316,7 @@ impl Generate {
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<isentrope_kernels::Cpu>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
+            .map(|p| KvCache::<Device>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }

@@ -1,6 +1,7 @@
 //! What `train` and `sft` share: a recipe in, a run directory out.
 
-use crate::engine::{cpu, file_hashes};
+use crate::device::{self, Device};
+use crate::engine::file_hashes;
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::output::print;
@@ -10,7 +11,6 @@ use crate::terminal::{self, Terminal};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
-use isentrope_kernels::Cpu;
 use isentrope_model::hub;
 use isentrope_train::observer::Observer;
 use isentrope_train::run::Ending;
@@ -78,22 +78,22 @@ impl TrainingArguments {
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
         };
         place.check()?;
-        let cpu = cpu(self.threads)?;
+        let device = device::open(self.threads)?;
         let (run, model) = T::tables(&mut recipe);
         let seed = run.seed;
         let model_path = model.path.clone();
         let dir = hub::resolve(&model_path, &Download::default())?;
         let mut terminal = Terminal::new();
         terminal.heading(&format!("{} on {}", model_path, place.dir.display()));
-        let prepared = T::prepare(recipe, &dir, Memory::now().available as usize)?;
+        let prepared = T::prepare(recipe, &dir, &device, Memory::now().available as usize)?;
         for note in prepared.notes() {
             terminal.note(note);
         }
         terminal.heading(&prepared.plan().to_string());
-        let manifest = manifest(&cpu, seed, &model_path, &dir, prepared.data_files())?;
+        let manifest = manifest(&device, seed, &model_path, &dir, prepared.data_files())?;
         interrupt::wind_up_first("finishing the current step");
         let summary = prepared
-            .train(&place, Arc::new(cpu), manifest, &mut terminal)
+            .train(&place, Arc::new(device), manifest, &mut terminal)
             .map_err(|error| or_free_space(error.into()))?;
         terminal.finish();
         terminal::print_summary(&summary, command)?;
@@ -130,7 +130,8 @@ impl TrainingArguments {
                  training would {then}.\n"
             ));
         };
-        let mut prepared = T::prepare(recipe, &dir, Memory::now().available as usize)?;
+        let device = device::open(self.threads)?;
+        let mut prepared = T::prepare(recipe, &dir, &device, Memory::now().available as usize)?;
         print(&format!("\n# {}\n", prepared.plan()))?;
         for note in prepared.notes() {
             print(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
@@ -170,7 +171,7 @@ fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 }
 
 /// Under what the run was made.
-fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) -> Result<Value> {
+fn manifest(device: &Device, seed: u64, model: &str, dir: &Path, data: &[FileHash]) -> Result<Value> {
     let data: Map<String, Value> =
         data.iter().map(|file| (file.path.display().to_string(), file.sha256.clone().into())).collect();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -178,8 +179,8 @@ fn manifest(cpu: &Cpu, seed: u64, model: &str, dir: &Path, data: &[FileHash]) ->
         "isentrope": env!("CARGO_PKG_VERSION"),
         "started_unix_s": now,
         "seed": seed,
-        "instruction_set": cpu.isa().to_string(),
-        "threads": cpu.threads(),
+        "instruction_set": device.isa().to_string(),
+        "threads": device.threads(),
         "model": { "path": model, "sha256": file_hashes(dir)? },
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),

@@ -55,7 +55,7 @@ fn batches_without_targets_are_nothing() {
             assert_eq!((packed.token_count(), packed.target_count()), (0, 0));
             assert!(score_bits(model, batch, 1.0).is_empty());
             for keep in [Keep::Activations, Keep::BlockInputs] {
-                let mut gradient = Gradient::zeros(model);
+                let mut gradient = Gradient::zeros(model).unwrap();
                 let bits = inputs::gradient_bits(model, &mut gradient, &[(batch, keep)], 1.0);
                 assert!(bits.iter().flatten().all(|&b| b == 0), "{family}");
             }

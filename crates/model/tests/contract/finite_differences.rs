@@ -31,7 +31,7 @@ fn directional_derivatives() {
         texts.splice(2..2, more);
         let packed = pack(&texts);
         let (a, b) = (noise(1, packed.target_count()), noise(2, packed.target_count()));
-        let mut gradient = Gradient::zeros(&model);
+        let mut gradient = Gradient::zeros(&model).unwrap();
         let (_, tape) = model.forward(packed.clone(), TEMPERATURE, Keep::BlockInputs);
         model.backward(tape, &a, &b, &mut gradient);
         let gradient = gradient.finish(&model);

@@ -26,7 +26,7 @@ proptest! {
         temperature in temperature(),
     ) {
         let model = model(family);
-        let mut whole = Gradient::zeros(model);
+        let mut whole = Gradient::zeros(model).unwrap();
         let expected = gradient_bits(model, &mut whole, &[(&texts, Keep::Activations)], temperature);
 
         let mut ends = vec![0];
@@ -43,7 +43,7 @@ proptest! {
             batches.push((&texts[from..to], keep));
             from = to;
         }
-        prop_assert!(gradient_bits(model, &mut Gradient::zeros(model), &batches, temperature) == expected);
+        prop_assert!(gradient_bits(model, &mut Gradient::zeros(model).unwrap(), &batches, temperature) == expected);
 
         // The same memory again.
         whole.reset(&model.backend);
@@ -66,7 +66,7 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses() {
             .collect();
         assert_eq!(units(&sequences(&texts)).len(), 1);
         let gradient = |batches: &[(&[Text], Keep)]| -> Vec<Vec<f32>> {
-            let bits = gradient_bits(model, &mut Gradient::zeros(model), batches, 1.0);
+            let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1.0);
             bits.into_iter().map(|tensor| tensor.into_iter().map(f32::from_bits).collect()).collect()
         };
         let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
@@ -93,8 +93,9 @@ fn micro_batches_of_a_wide_model_change_nothing() {
             Text { tokens: noise(len as u64, len).iter().map(word).collect(), score_from }
         })
         .collect();
-    let gradient =
-        |batches: &[(&[Text], Keep)]| gradient_bits(&model, &mut Gradient::zeros(&model), batches, 1.0);
+    let gradient = |batches: &[(&[Text], Keep)]| {
+        gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
+    };
     let expected = gradient(&[(&texts, Keep::Activations)]);
     let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
     assert!(gradient(&one_by_one) == expected);

@@ -41,7 +41,7 @@ fn assert_same(dir: &Path, lengths: &[usize], vocabulary: u32, machines: &[(Isa,
     let results = machines.iter().map(|&(isa, threads)| {
         let model = Model::load(dir, Arc::new(Cpu::new(isa, threads).unwrap())).unwrap();
         let scores = score_bits(&model, &texts, 0.7);
-        let mut gradient = Gradient::zeros(&model);
+        let mut gradient = Gradient::zeros(&model).unwrap();
         let gradient = gradient_bits(&model, &mut gradient, &[(&texts, Keep::Activations)], 0.7);
         (isa, threads, scores, gradient)
     });

@@ -1,7 +1,7 @@
 //! Pages are taken, shared and released without one being lost or given out twice.
 
 use crate::inputs::model;
-use isentrope_kernels::{Cpu, PAGE};
+use isentrope_kernels::{Backend, Cpu};
 use isentrope_model::KvCache;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ proptest! {
 
     #[test]
     fn every_page_is_free_or_held(pages in 0..6_usize, actions in prop::collection::vec(action(), 0..60)) {
-        let mut cache = KvCache::new(model("qwen3"), pages);
+        let mut cache = KvCache::new(model("qwen3"), pages).unwrap();
         let mut holders: BTreeMap<u32, usize> = BTreeMap::new();
         for action in actions {
             let pick = |index: prop::sample::Index| holders.keys().nth(index.index(holders.len())).copied();
@@ -58,6 +58,7 @@ proptest! {
 
 #[test]
 fn sizes() {
+    const PAGE: usize = Cpu::PAGE;
     let counts = [0, 1, PAGE - 1, PAGE, PAGE + 1, 10 * PAGE].map(KvCache::<Cpu>::pages_for);
     assert_eq!(counts, [0, 1, 1, 1, 2, 10]);
     // Two layers of two heads, with a key and a value of 16 floats per position.

@@ -40,7 +40,7 @@ proptest! {
 
 #[test]
 fn slots_are_taken_once_until_they_are_freed() {
-    let mut recording = Recording::new(model("qwen3"), 3);
+    let mut recording = Recording::new(model("qwen3"), 3).unwrap();
     let mut taken: Vec<u32> = std::iter::from_fn(|| recording.take()).collect();
     taken.sort_unstable();
     assert_eq!((taken, recording.free_slots()), (vec![0, 1, 2], 0));
@@ -52,7 +52,7 @@ fn slots_are_taken_once_until_they_are_freed() {
 
 /// A recording that hands out its slots in the given order, with rows of other tokens in all of them.
 fn scrambled(model: &Model<Cpu>, order: &[u32]) -> Recording<Cpu> {
-    let mut recording = Recording::new(model, SLOTS);
+    let mut recording = Recording::new(model, SLOTS).unwrap();
     let mut from = 0;
     while recording.free_slots() > 0 {
         let rows = recording.free_slots().min(64);
@@ -72,7 +72,7 @@ fn record(
     chunks: &[usize],
 ) -> Vec<u32> {
     let pages = KvCache::<Cpu>::pages_for(tokens.len());
-    let mut cache = KvCache::new(model, pages + 1);
+    let mut cache = KvCache::new(model, pages + 1).unwrap();
     let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
     let other = [cache.take().unwrap()];
     let mut chunks = chunks.iter().cycle();
@@ -96,7 +96,7 @@ fn record(
 /// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a and b.
 fn results(model: &Model<Cpu>, (scores, tape): (Scores, Tape<'_, Cpu>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
-    let mut gradient = Gradient::zeros(model);
+    let mut gradient = Gradient::zeros(model).unwrap();
     model.backward(tape, &noise(1, targets), &noise(2, targets), &mut gradient);
     let sum = gradient.finish(model);
     let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t)));

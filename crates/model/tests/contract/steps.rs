@@ -2,12 +2,13 @@
 //! first decoded token to the last, on whatever pages, in whatever company, with a shared prefix or its own.
 
 use crate::inputs::{family, model, nan_model, score_bits_alone, temperature, tokens};
-use isentrope_kernels::{Backend, Cpu, PAGE};
-use isentrope_model::{KvCache, Model, Step};
+use isentrope_kernels::{Backend, Cpu};
+use isentrope_model::{KvCache, Model, Scores, Step};
 use proptest::prelude::*;
 use std::ops::Range;
 
 const PAGES: usize = 40;
+const PAGE: usize = Cpu::PAGE;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
@@ -57,7 +58,7 @@ proptest! {
             writer.pages.iter().for_each(|&page| cache.share(page));
             for original in own {
                 let copy = cache.take().unwrap();
-                cache.copy(&model.backend, original, copy);
+                cache.copy(model, &[(original, copy)]);
                 writer.pages.push(copy);
             }
             writers.push(writer);
@@ -151,7 +152,6 @@ fn write(
     wanted: Wanted,
     temperature: f32,
 ) {
-    let vocabulary = model.config.vocab_size;
     let mut rhythm = rhythm.iter().copied().cycle();
     while writers.iter().any(|writer| writer.fed < writer.end) {
         let mut step = Step::default();
@@ -165,24 +165,19 @@ fn write(
             step.wanted = (0..rows.len() as u32).collect();
         }
         let hidden = model.step(&step, cache, None);
-        let mut logits = model.backend.buffer(step.wanted.len() * vocabulary);
-        model.logits(&hidden, step.wanted.len(), &mut logits);
-        model.backend.with_host(&logits, step.wanted.len() * vocabulary, |logits| {
-            for (&row, logits) in step.wanted.iter().zip(logits.chunks_exact(vocabulary)) {
-                let (w, position) = rows[row as usize];
-                let target = writers[w].tokens[position + 1] as usize;
-                let distribution = model.backend.distribution(logits, temperature);
-                let logprob = distribution.logprob(logits[target], temperature);
-                writers[w].results[position] = Some([logprob.to_bits(), distribution.entropy.to_bits()]);
-            }
-        });
+        let places: Vec<(usize, usize)> = step.wanted.iter().map(|&row| rows[row as usize]).collect();
+        let targets: Vec<u32> = places.iter().map(|&(w, position)| writers[w].tokens[position + 1]).collect();
+        let Scores { logprobs, entropies } = model.score_next(&hidden, &targets, temperature);
+        for ((w, position), (logprob, entropy)) in places.into_iter().zip(logprobs.iter().zip(entropies)) {
+            writers[w].results[position] = Some([logprob.to_bits(), entropy.to_bits()]);
+        }
     }
 }
 
 /// A cache that hands out its pages in the given order, each full of NaN: what a page last held is never looked at.
 fn scrambled_cache(family: &str, order: &[usize]) -> KvCache<Cpu> {
     let model = nan_model(family);
-    let mut cache = KvCache::new(&model, PAGES);
+    let mut cache = KvCache::new(&model, PAGES).unwrap();
     let pages: Vec<u32> = (0..PAGES).map(|_| cache.take().unwrap()).collect();
     let mut step = Step::default();
     step.push(&vec![0; PAGES * PAGE], 0, &pages, false);

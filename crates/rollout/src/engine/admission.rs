@@ -1,17 +1,12 @@
 //! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
 
-use super::{Draw, Engine};
+use super::{Due, Engine};
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
-use isentrope_kernels::{Backend, PAGE};
+use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
-
-/// Samples of prompts that had been ready before, with the hidden states to draw their first tokens from.
-pub(super) struct Resumed<B: Backend> {
-    pub hidden: B::Buffer,
-    pub draws: Vec<Draw>,
-}
+use std::sync::Arc;
 
 impl<B: Backend> Engine<'_, B> {
     /// Pages that a prompt and a response of `max_tokens` take together, at most.
@@ -24,27 +19,47 @@ impl<B: Backend> Engine<'_, B> {
         sampling.max_tokens.min(self.model.context() - prompt)
     }
 
-    /// Starts samples of prompts that were ready before and had to wait for memory.
-    pub(super) fn resume(&mut self) -> Resumed<B> {
-        let mut rows: Vec<f32> = Vec::new();
-        let mut draws = Vec::new();
+    /// Starts samples of prompts that were ready before and had to wait for memory; returns them with the hidden states to
+    /// draw their first tokens from.
+    pub(super) fn resume(&mut self) -> (B::Buffer, Vec<Due>) {
+        let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
-            let GroupState::Ready { hidden } = &self.groups[group].state else { break };
-            let row = rows.len() / hidden.len();
-            let hidden = hidden.clone();
-            let before = draws.len();
-            while self.start_sample(group) {
-                draws.push(Draw { row, sample: self.running.len() - 1 });
-            }
-            if draws.len() > before {
-                rows.extend(hidden);
+            let GroupState::Ready { hidden, row } = &self.groups[group].state else { break };
+            let source = (Arc::clone(hidden), *row);
+            if self.start_samples(group, sources.len(), &mut due) {
+                sources.push(source);
             }
             if self.groups[group].started < self.groups[group].samples {
                 break;
             }
         }
+        self.copy_pages();
         self.groups.retain(|g| g.started < g.samples);
-        Resumed { hidden: self.model.backend.upload(&rows), draws }
+        let backend = &*self.model.backend;
+        let mut rows = self.model.hidden(sources.len());
+        for (to, (hidden, from)) in (0..).zip(&sources) {
+            backend.store_rows(hidden, &backend.index(&[*from]), &mut rows, &backend.index(&[to]));
+        }
+        (rows, due)
+    }
+
+    /// Starts as many samples of a ready prompt as there is room for, whose first tokens are then due from that row of
+    /// hidden states; whether there was room for any.
+    pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> bool {
+        let before = due.len();
+        while self.start_sample(group) {
+            due.push(Due { row, sample: self.running.len() - 1 });
+        }
+        due.len() > before
+    }
+
+    /// Copies the pages that samples have been promised copies of. They hold what they should until a sequence is fed or
+    /// gives its pages back, so this comes before both.
+    pub(super) fn copy_pages(&mut self) {
+        if !self.copies.is_empty() {
+            self.cache.copy(self.model, &self.copies);
+            self.copies.clear();
+        }
     }
 
     fn available(&self) -> usize {
@@ -52,18 +67,18 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
-    fn pages_for_next(&self, group: &Group) -> usize {
+    fn pages_for_next(&self, group: &Group<B>) -> usize {
         let kept = if group.started + 1 == group.samples {
             KvCache::<B>::pages_for(group.prompt.len())
         } else {
-            group.prompt.len() / PAGE
+            group.prompt.len() / B::PAGE
         };
         self.pages_for(group.prompt.len(), &group.sampling) - kept
     }
 
     /// Starts the next sample of a ready prompt if there is room for it. The first sample's room has been reserved since
     /// the prompt was let in.
-    pub(super) fn start_sample(&mut self, group: usize) -> bool {
+    fn start_sample(&mut self, group: usize) -> bool {
         let g = &self.groups[group];
         if g.started == g.samples || self.running.len() >= self.limits.sequences {
             return false;
@@ -77,7 +92,7 @@ impl<B: Backend> Engine<'_, B> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) = (g.started + 1 == g.samples, g.prompt.len() / PAGE);
+        let (last, full) = (g.started + 1 == g.samples, g.prompt.len() / B::PAGE);
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
@@ -90,7 +105,7 @@ impl<B: Backend> Engine<'_, B> {
             if let Some(&partial) = g.pages.get(full)
                 && let Some(own) = self.cache.take()
             {
-                self.cache.copy(&self.model.backend, partial, own);
+                self.copies.push((partial, own));
                 pages.push(own);
                 reserved -= 1;
                 self.reserved -= 1;
@@ -119,7 +134,7 @@ impl<B: Backend> Engine<'_, B> {
         self.recorder.make_room(&mut self.running);
         for sample in &mut self.running {
             let position = sample.positions() - 1;
-            if sample.pages.len() * PAGE <= position {
+            if sample.pages.len() * B::PAGE <= position {
                 // Promised when the sample started.
                 sample.pages.extend(self.cache.take());
                 sample.reserved -= 1;

@@ -1,59 +1,31 @@
 //! From hidden states to tokens, and from a last token to a completion.
 
 use super::{Engine, Event};
-use crate::sampler::{Drawn, draw};
 use crate::sequence::{Completion, FinishReason};
 use crate::stop::Text;
 use crate::{Error, Result};
-use isentrope_kernels::Backend;
-use std::sync::{Mutex, PoisonError};
+use isentrope_kernels::{Backend, Draw};
 
-/// Logits held at a time, in floats.
-const LOGITS_BLOCK: usize = 32 << 20;
-
-/// A draw to be made from a row of hidden states.
-pub(super) struct Draw {
+/// A token to be drawn from a row of hidden states.
+pub(super) struct Due {
     pub row: usize,
-    /// Index in `running`.
+    /// Index in `running` of the sample that it is for.
     pub sample: usize,
 }
 
 impl<B: Backend> Engine<'_, B> {
     /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
-    pub(super) fn draw(&mut self, hidden: &B::Buffer, draws: &mut [Draw]) -> Result<Vec<Event>> {
-        let shape = self.model.head_shape();
-        let rows = draws.iter().map(|d| d.row + 1).max().unwrap_or(0);
-        let block = (LOGITS_BLOCK / shape.outputs).clamp(1, rows.max(1));
-        draws.sort_by_key(|d| d.row);
-        let backend = &*self.model.backend;
-        let mut logits = backend.buffer(block * shape.outputs);
-        let mut states = backend.buffer(block * shape.inputs);
-        let mut drawn: Vec<Option<Drawn>> = vec![None; draws.len()];
-        for first in (0..rows).step_by(block) {
-            let count = block.min(rows - first);
-            backend.copy(hidden, first * shape.inputs, &mut states, 0, count * shape.inputs);
-            let (model, running) = (self.model, &self.running);
-            let from = draws.partition_point(|d| d.row < first);
-            let to = draws.partition_point(|d| d.row < first + count);
-            let (part, out) = (&draws[from..to], &mut drawn[from..to]);
-            let slots: Vec<Mutex<&mut Option<Drawn>>> = out.iter_mut().map(Mutex::new).collect();
-            let (states, logits) = (&states, &mut logits);
-            model.logits(states, count, logits);
-            backend.with_host(logits, count * shape.outputs, |logits| {
-                backend.parallel(part.len(), |i| {
-                    let Draw { row, sample } = part[i];
-                    let sample = &running[sample];
-                    let row = &logits[(row - first) * shape.outputs..][..shape.outputs];
-                    let uniform = sample.key.uniform(sample.sample as u64, sample.drawn.len() as u64);
-                    let result = draw(backend, &sample.sampling, row, sample.context(), uniform);
-                    **slots[i].lock().unwrap_or_else(PoisonError::into_inner) = result;
-                });
-            });
+    pub(super) fn draw(&mut self, hidden: &B::Buffer, mut due: Vec<Due>) -> Result<Vec<Event>> {
+        if due.is_empty() {
+            return Ok(Vec::new());
         }
-        let mut events = Vec::with_capacity(draws.len());
+        due.sort_by_key(|due| due.row);
+        let draws: Vec<Draw> = due.iter().map(|due| self.running[due.sample].next(due.row)).collect();
+        let drawn = self.model.draw(hidden, &draws);
+        let mut events = Vec::with_capacity(due.len());
         let mut ended = Vec::new();
-        for (d, drawn) in draws.iter().zip(drawn) {
-            let sample = &mut self.running[d.sample];
+        for (&Due { sample: at, .. }, drawn) in due.iter().zip(drawn) {
+            let sample = &mut self.running[at];
             let Some(drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
@@ -65,9 +37,9 @@ impl<B: Backend> Engine<'_, B> {
                 .transpose()?;
             events.push(Event::Token { request: sample.id, sample: sample.sample, drawn, text });
             if sample.sampling.ends(drawn.token) || sample.text.as_ref().is_some_and(Text::stopped) {
-                ended.push((d.sample, FinishReason::Stop));
+                ended.push((at, FinishReason::Stop));
             } else if sample.drawn.len() == sample.max_tokens {
-                ended.push((d.sample, FinishReason::Length));
+                ended.push((at, FinishReason::Length));
             }
         }
         ended.sort_unstable_by_key(|&(sample, _)| std::cmp::Reverse(sample));
@@ -83,7 +55,6 @@ impl<B: Backend> Engine<'_, B> {
         for page in sample.pages {
             self.cache.release(page);
         }
-        let departs = sample.sampling.departs() && sample.sampling.temperature > 0.0;
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
         let text = match (sample.text, self.tokenizer) {
             (Some(text), _) => Some(text.finish(&sample.sampling.stop_strings)?),
@@ -93,8 +64,7 @@ impl<B: Backend> Engine<'_, B> {
         let completion = Completion {
             tokens,
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
-            sampling_logprobs: departs
-                .then(|| sample.drawn.iter().filter_map(|d| d.sampling_logprob).collect()),
+            sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
             text,
             finish_reason,

@@ -13,11 +13,12 @@ pub use request::{Event, Limits, Request, RequestId};
 use crate::recorder::Recorder;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
-use drawing::Draw;
-use isentrope_kernels::{Backend, PAGE};
+use drawing::Due;
+use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{KvCache, Model, Recording, Step};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Samples many prompts at once.
 pub struct Engine<'a, B: Backend> {
@@ -29,32 +30,38 @@ pub struct Engine<'a, B: Backend> {
     pages: usize,
     submitted: usize,
     /// In the order of submission; all before the first that waits are in the cache.
-    groups: VecDeque<Group>,
+    groups: VecDeque<Group<B>>,
     running: Vec<Sample<'a>>,
     /// Pages promised to running samples and not taken yet.
     reserved: usize,
+    /// Pages that samples which have just started want copies of, and where.
+    copies: Vec<(u32, u32)>,
     recorder: Recorder<'a, B>,
     step: Step,
 }
 
 impl<'a, B: Backend> Engine<'a, B> {
     /// An engine over a model. With a tokenizer, responses have text and may end at stop strings.
-    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Model`] when there is no memory for the keys and values that the limits allow.
+    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
         let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
-        Self {
+        Ok(Self {
             model,
             tokenizer,
             streams_text: true,
             limits: Limits { sequences: limits.sequences.max(1), ..limits },
-            cache: KvCache::new(model, pages),
+            cache: KvCache::new(model, pages)?,
             pages,
             submitted: 0,
             groups: VecDeque::new(),
             running: Vec::new(),
             reserved: 0,
+            copies: Vec::new(),
             recorder: Recorder(None),
             step: Step::default(),
-        }
+        })
     }
 
     /// Records what the model computes for the requests that ask for it, as far as there is room. The slots of completions
@@ -95,7 +102,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 prompt.len()
             )));
         }
-        let own = usize::from(samples > 1 && !prompt.len().is_multiple_of(PAGE));
+        let own = usize::from(samples > 1 && !prompt.len().is_multiple_of(B::PAGE));
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
@@ -143,32 +150,28 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded.
     pub fn step(&mut self) -> Result<Vec<Event>> {
-        let mut draws = self.resume();
-        let resumed = draws.hidden;
-        let mut events = self.draw(&resumed, &mut draws.draws)?;
+        let (resumed, due) = self.resume();
+        let mut events = self.draw(&resumed, due)?;
         drop(resumed);
 
         self.step.clear();
         self.feed_running();
         let decoding = self.step.wanted.len();
         let finishing = self.feed_prompts();
-        if self.step.tokens.is_empty() {
+        if self.step.rows() == 0 {
             return Ok(events);
         }
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let hidden = model.step(step, cache, self.recorder.0.as_deref_mut());
-        let mut draws: Vec<Draw> = (0..decoding).map(|i| Draw { row: i, sample: i }).collect();
+        let hidden = Arc::new(model.step(step, cache, self.recorder.0.as_deref_mut()));
+        let mut due: Vec<Due> = (0..decoding).map(|i| Due { row: i, sample: i }).collect();
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
-            let mut state = vec![0.0; self.model.head_shape().inputs];
-            self.model.backend.read(&hidden, row * state.len(), &mut state);
-            self.groups[group].state = GroupState::Ready { hidden: state };
-            while self.start_sample(group) {
-                draws.push(Draw { row, sample: self.running.len() - 1 });
-            }
+            self.groups[group].state = GroupState::Ready { hidden: hidden.clone(), row: row as u32 };
+            self.start_samples(group, row, &mut due);
         }
+        self.copy_pages();
         self.groups.retain(|g| g.started < g.samples);
-        events.extend(self.draw(&hidden, &mut draws)?);
+        events.extend(self.draw(&hidden, due)?);
         Ok(events)
     }
 }

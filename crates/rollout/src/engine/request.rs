@@ -1,9 +1,9 @@
 //! What is asked of the engine, within what memory, and what it tells in return.
 
 use crate::random::Key;
-use crate::sampler::Drawn;
 use crate::sampling::Sampling;
 use crate::sequence::Completion;
+use isentrope_kernels::Drawn;
 use std::sync::Arc;
 
 /// A prompt to sample from.

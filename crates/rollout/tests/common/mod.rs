@@ -71,6 +71,6 @@ pub fn run(
 
 /// The completions of one request that has an engine to itself.
 pub fn alone(model: &Model<Cpu>, request: &Request) -> Vec<Completion> {
-    let mut engine = Engine::new(model, None, ROOMY);
+    let mut engine = Engine::new(model, None, ROOMY).unwrap();
     run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
 }

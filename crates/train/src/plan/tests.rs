@@ -1,6 +1,11 @@
 use super::*;
+use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::ModelConfig;
 use std::path::Path;
+
+fn cpu() -> Cpu {
+    Cpu::new(Isa::available()[0], 1).unwrap()
+}
 
 #[test]
 fn the_longest_evaluated_response_has_room_too() {
@@ -19,10 +24,10 @@ fn the_longest_evaluated_response_has_room_too() {
     let plan = |demand, bytes: usize| {
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
-        Plan::new(&layout, demand, &settings, 0)
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
     };
     let long = Demand { longest_sampled: 100_000, ..demand };
-    let cache = (100_000usize.div_ceil(PAGE) + 1) * layout.cache_page_bytes();
+    let cache = (100_000usize.div_ceil(Cpu::PAGE) + 1) * layout.cache_page_bytes(&cpu());
     let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
     assert_eq!(roomy.cache, cache);
     assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
@@ -48,10 +53,10 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
         };
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
-        Plan::new(&layout, demand, &settings, 0).unwrap()
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
     let plan = |recorded, bytes| plan_of(800, recorded, bytes);
-    let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot());
+    let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot(&cpu()));
     assert!(!without.to_string().contains("kept for the update"), "{without}");
     let peak = without.peak();
     for (spare, recorded) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {
@@ -65,7 +70,8 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
     assert!(told.contains("activations kept for the update up to"), "{told}");
 
     // Where no pass waits for another, what is kept for the others is free for this.
-    let one_pass = |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(Keep::Activations);
+    let one_pass =
+        |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations);
     assert!(without.tape > one_pass(&without));
     let alone = plan_of(0, 800, peak);
     assert!(alone.tape <= one_pass(&alone) && alone.recording > 0, "{alone}");
@@ -103,7 +109,7 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
         for micro_batch_tokens in [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)] {
             for trained in [1, 8, 100, 1 << 20, usize::MAX] {
                 let settings = MemorySettings { budget_gib: Some(budget), micro_batch_tokens };
-                match Plan::new(&layout, updates(trained), &settings, 0) {
+                match Plan::new(&cpu(), &layout, updates(trained), &settings, 0) {
                     Ok(plan) => {
                         made += 1;
                         assert!(plan.peak() <= plan.budget, "{settings:?}, {trained}: {plan}");
@@ -120,16 +126,16 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
     }
     assert!(refused > 5 && made > 30, "{refused} and {made}");
     let settings = MemorySettings { budget_gib: Some(0.3), micro_batch_tokens: Some(1_000_000) };
-    let error = Plan::new(&layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
+    let error = Plan::new(&cpu(), &layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
     assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
-    let error = Plan::new(&layout, updates(100), &settings, 0).unwrap_err().to_string();
+    let error = Plan::new(&cpu(), &layout, updates(100), &settings, 0).unwrap_err().to_string();
     assert!(error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"), "{error}");
 }
 
 #[test]
 fn logits_and_losses_are_planned_for() {
     let (layout, settings) = (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
-    let working = |demand| Plan::new(&layout, demand, &settings, 0).unwrap().working;
+    let working = |demand| Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap().working;
     assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
     let without = Demand { loss_tokens: 0, ..updates(8) };
     assert_eq!(working(updates(8)) - working(without), 8 * 700 * LOSS_BYTES);

@@ -48,7 +48,7 @@ impl Training for Prepared {
         (&mut recipe.run, &recipe.model)
     }
 
-    fn prepare(recipe: Recipe, model_dir: &Path, available: usize) -> Result<Self> {
+    fn prepare<B: Backend>(recipe: Recipe, model_dir: &Path, backend: &B, available: usize) -> Result<Self> {
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
@@ -94,7 +94,7 @@ impl Training for Prepared {
             ),
             reference: recipe.objective.needs_reference(),
         };
-        let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
+        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
@@ -142,8 +142,8 @@ impl Training for Prepared {
                     return found.learner(backend, recipe.optimizer.clone(), plan.passes());
                 }
                 let model = Model::load(&model_dir, backend)?;
-                let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
-                Ok(Learner::new(model, optimizer, plan.passes()))
+                let optimizer = Optimizer::new(&model, recipe.optimizer.clone())?;
+                Learner::new(model, optimizer, plan.passes())
             })?;
         let bonus = &recipe.objective.entropy_bonus;
         if bonus.target.is_none() {

@@ -48,7 +48,12 @@ impl Training for Prepared {
         (&mut recipe.run, &recipe.model)
     }
 
-    fn prepare(mut recipe: Recipe, model_dir: &Path, available: usize) -> Result<Self> {
+    fn prepare<B: Backend>(
+        mut recipe: Recipe,
+        model_dir: &Path,
+        backend: &B,
+        available: usize,
+    ) -> Result<Self> {
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
@@ -73,7 +78,7 @@ impl Training for Prepared {
             recorded: 0,
             reference: false,
         };
-        let plan = Plan::new(&Layout::new(&config), demand, &recipe.memory, available)?;
+        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
         let model_dir = model_dir.to_owned();
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
@@ -128,8 +133,8 @@ impl Training for Prepared {
                 Some(found) => found.learner(backend.clone(), recipe.optimizer.clone(), plan.passes()),
                 None => {
                     let model = first_model()?;
-                    let optimizer = Optimizer::new(&model, recipe.optimizer.clone());
-                    Ok(Learner::new(model, optimizer, plan.passes()))
+                    let optimizer = Optimizer::new(&model, recipe.optimizer.clone())?;
+                    Learner::new(model, optimizer, plan.passes())
                 }
             },
         )?;
