@@ -1,21 +1,25 @@
 //! Buffers on the device of a backend on trial, with marked memory around what an operation has business with.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
+use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{Attention, Backend, HostBatch, Kind, Linear, Role, Run};
+use isentrope_model::Model;
 use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 /// Poisoned numbers behind every buffer, at least.
 const TAIL: usize = 37;
 
 /// A backend on trial, and what its properties share.
-pub(crate) struct Trial<S> {
+pub(crate) struct Trial<S: Subject> {
     subject: S,
+    models: OnceLock<Vec<Model<S::Backend>>>,
 }
 
 impl<S: Subject> Trial<S> {
     pub fn new(subject: S) -> Self {
-        Self { subject }
+        Self { subject, models: OnceLock::new() }
     }
 
     /// The variant that most properties are shown on.
@@ -26,6 +30,13 @@ impl<S: Subject> Trial<S> {
     /// All variants.
     pub fn devices(&self) -> impl Iterator<Item = Device<'_, S>> {
         self.subject.variants().iter().map(|variant| Device { subject: &self.subject, variant })
+    }
+
+    /// The model of a family, on that variant.
+    pub fn model(&self, family: &str) -> &Model<S::Backend> {
+        let load = |family| models::load(&models::checkpoint(family), self.device().backend());
+        let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
+        &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
     }
 
     pub fn tolerance(&self) -> Tolerance {
@@ -107,6 +118,15 @@ impl<S: Subject> Device<'_, S> {
     /// What is particular about the variant.
     pub fn name(&self) -> &str {
         &self.variant.name
+    }
+
+    /// Whether large work can be asked of the variant.
+    pub fn is_fast(&self) -> bool {
+        self.variant.fast
+    }
+
+    pub fn backend(&self) -> &Arc<S::Backend> {
+        &self.variant.backend
     }
 
     /// The numbers as operations see them, in a buffer for this role.

@@ -3,14 +3,19 @@
 //! A backend's own tests name themselves a [`Subject`] and call [`run`] from the `main` of a test without a harness, as
 //! `tests/cpu.rs` does; every property then is a test of that binary, listed and chosen by name as usual.
 //!
-//! [`invariance`] is the contract's first level, which every backend keeps alike: bits that must not depend on the company
-//! of a row, on cuts, pages, variants. [`arithmetic`] is the second: the operations against the subject's own scalar
-//! reference, bit for bit, and against mathematics in f64, within the subject's [`Tolerance`].
+//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not depend on the company
+//! of a row, on cuts, pages, variants. `arithmetic` is the second: the operations against the subject's own scalar
+//! reference, bit for bit, and against mathematics in f64, within the subject's [`Tolerance`]. `bookkeeping` is what the
+//! sampler promises about memory, whatever a backend's page size.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod arithmetic;
+mod bookkeeping;
 mod data;
 mod device;
 mod invariance;
+mod models;
+mod requests;
 mod serve;
 mod subject;
 
@@ -38,8 +43,8 @@ pub(crate) use properties;
 pub fn run<S: Subject>(subject: S) -> ExitCode {
     let trial = Arc::new(Trial::new(subject));
     let crate_name = concat!(module_path!(), "::");
-    let tests = [invariance::properties(), arithmetic::properties()].concat().into_iter();
-    let tests = tests.map(|(name, property)| {
+    let tests = [invariance::properties(), arithmetic::properties(), bookkeeping::properties()].concat();
+    let tests = tests.into_iter().map(|(name, property)| {
         let (trial, name) = (trial.clone(), name.trim_start_matches(crate_name));
         libtest_mimic::Trial::test(name, move || {
             property(&trial);

@@ -39,6 +39,8 @@ pub trait Subject: Send + Sync + 'static {
 pub struct Variant<B> {
     /// What is particular about it.
     pub name: String,
+    /// Whether it is quick enough for large work; the others are asked for little.
+    pub fast: bool,
     /// It.
     pub backend: Arc<B>,
 }
@@ -84,4 +86,13 @@ pub struct Tolerance {
     pub weight_decay: f64,
     /// The norm of a gradient.
     pub norm: f64,
+    /// A gradient over responses that share their prompt against one where each has its own, of a tensor's largest value.
+    pub shared_prompt: f64,
+    /// Slopes of a model's loss along random directions, of the size that they typically have.
+    pub derivatives: f64,
+    /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of its fourth power) and the
+    /// rounding of scores should both stay well below the tolerance.
+    pub derivative_step: f64,
+    /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
+    pub drawn: f64,
 }

@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let machines = Isa::available().into_iter().flat_map(|isa| [2, 1, 3, 5].map(|threads| (isa, threads)));
     let variant = |(isa, threads)| Variant {
         name: format!("{isa}, {threads} threads"),
+        fast: isa == Isa::available()[0],
         backend: Arc::new(Cpu::new(isa, threads).unwrap()),
     };
     run(Chains { variants: machines.map(variant).collect() })
@@ -84,6 +85,10 @@ impl Subject for Chains {
             adamw: 1e-6,
             weight_decay: 2e-7,
             norm: 1e-6,
+            shared_prompt: 1e-5,
+            derivatives: 0.01,
+            derivative_step: 0.004,
+            drawn: 1e-4,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod adamw;
 mod attention;
+mod derivatives;
+mod draws;
 mod embedding;
 mod head;
 mod linear;
@@ -26,6 +28,8 @@ pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
         swiglu::properties(),
         head::properties(),
         adamw::properties(),
+        draws::properties(),
+        derivatives::properties(),
     ]
     .concat()
 }

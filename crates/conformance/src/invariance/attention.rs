@@ -135,6 +135,7 @@ fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
 /// a batch), against each sequence whole and alone.
 fn chunks_equal_whole_sequences<S: Subject>(trial: &Trial<S>) {
     let device = &trial.device();
+    assert_chunks(device, shape(4, 2, 2, None), &[17], &[vec![1]], false, 0);
     proptest!(cases(60), |(
         lens in prop::collection::vec(1usize..60, 1..4),
         cuts in prop::collection::vec(prop::collection::vec(0usize..60, 0..6), 3),
@@ -144,22 +145,32 @@ fn chunks_equal_whole_sequences<S: Subject>(trial: &Trial<S>) {
         window in prop::option::of(prop::sample::select(vec![1usize, 3, 8, 17, 1000])),
         seed in 0u64..1000,
     )| {
-        let shape = shape(heads, kv_heads, head_dim, window);
-        let sequences = Sequences::new(device, shape, &lens, seed);
-        let chunks: Vec<Vec<Piece>> = lens
-            .iter()
-            .enumerate()
-            .map(|(s, &len)| pieces(len, &cuts[s]).into_iter().map(|range| (s, range)).collect())
-            .collect();
-        let batches: Vec<Vec<Piece>> = if joined {
-            vec![chunks.concat()]
-        } else {
-            (0..7).map(|i| chunks.iter().filter_map(|c| c.get(i).cloned()).collect()).collect()
-        };
-        let got = sequences.serve(device, &batches);
-        for (s, &len) in lens.iter().enumerate() {
-            let alone = Sequences::new(device, shape, &[len], seed + s as u64).serve_whole(device);
-            assert_bits("chunks", &got[s], &alone[0]);
-        }
+        assert_chunks(device, shape(heads, kv_heads, head_dim, window), &lens, &cuts, joined, seed);
     });
+}
+
+fn assert_chunks<S: Subject>(
+    device: &Device<'_, S>,
+    shape: Attention,
+    lens: &[usize],
+    cuts: &[Vec<usize>],
+    joined: bool,
+    seed: u64,
+) {
+    let sequences = Sequences::new(device, shape, lens, seed);
+    let chunks: Vec<Vec<Piece>> = lens
+        .iter()
+        .enumerate()
+        .map(|(s, &len)| pieces(len, &cuts[s]).into_iter().map(|range| (s, range)).collect())
+        .collect();
+    let batches: Vec<Vec<Piece>> = if joined {
+        vec![chunks.concat()]
+    } else {
+        (0..7).map(|i| chunks.iter().filter_map(|c| c.get(i).cloned()).collect()).collect()
+    };
+    let got = sequences.serve(device, &batches);
+    for (s, &len) in lens.iter().enumerate() {
+        let alone = Sequences::new(device, shape, &[len], seed + s as u64).serve_whole(device);
+        assert_bits("chunks", &got[s], &alone[0]);
+    }
 }

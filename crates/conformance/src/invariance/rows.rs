@@ -151,16 +151,21 @@ fn a_row_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
 /// Micro-batches are not an event: outputs and sums are those of the whole batch.
 fn micro_batches<S: Subject>(trial: &Trial<S>) {
     let device = &trial.device();
+    assert_pieces(device, 1, &[]);
     proptest!(cases(25), |(cuts in prop::collection::vec(0usize..300, 0..7), rows in 1usize..300)| {
-        let whole = operate(device, rows, 0..rows, None);
-        let mut sums: Option<Results> = None;
-        for range in pieces(rows, &cuts) {
-            let part = operate(device, rows, range.clone(), sums.as_ref());
-            assert_rows(&whole, &part, range);
-            sums = Some(part);
-        }
-        for ((name, want), (_, got)) in whole.sums.iter().zip(&sums.unwrap().sums) {
-            assert_bits(&format!("{name}, in micro-batches"), got, want);
-        }
+        assert_pieces(device, rows, &cuts);
     });
+}
+
+fn assert_pieces<S: Subject>(device: &Device<'_, S>, rows: usize, cuts: &[usize]) {
+    let whole = operate(device, rows, 0..rows, None);
+    let mut sums: Option<Results> = None;
+    for range in pieces(rows, cuts) {
+        let part = operate(device, rows, range.clone(), sums.as_ref());
+        assert_rows(&whole, &part, range);
+        sums = Some(part);
+    }
+    for ((name, want), (_, got)) in whole.sums.iter().zip(&sums.unwrap().sums) {
+        assert_bits(&format!("{name}, in micro-batches"), got, want);
+    }
 }

@@ -1,24 +1,26 @@
 //! What steps have recorded is what a pass over whole sequences computes.
 
-use crate::inputs::{Text, bits, family, model, noise, pack, temperature, tokens};
-use isentrope_kernels::Cpu;
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
 use isentrope_model::{Gradient, Keep, KvCache, Model, Recording, Scores, Step, Tape};
 use proptest::prelude::*;
 
+properties!(a_recording_gives_the_gradient_of_the_pass);
+
 const SLOTS: usize = 600;
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_recording_gives_the_gradient_of_the_pass(
+fn a_recording_gives_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
         family in family(),
         groups in prop::collection::vec((tokens(1..40), prop::collection::vec(tokens(1..25), 1..4)), 1..4),
         chunks in prop::collection::vec(1..20_usize, 1..6),
         order in Just((0..SLOTS as u32).collect::<Vec<_>>()).prop_shuffle(),
         temperature in temperature(),
-    ) {
-        let model = model(family);
+    )| {
+        let model = trial.model(family);
         let mut recording = scrambled(model, &order);
         let (mut texts, mut slots) = (Vec::new(), Vec::new());
         for (prompt, responses) in &groups {
@@ -32,26 +34,15 @@ proptest! {
         }
         let slots: Vec<&[u32]> = slots.iter().map(Vec::as_slice).collect();
         let expected = results(model, model.forward(pack(&texts), temperature, Keep::Activations));
-        prop_assert!(results(model, model.recall(pack(&texts), temperature, &recording, &slots)) == expected);
+        let recalled = || model.recall(pack(&texts), temperature, &recording, &slots);
+        prop_assert!(results(model, recalled()) == expected);
         // Nothing is used up.
-        prop_assert!(results(model, model.recall(pack(&texts), temperature, &recording, &slots)) == expected);
-    }
-}
-
-#[test]
-fn slots_are_taken_once_until_they_are_freed() {
-    let mut recording = Recording::new(model("qwen3"), 3).unwrap();
-    let mut taken: Vec<u32> = std::iter::from_fn(|| recording.take()).collect();
-    taken.sort_unstable();
-    assert_eq!((taken, recording.free_slots()), (vec![0, 1, 2], 0));
-    recording.release(1);
-    assert_eq!((recording.take(), recording.take()), (Some(1), None));
-    recording.clear();
-    assert_eq!(recording.free_slots(), 3);
+        prop_assert!(results(model, recalled()) == expected);
+    });
 }
 
 /// A recording that hands out its slots in the given order, with rows of other tokens in all of them.
-fn scrambled(model: &Model<Cpu>, order: &[u32]) -> Recording<Cpu> {
+fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> Recording<B> {
     let mut recording = Recording::new(model, SLOTS).unwrap();
     let mut from = 0;
     while recording.free_slots() > 0 {
@@ -64,14 +55,14 @@ fn scrambled(model: &Model<Cpu>, order: &[u32]) -> Recording<Cpu> {
 }
 
 /// Feeds tokens in chunks beside another sequence, and records those from a position on.
-fn record(
-    model: &Model<Cpu>,
-    recording: &mut Recording<Cpu>,
+fn record<B: Backend>(
+    model: &Model<B>,
+    recording: &mut Recording<B>,
     tokens: &[u32],
     from: usize,
     chunks: &[usize],
 ) -> Vec<u32> {
-    let pages = KvCache::<Cpu>::pages_for(tokens.len());
+    let pages = KvCache::<B>::pages_for(tokens.len());
     let mut cache = KvCache::new(model, pages + 1).unwrap();
     let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
     let other = [cache.take().unwrap()];
@@ -94,7 +85,7 @@ fn record(
 }
 
 /// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a and b.
-fn results(model: &Model<Cpu>, (scores, tape): (Scores, Tape<'_, Cpu>)) -> Vec<Vec<u32>> {
+fn results<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
     model.backward(tape, &noise(1, targets), &noise(2, targets), &mut gradient);

@@ -1,24 +1,20 @@
 //! The gradient is the derivative of what the forward pass computes: for every tensor, along random directions, at
 //! another temperature than 1.
 
-use crate::common::oracle;
-use crate::inputs::{Text, noise, pack};
-use isentrope_kernels::{Cpu, Isa};
+use crate::device::Trial;
+use crate::models::{Text, checkpoint, load, noise, pack};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
 use isentrope_model::{Gradient, Keep, Model, Packed};
-use std::sync::Arc;
+
+properties!(directional_derivatives);
 
 const TEMPERATURE: f32 = 0.7;
 const DIRECTIONS: u64 = 3;
-/// Length of a step in units of a tensor's own norm: truncation (of the order of its fourth power) and the rounding of
-/// f32 scores then both stay well below the tolerance.
-const STEP: f64 = 0.004;
-const TOLERANCE: f64 = 0.01;
 
-#[test]
-fn directional_derivatives() {
+fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
     for family in ["qwen3-untied", "llama-biases"] {
-        let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-        let mut model = Model::load(&oracle(family), cpu).unwrap();
+        let mut model = load(&checkpoint(family), trial.device().backend());
         let text = |seed: u64, len, score_from| Text {
             tokens: noise(seed, len).iter().map(|x| ((x + 1.0) * 30.0) as u32).collect(),
             score_from,
@@ -41,7 +37,7 @@ fn directional_derivatives() {
             let weights = model.weights.tensor(&model.backend, id, parameter, tensor);
             let slope = gradient.tensor(&model.backend, id, parameter, tensor);
             for direction in (0..DIRECTIONS).map(|i| noise(100 + DIRECTIONS * seed + i, weights.len())) {
-                let step = STEP * norm(&weights) / norm(&direction);
+                let step = trial.tolerance().derivative_step * norm(&weights) / norm(&direction);
                 let mut loss_at = |steps: f64| {
                     let moved = weights.iter().zip(&direction);
                     let moved: Vec<f32> =
@@ -59,7 +55,8 @@ fn directional_derivatives() {
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
                 assert!(
-                    (measured - computed).abs() <= TOLERANCE * typical.max(computed.abs()),
+                    (measured - computed).abs()
+                        <= trial.tolerance().derivatives * typical.max(computed.abs()),
                     "{family}: {}: {measured} measured, {computed} computed",
                     tensor.name
                 );
@@ -68,7 +65,7 @@ fn directional_derivatives() {
     }
 }
 
-fn loss(model: &Model<Cpu>, packed: &Packed, a: &[f32], b: &[f32]) -> f64 {
+fn loss<B: Backend>(model: &Model<B>, packed: &Packed, a: &[f32], b: &[f32]) -> f64 {
     let scores = model.score(packed, TEMPERATURE);
     dot(&scores.logprobs, a) + dot(&scores.entropies, b)
 }

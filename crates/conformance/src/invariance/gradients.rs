@@ -1,31 +1,34 @@
 //! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
 //! order of a sum and nothing else.
 
-use crate::inputs::{
-    FAMILIES, Text, WIDE_VOCABULARY, family, gradient_bits, model, noise, sequences, temperature, texts,
-    write_wide,
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{
+    FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words, write_wide,
 };
-use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::{Gradient, Keep, Model, units};
+use crate::{Subject, properties};
+use isentrope_model::{Gradient, Keep, units};
 use proptest::prelude::*;
-use std::sync::Arc;
+
+properties!(
+    micro_batches_change_nothing,
+    a_shared_prompt_has_the_gradient_of_all_its_responses,
+    micro_batches_of_a_wide_model_change_nothing
+);
 
 fn keep() -> impl Strategy<Value = Keep> {
     prop_oneof![Just(Keep::Activations), Just(Keep::BlockInputs)]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn micro_batches_change_nothing(
+fn micro_batches_change_nothing<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(64), |(
         family in family(),
-        texts in texts(1..8),
+        texts in texts::<S>(1..8),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),
         last_keep in keep(),
         temperature in temperature(),
-    ) {
-        let model = model(family);
+    )| {
+        let model = trial.model(family);
         let mut whole = Gradient::zeros(model).unwrap();
         let expected = gradient_bits(model, &mut whole, &[(&texts, Keep::Activations)], temperature);
 
@@ -43,19 +46,20 @@ proptest! {
             batches.push((&texts[from..to], keep));
             from = to;
         }
-        prop_assert!(gradient_bits(model, &mut Gradient::zeros(model).unwrap(), &batches, temperature) == expected);
+        let mut fresh = Gradient::zeros(model).unwrap();
+        prop_assert!(gradient_bits(model, &mut fresh, &batches, temperature) == expected);
 
         // The same memory again.
         whole.reset(&model.backend);
         prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
-    }
+    });
 }
 
 /// Of a prompt in full with each response, the gradient is the same but for rounding.
-#[test]
-fn a_shared_prompt_has_the_gradient_of_all_its_responses() {
+fn a_shared_prompt_has_the_gradient_of_all_its_responses<S: Subject>(trial: &Trial<S>) {
+    let tolerance = trial.tolerance().shared_prompt;
     for family in FAMILIES {
-        let model = model(family);
+        let model = trial.model(family);
         let prompt: Vec<u32> = (0..21).map(|i| (i * i + 3) % 61).collect();
         let texts: Vec<Text> = [30, 1, 17, 5]
             .iter()
@@ -74,24 +78,22 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses() {
         for (shared, apart) in shared.iter().zip(&apart) {
             let size = apart.iter().map(|x| x.abs()).fold(0.0, f32::max);
             let error = shared.iter().zip(apart).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            assert!(size > 0.0 && error <= 1e-5 * size, "{family}: {error} of {size}");
+            assert!(
+                size > 0.0 && f64::from(error) <= tolerance * f64::from(size),
+                "{family}: {error} of {size}"
+            );
         }
     }
 }
 
 /// With more tokens, features and words than the kernels take at a time.
-#[test]
-fn micro_batches_of_a_wide_model_change_nothing() {
+fn micro_batches_of_a_wide_model_change_nothing<S: Subject>(trial: &Trial<S>) {
     let dir = tempfile::tempdir().unwrap();
     write_wide(&dir.path().join("wide"));
-    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-    let model = Model::load(&dir.path().join("wide"), cpu).unwrap();
+    let model = load(&dir.path().join("wide"), trial.device().backend());
     let texts: Vec<Text> = [(70, 1), (150, 60), (2, 1), (110, 30)]
         .iter()
-        .map(|&(len, score_from)| {
-            let word = |x: &f32| ((x + 1.0) / 2.0 * WIDE_VOCABULARY as f32) as u32;
-            Text { tokens: noise(len as u64, len).iter().map(word).collect(), score_from }
-        })
+        .map(|&(len, score_from)| Text { tokens: wide_words(len as u64, len), score_from })
         .collect();
     let gradient = |batches: &[(&[Text], Keep)]| {
         gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)

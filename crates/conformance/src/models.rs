@@ -1,13 +1,15 @@
 //! Models and texts that the properties are tested on, and results as bits.
 
-use crate::common::oracle;
-use isentrope_kernels::{Backend, Cpu, Isa};
+use crate::Subject;
+use crate::device::Trial;
+use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
 use isentrope_model::{Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
 use proptest::prelude::*;
 use serde_json::{Map, json};
-use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on some layers, YaRN,
 /// and sizes that are no multiple of a vector.
@@ -25,14 +27,14 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-static MODELS: LazyLock<Vec<Model<Cpu>>> = LazyLock::new(|| {
-    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-    FAMILIES.iter().map(|name| Model::load(&oracle(name), cpu.clone()).unwrap()).collect()
-});
+/// The directory of a tiny checkpoint.
+pub fn checkpoint(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(name)
+}
 
-/// The model of a family, on the fastest instruction set and two threads.
-pub fn model(name: &str) -> &'static Model<Cpu> {
-    &MODELS[FAMILIES.iter().position(|family| *family == name).unwrap()]
+/// The model in this directory.
+pub fn load<B: Backend>(dir: &Path, backend: &Arc<B>) -> Model<B> {
+    Model::load(dir, backend.clone()).unwrap()
 }
 
 pub fn family() -> impl Strategy<Value = &'static str> {
@@ -55,9 +57,14 @@ impl Text {
     }
 }
 
+/// A few tokens more than three pages.
+pub fn some_pages<S: Subject>() -> usize {
+    3 * S::Backend::PAGE + 4
+}
+
 /// Texts of no token up to some pages, some of them without targets, and some with the prompt of the one before.
-pub fn texts(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<Text>> {
-    let text = (tokens(0..52), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+pub fn texts<S: Subject>(count: Range<usize>) -> impl Strategy<Value = Vec<Text>> {
+    let text = (tokens(0..some_pages::<S>()), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
     prop::collection::vec(text, count).prop_map(|texts| {
         let mut all: Vec<Text> = Vec::new();
         for (mut tokens, mut score_from, repeats) in texts {
@@ -71,7 +78,7 @@ pub fn texts(count: impl Into<prop::collection::SizeRange>) -> impl Strategy<Val
     })
 }
 
-pub fn tokens(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<u32>> {
+pub fn tokens(len: Range<usize>) -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec(0..VOCABULARY, len)
 }
 
@@ -84,21 +91,21 @@ pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
 }
 
 /// Log-prob and entropy of every target.
-pub fn score_bits(model: &Model<Cpu>, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits<B: Backend>(model: &Model<B>, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
     let scores = model.score(&pack(texts), temperature);
     scores.logprobs.iter().zip(&scores.entropies).map(|(p, h)| [p.to_bits(), h.to_bits()]).collect()
 }
 
 /// Log-prob and entropy of every token of a text but the first, with nothing else in the batch.
-pub fn score_bits_alone(model: &Model<Cpu>, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits_alone<B: Backend>(model: &Model<B>, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
 
 /// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and b are
 /// [`noise`], one value per target.
-pub fn gradient_bits(
-    model: &Model<Cpu>,
-    gradient: &mut Gradient<Cpu>,
+pub fn gradient_bits<B: Backend>(
+    model: &Model<B>,
+    gradient: &mut Gradient<B>,
     batches: &[(&[Text], Keep)],
     temperature: f32,
 ) -> Vec<Vec<u32>> {
@@ -134,8 +141,22 @@ pub fn noise(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
+/// Words of the wide model.
+const WIDE_VOCABULARY: u32 = 1100;
+
+/// Words that every family knows.
+pub fn words(seed: u64, len: usize) -> Vec<u32> {
+    below(VOCABULARY, seed, len)
+}
+
 /// Words that the wide model knows.
-pub const WIDE_VOCABULARY: u32 = 1100;
+pub fn wide_words(seed: u64, len: usize) -> Vec<u32> {
+    below(WIDE_VOCABULARY, seed, len)
+}
+
+fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
+    noise(seed, len).iter().map(|x| ((x + 1.0) / 2.0 * vocabulary as f32) as u32).collect()
+}
 
 /// A checkpoint of one layer whose products are long enough that the kernels divide them into several blocks and among
 /// several threads, which those of [`FAMILIES`] are not.
@@ -162,8 +183,8 @@ pub fn write_wide(dir: &Path) {
 }
 
 /// A model of the family whose every weight is NaN.
-pub fn nan_model(name: &str) -> Model<Cpu> {
-    let mut model = Model::load(&oracle(name), model(name).backend.clone()).unwrap();
+pub fn nan_model<S: Subject>(trial: &Trial<S>, family: &str) -> Model<S::Backend> {
+    let mut model = load(&checkpoint(family), &trial.model(family).backend);
     for buffer in model.weights.buffers_mut() {
         model.backend.fill(buffer, f32::NAN);
     }

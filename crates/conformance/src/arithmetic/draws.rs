@@ -1,10 +1,16 @@
 //! Drawn tokens against the exact distribution: computed here in f64, from logits that transformers computed.
 
-mod common;
-
-use common::{model, model_dir, request, run};
+use crate::device::Trial;
+use crate::models::{checkpoint, load};
+use crate::requests::{request, run};
+use crate::{Subject, properties};
 use isentrope_rollout::{Completion, Engine, Limits, Sampling};
 use safetensors::SafeTensors;
+
+properties!(
+    tokens_are_drawn_from_the_distribution_asked_for,
+    greedy_takes_the_likeliest_and_reports_temperature_1
+);
 
 const DRAWS: usize = 6000;
 const CHECKPOINT: &str = "llama-mha";
@@ -12,7 +18,7 @@ const LIMITS: Limits = Limits { cache_bytes: 32 << 20, sequences: 512, prefill_t
 
 /// A prompt and the logits that follow it.
 fn prompt_and_logits() -> (Vec<u32>, Vec<f64>) {
-    let bytes = std::fs::read(model_dir(CHECKPOINT).join("expected.safetensors")).unwrap();
+    let bytes = std::fs::read(checkpoint(CHECKPOINT).join("expected.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let words = |name: &str| -> Vec<[u8; 4]> {
         file.tensor(name).unwrap().data().chunks_exact(4).map(|b| b.try_into().unwrap()).collect()
@@ -76,9 +82,9 @@ fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     );
 }
 
-#[test]
-fn tokens_are_drawn_from_the_distribution_asked_for() {
-    let model = model(CHECKPOINT);
+fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>) {
+    let (model, tolerance) =
+        (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();
     let at = |temperature: f64| softmax(&logits.iter().map(|l| l / temperature).collect::<Vec<_>>());
     let plain = at(1.0);
@@ -131,13 +137,13 @@ fn tokens_are_drawn_from_the_distribution_asked_for() {
             let token = tokens[0] as usize;
             counts[token] += 1;
             assert!(
-                (f64::from(logprobs[0]) - policy[token].ln()).abs() < 1e-4,
+                (f64::from(logprobs[0]) - policy[token].ln()).abs() < tolerance,
                 "{what}: log-prob of {token}"
             );
-            assert!((f64::from(entropies[0]) - entropy(&policy)).abs() < 1e-4, "{what}: entropy");
+            assert!((f64::from(entropies[0]) - entropy(&policy)).abs() < tolerance, "{what}: entropy");
             let drawn_from = sampling_logprobs.as_ref().map_or(logprobs[0], |lp| lp[0]);
             assert!(
-                (f64::from(drawn_from) - expected[token].ln()).abs() < 1e-4,
+                (f64::from(drawn_from) - expected[token].ln()).abs() < tolerance,
                 "{what}: sampling log-prob of {token}"
             );
         }
@@ -145,9 +151,9 @@ fn tokens_are_drawn_from_the_distribution_asked_for() {
     }
 }
 
-#[test]
-fn greedy_takes_the_likeliest_and_reports_temperature_1() {
-    let model = model(CHECKPOINT);
+fn greedy_takes_the_likeliest_and_reports_temperature_1<S: Subject>(trial: &Trial<S>) {
+    let (model, tolerance) =
+        (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();
     let likeliest = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
     let p = softmax(&logits);
@@ -156,7 +162,7 @@ fn greedy_takes_the_likeliest_and_reports_temperature_1() {
         run(&mut Engine::new(&model, None, LIMITS).unwrap(), LIMITS, &[request(&prompt, 3, 0, sampling)]);
     for completion in draws.values() {
         assert_eq!((completion.tokens[0] as usize, &completion.sampling_logprobs), (likeliest, &None));
-        assert!((f64::from(completion.logprobs[0]) - p[likeliest].ln()).abs() < 1e-4);
-        assert!((f64::from(completion.entropies[0]) - entropy(&p)).abs() < 1e-4);
+        assert!((f64::from(completion.logprobs[0]) - p[likeliest].ln()).abs() < tolerance);
+        assert!((f64::from(completion.entropies[0]) - entropy(&p)).abs() < tolerance);
     }
 }

@@ -1,19 +1,28 @@
 //! What else is in a batch, in which order, does not matter.
 
-use crate::inputs::{self, FAMILIES, Text, family, model, score_bits, score_bits_alone, temperature, texts};
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{
+    FAMILIES, Text, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
+};
+use crate::{Subject, properties};
 use isentrope_model::{Gradient, Keep};
 use proptest::prelude::*;
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+properties!(
+    company_changes_nothing,
+    order_changes_nothing,
+    batches_without_targets_are_nothing,
+    a_score_from_zero_means_one
+);
 
-    #[test]
-    fn company_changes_nothing(
+fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
         family in family(),
-        texts in texts(1..7).prop_shuffle(),
+        texts in texts::<S>(1..7).prop_shuffle(),
         temperature in temperature(),
-    ) {
-        let model = model(family);
+    )| {
+        let model = trial.model(family);
         let alone: Vec<_> = texts
             .iter()
             .flat_map(|text| {
@@ -22,51 +31,50 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(score_bits(model, &texts, temperature), alone);
-    }
+    });
+}
 
-    /// Batches that differ in the order of their sequences alone.
-    #[test]
-    fn order_changes_nothing(
+/// Batches that differ in the order of their sequences alone.
+fn order_changes_nothing<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
         family in family(),
-        (texts, order) in texts(2..7).prop_flat_map(|texts| {
-            let order: Vec<usize> = (0..texts.len()).collect();
-            (Just(texts), Just(order).prop_shuffle())
+        (texts, order) in texts::<S>(2..7).prop_flat_map(|texts| {
+        let order: Vec<usize> = (0..texts.len()).collect();
+        (Just(texts), Just(order).prop_shuffle())
         }),
         temperature in temperature(),
-    ) {
-        let model = model(family);
+    )| {
+        let model = trial.model(family);
         let mut scores = score_bits(model, &texts, temperature).into_iter();
         let by_text: Vec<Vec<_>> =
             texts.iter().map(|text| scores.by_ref().take(text.target_count()).collect()).collect();
         let reordered: Vec<Text> = order.iter().map(|&i| texts[i].clone()).collect();
         let expected: Vec<_> = order.iter().flat_map(|&i| by_text[i].clone()).collect();
         prop_assert_eq!(score_bits(model, &reordered, temperature), expected);
-    }
+    });
 }
 
-#[test]
-fn batches_without_targets_are_nothing() {
+fn batches_without_targets_are_nothing<S: Subject>(trial: &Trial<S>) {
     let text = |len: u32, score_from| Text { tokens: (0..len).collect(), score_from };
     let batches = [vec![], vec![text(0, 1)], vec![text(1, 1)], vec![text(5, 5), text(5, 90), text(0, 7)]];
     for family in FAMILIES {
-        let model = model(family);
+        let model = trial.model(family);
         for batch in &batches {
-            let packed = inputs::pack(batch);
+            let packed = pack(batch);
             assert_eq!((packed.token_count(), packed.target_count()), (0, 0));
             assert!(score_bits(model, batch, 1.0).is_empty());
             for keep in [Keep::Activations, Keep::BlockInputs] {
                 let mut gradient = Gradient::zeros(model).unwrap();
-                let bits = inputs::gradient_bits(model, &mut gradient, &[(batch, keep)], 1.0);
+                let bits = gradient_bits(model, &mut gradient, &[(batch, keep)], 1.0);
                 assert!(bits.iter().flatten().all(|&b| b == 0), "{family}");
             }
         }
     }
 }
 
-#[test]
-fn a_score_from_zero_means_one() {
+fn a_score_from_zero_means_one<S: Subject>(trial: &Trial<S>) {
     let tokens: Vec<u32> = (3..9).collect();
-    let model = model("qwen2-tied");
+    let model = trial.model("qwen2-tied");
     let from_zero = score_bits(model, &[Text { tokens: tokens.clone(), score_from: 0 }], 1.0);
     assert_eq!(from_zero, score_bits_alone(model, &tokens, 1.0));
 }

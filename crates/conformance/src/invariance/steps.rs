@@ -1,47 +1,49 @@
 //! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its prefill, from the
 //! first decoded token to the last, on whatever pages, in whatever company, with a shared prefix or its own.
 
-use crate::inputs::{family, model, nan_model, score_bits_alone, temperature, tokens};
-use isentrope_kernels::{Backend, Cpu};
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{family, nan_model, score_bits_alone, some_pages, temperature, tokens};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
 use isentrope_model::{KvCache, Model, Scores, Step};
 use proptest::prelude::*;
 use std::ops::Range;
 
+properties!(steps_equal_the_training_pass, a_shared_prefix_changes_nothing);
+
 const PAGES: usize = 40;
-const PAGE: usize = Cpu::PAGE;
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn steps_equal_the_training_pass(
+fn steps_equal_the_training_pass<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
         family in family(),
-        texts in prop::collection::vec(tokens(1..52), 1..6),
-        rhythm in rhythm(),
+        texts in prop::collection::vec(tokens(1..some_pages::<S>()), 1..6),
+        rhythm in rhythm(S::Backend::PAGE),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
         wanted in wanted(),
         temperature in temperature(),
-    ) {
-        let model = model(family);
-        let mut cache = scrambled_cache(family, &order);
+    )| {
+        let model = trial.model(family);
+        let mut cache = scrambled_cache(trial, family, &order);
         let mut writers: Vec<_> = texts.iter().map(|text| Writer::new(text)).collect();
         write(model, &mut cache, &mut writers, &rhythm, wanted, temperature);
         for writer in &writers {
             writer.check(model, 0, wanted, temperature)?;
         }
-    }
+    });
+}
 
-    #[test]
-    fn a_shared_prefix_changes_nothing(
+fn a_shared_prefix_changes_nothing<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
         family in family(),
         prefix in tokens(1..40),
         suffixes in prop::collection::vec(tokens(1..30), 1..5),
-        rhythm in rhythm(),
+        rhythm in rhythm(S::Backend::PAGE),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
         temperature in temperature(),
-    ) {
-        let model = model(family);
-        let mut cache = scrambled_cache(family, &order);
+    )| {
+        let model = trial.model(family);
+        let mut cache = scrambled_cache(trial, family, &order);
         let texts: Vec<Vec<u32>> = suffixes.iter().map(|suffix| [&prefix[..], suffix].concat()).collect();
 
         // The first writes the prefix; the others hold its full pages as well, and a copy of the partial one.
@@ -54,7 +56,7 @@ proptest! {
             let mut writer = Writer::new(text);
             writer.fed = prefix.len();
             writer.pages = writers[0].pages.clone();
-            let own = writer.pages.split_off(prefix.len() / PAGE);
+            let own = writer.pages.split_off(prefix.len() / S::Backend::PAGE);
             writer.pages.iter().for_each(|&page| cache.share(page));
             for original in own {
                 let copy = cache.take().unwrap();
@@ -71,7 +73,7 @@ proptest! {
         }
         writers.iter().flat_map(|writer| &writer.pages).for_each(|&page| cache.release(page));
         prop_assert_eq!(cache.free_pages(), PAGES);
-    }
+    });
 }
 
 /// Rows whose next token is asked for: only the last of each chunk, as in sampling, or all.
@@ -86,8 +88,8 @@ fn wanted() -> impl Strategy<Value = Wanted> {
 }
 
 /// Rows that sequences contribute to steps, in turn; with 0 a sequence sits one out.
-fn rhythm() -> impl Strategy<Value = Vec<usize>> {
-    let rows = prop_oneof![0..3_usize, Just(1), Just(PAGE), 0..40_usize];
+fn rhythm(page: usize) -> impl Strategy<Value = Vec<usize>> {
+    let rows = prop_oneof![0..3_usize, Just(1), Just(page), 0..40_usize];
     prop::collection::vec(rows, 0..24).prop_map(|mut rhythm| {
         rhythm.push(1); // so that there is always progress
         rhythm
@@ -113,10 +115,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Pushes up to `rows` rows; returns their positions.
-    fn push(&mut self, rows: usize, step: &mut Step, cache: &mut KvCache<Cpu>) -> Range<usize> {
+    fn push<B: Backend>(&mut self, rows: usize, step: &mut Step, cache: &mut KvCache<B>) -> Range<usize> {
         let positions = self.fed..(self.fed + rows).min(self.end);
         if !positions.is_empty() {
-            while self.pages.len() < KvCache::<Cpu>::pages_for(positions.end) {
+            while self.pages.len() < KvCache::<B>::pages_for(positions.end) {
                 self.pages.push(cache.take().unwrap());
             }
             step.push(&self.tokens[positions.clone()], positions.start, &self.pages, true);
@@ -125,9 +127,9 @@ impl<'a> Writer<'a> {
         positions
     }
 
-    fn check(
+    fn check<B: Backend>(
         &self,
-        model: &Model<Cpu>,
+        model: &Model<B>,
         from: usize,
         wanted: Wanted,
         temperature: f32,
@@ -144,9 +146,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn write(
-    model: &Model<Cpu>,
-    cache: &mut KvCache<Cpu>,
+fn write<B: Backend>(
+    model: &Model<B>,
+    cache: &mut KvCache<B>,
     writers: &mut [Writer<'_>],
     rhythm: &[usize],
     wanted: Wanted,
@@ -175,12 +177,12 @@ fn write(
 }
 
 /// A cache that hands out its pages in the given order, each full of NaN: what a page last held is never looked at.
-fn scrambled_cache(family: &str, order: &[usize]) -> KvCache<Cpu> {
-    let model = nan_model(family);
+fn scrambled_cache<S: Subject>(trial: &Trial<S>, family: &str, order: &[usize]) -> KvCache<S::Backend> {
+    let model = nan_model(trial, family);
     let mut cache = KvCache::new(&model, PAGES).unwrap();
     let pages: Vec<u32> = (0..PAGES).map(|_| cache.take().unwrap()).collect();
     let mut step = Step::default();
-    step.push(&vec![0; PAGES * PAGE], 0, &pages, false);
+    step.push(&vec![0; PAGES * S::Backend::PAGE], 0, &pages, false);
     model.step(&step, &mut cache, None);
     order.iter().for_each(|&i| cache.release(pages[i]));
     cache
