@@ -1,12 +1,28 @@
 //! The text of responses, decoded token by token or when they have ended.
 
-mod common;
-
-use common::{ROOMY, model, request};
-use isentrope_kernels::Cpu;
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_rollout::{Completion, Engine, Event, FinishReason, Sampling};
-use std::path::Path;
+use isentrope_rollout::{Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Enough for anything here.
+const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
+}
+
+fn model() -> Model<Cpu> {
+    let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
+    Model::load(&fixtures().join("models/qwen3"), cpu).unwrap()
+}
+
+fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
+    let key = Key { seed: 11, step: 3, prompt: number };
+    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), record: true }
+}
 
 /// Completions in order of request and sample, and the text of each that came with its tokens.
 fn run(mut engine: Engine<'_, Cpu>, sampling: &Sampling) -> Vec<(Completion, String)> {
@@ -31,8 +47,7 @@ fn run(mut engine: Engine<'_, Cpu>, sampling: &Sampling) -> Vec<(Completion, Str
 }
 
 fn tokenizer(name: &str) -> Tokenizer {
-    let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/tokenizer");
-    Tokenizer::read(&tokenizers.join(name)).unwrap().unwrap()
+    Tokenizer::read(&fixtures().join("tokenizer").join(name)).unwrap().unwrap()
 }
 
 fn open_ended() -> Sampling {
@@ -41,7 +56,7 @@ fn open_ended() -> Sampling {
 
 #[test]
 fn completions_are_the_same_whenever_they_are_decoded() {
-    let model = model("qwen3");
+    let model = model();
     for name in ["byte-bpe", "byte-fallback", "character"] {
         let tokenizer = tokenizer(name);
         let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();
@@ -56,7 +71,7 @@ fn completions_are_the_same_whenever_they_are_decoded() {
 
 #[test]
 fn stop_strings_are_seen_as_a_response_grows() {
-    let model = model("qwen3");
+    let model = model();
     for name in ["byte-bpe", "character"] {
         let tokenizer = tokenizer(name);
         let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();

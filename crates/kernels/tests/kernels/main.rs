@@ -1,20 +1,8 @@
-//! Proof of the kernels: every operation against the mathematics in f64, and the numerics contract bit for bit.
-//!
-//! [`reference`] is the mathematics, [`support`] the data and the comparisons; a file per topic holds an operation
-//! against its reference, and [`contract`] and [`attention_contract`] hold what must be equal to the last bit.
+//! What is the CPU's own: the layout of its memory, the calls that it refuses because its kernels rely on what they are
+//! handed, and the distributions it reads from logits. What any backend owes is in `isentrope-conformance`.
 #![allow(missing_docs, reason = "tests are not an interface")]
 
-mod adamw;
-mod attention;
-mod attention_contract;
-mod contract;
-mod embedding;
-mod head;
-mod linear;
-mod norm;
-mod reference;
-mod rope;
-mod rows;
-mod serve;
+mod distribution;
+mod layout;
+mod refusals;
 mod support;
-mod swiglu;

@@ -1,0 +1,209 @@
+//! AdamW against the reference and against PyTorch, and the gradient norm.
+
+use crate::arithmetic::reference;
+use crate::data::{assert_bits, assert_close, noise, wide};
+use crate::device::{Buffer, Device, Trial, assert_variants_agree, vector, vector_gradient};
+use crate::{Subject, properties};
+use isentrope_kernels::{AdamW, Backend, Kind, Role, Updated};
+
+properties!(
+    steps_against_the_reference,
+    steps_against_torch,
+    zero_gradients_only_decay,
+    several_parameters_in_one_call,
+    variants,
+    norms,
+    the_norm_equals_its_scalar_sum
+);
+
+const SETTINGS: AdamW = AdamW {
+    learning_rate: 3e-3,
+    beta1: 0.9,
+    beta2: 0.95,
+    eps: 1e-8,
+    weight_decay: 0.1,
+    step: 1,
+    gradient_scale: 1.0,
+};
+
+/// A parameter of so many numbers.
+struct Parameter<S: Subject> {
+    len: usize,
+    weights: Buffer<S>,
+    first: Buffer<S>,
+    second: Buffer<S>,
+}
+
+impl<S: Subject> Parameter<S> {
+    /// Before any step.
+    fn new(device: &Device<'_, S>, weights: &[f32]) -> Self {
+        Self::with_moments(device, [weights, &vec![0.0; weights.len()], &vec![0.0; weights.len()]])
+    }
+
+    fn with_moments(device: &Device<'_, S>, [weights, first, second]: [&[f32]; 3]) -> Self {
+        let len = weights.len();
+        let hold = |role, data: &[f32]| {
+            let mut buffer = device.zeros(role);
+            device.pack(Kind::Vector(len), 0, data, &mut buffer);
+            buffer
+        };
+        let moment = Role::Moment(Kind::Vector(len));
+        let (weights, first, second) =
+            (hold(vector(len), weights), hold(moment, first), hold(moment, second));
+        Self { len, weights, first, second }
+    }
+
+    fn updated<'a>(&'a mut self, gradient: &'a Buffer<S>) -> Updated<'a, Buffer<S>> {
+        let Self { weights, first, second, .. } = self;
+        Updated { weights, gradient, first, second }
+    }
+
+    fn step(&mut self, device: &Device<'_, S>, settings: AdamW, gradient: &[f32]) {
+        let gradient = tensor(device, gradient);
+        device.adamw(settings, &mut [self.updated(&gradient)]);
+    }
+
+    /// `[weights, first, second]`.
+    fn values(&self, device: &Device<'_, S>) -> [Vec<f32>; 3] {
+        [&self.weights, &self.first, &self.second].map(|buffer| {
+            let mut values = vec![f32::NAN; self.len];
+            device.unpack(Kind::Vector(self.len), 0, buffer, &mut values);
+            values
+        })
+    }
+}
+
+/// A gradient, and nothing behind it.
+fn tensor<S: Subject>(device: &Device<'_, S>, data: &[f32]) -> Buffer<S> {
+    let mut buffer = device.zeros(vector_gradient(data.len()));
+    device.pack(Kind::Vector(data.len()), 0, data, &mut buffer);
+    buffer
+}
+
+fn steps_against_the_reference<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    for len in [0, 1, 7, 16, 17, 65, 1000, 40_001] {
+        for (gradient_scale, weight_decay) in [(1.0, 0.1), (0.37, 0.0)] {
+            let before = noise(1, len);
+            let mut want: [Vec<f64>; 3] = [wide(&before), vec![0.0; len], vec![0.0; len]];
+            let mut parameter = Parameter::new(&device, &before);
+            for number in 1..=6 {
+                let settings = AdamW { step: number, gradient_scale, weight_decay, ..SETTINGS };
+                let gradient = noise(10 + u64::from(number), len);
+                parameter.step(&device, settings, &gradient);
+                for i in 0..len {
+                    let [w, m, v] = [want[0][i], want[1][i], want[2][i]];
+                    let after = reference::adamw(settings, w, f64::from(gradient[i]), m, v);
+                    (0..3).for_each(|k| want[k][i] = after[k]);
+                }
+            }
+            for (got, want) in parameter.values(&device).iter().zip(&want) {
+                assert_close(&format!("{len} weights"), got, want, trial.tolerance().adamw);
+            }
+        }
+    }
+}
+
+/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for each step its
+/// gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
+fn steps_against_torch<S: Subject>(trial: &Trial<S>) {
+    let lines: Vec<Vec<f64>> = include_str!("adamw_torch.txt")
+        .lines()
+        .map(|line| line.split_whitespace().map(|x| x.parse().unwrap()).collect())
+        .collect();
+    let narrow = |x: &[f64]| x.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+    let [learning_rate, beta1, beta2, eps, weight_decay] = lines[0][..] else { panic!("five settings") };
+    let device = trial.device();
+    let mut parameter = Parameter::new(&device, &narrow(&lines[1]));
+    let steps = lines[2..].chunks_exact(4);
+    assert_eq!(steps.len(), 5);
+    for (number, expected) in (1..).zip(steps) {
+        let gradient_scale = 1.0;
+        let settings = AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: number, gradient_scale };
+        parameter.step(&device, settings, &narrow(&expected[0]));
+        let names = ["weights", "first moment", "second moment"];
+        for (what, (got, want)) in names.iter().zip(parameter.values(&device).iter().zip(&expected[1..])) {
+            assert_close(&format!("{what} after step {number}"), got, want, trial.tolerance().adamw);
+        }
+    }
+}
+
+fn zero_gradients_only_decay<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    let before = noise(1, 100);
+    let mut parameter = Parameter::new(&device, &before);
+    parameter.step(&device, SETTINGS, &[0.0; 100]);
+    let want: Vec<f64> = before.iter().map(|&w| f64::from(w) * (1.0 - 3e-4)).collect();
+    let [weights, first, _] = parameter.values(&device);
+    assert_close("weights", &weights, &want, trial.tolerance().weight_decay);
+    assert_bits("first moment", &first, &[0.0; 100]);
+}
+
+/// Parameters updated together have the bits of each alone.
+fn several_parameters_in_one_call<S: Subject>(trial: &Trial<S>) {
+    let device = &trial.device();
+    let (data, gradients) = ([noise(1, 40), noise(2, 70_000)], [noise(3, 40), noise(4, 70_000)]);
+    let alone = [0, 1].map(|i| {
+        let mut parameter = Parameter::new(device, &data[i]);
+        parameter.step(device, SETTINGS, &gradients[i]);
+        parameter.values(device)
+    });
+    let mut together = [0, 1].map(|i| Parameter::new(device, &data[i]));
+    let gradients = [0, 1].map(|i| tensor(device, &gradients[i]));
+    let mut updated: Vec<_> = together
+        .iter_mut()
+        .zip(&gradients)
+        .map(|(parameter, gradient)| parameter.updated(gradient))
+        .collect();
+    device.adamw(SETTINGS, &mut updated);
+    for (parameter, alone) in together.iter().zip(&alone) {
+        for (got, want) in parameter.values(device).iter().zip(alone) {
+            assert_bits("together", got, want);
+        }
+    }
+}
+
+fn variants<S: Subject>(trial: &Trial<S>) {
+    let len = 70_003;
+    let settings = AdamW {
+        learning_rate: 1e-3,
+        beta2: 0.99,
+        weight_decay: 0.01,
+        step: 3,
+        gradient_scale: 0.5,
+        ..SETTINGS
+    };
+    assert_variants_agree(trial, |device| {
+        let second: Vec<f32> = noise(3, len).into_iter().map(f32::abs).collect();
+        let before = [&noise(1, len)[..], &noise(2, len), &second];
+        let mut parameter = Parameter::with_moments(device, before);
+        parameter.step(device, settings, &noise(4, len));
+        let [weights, first, second] = parameter.values(device);
+        vec![("weights", weights), ("first moment", first), ("second moment", second)]
+    });
+}
+
+fn norms<S: Subject>(trial: &Trial<S>) {
+    for lens in [&[][..], &[0], &[1], &[17], &[4096], &[4097], &[200_003], &[5, 0, 4096, 200_003, 0, 1]] {
+        let x: Vec<Vec<f32>> = (3..).zip(lens).map(|(seed, &len)| noise(seed, len)).collect();
+        let want: f64 = x.iter().flat_map(|x| wide(x)).map(|x| x * x).sum::<f64>().sqrt();
+        let norms: Vec<f64> = trial
+            .devices()
+            .map(|device| {
+                let tensors: Vec<_> = x.iter().map(|x| tensor(&device, x)).collect();
+                device.norm(&tensors.iter().collect::<Vec<_>>())
+            })
+            .collect();
+        let error = (norms[0] - want).abs();
+        assert!(error <= trial.tolerance().norm * want, "{} instead of {want} over {lens:?}", norms[0]);
+        assert!(norms.iter().all(|n| n.to_bits() == norms[0].to_bits()), "{lens:?} floats: {norms:?}");
+    }
+}
+
+/// The order of sums is part of the arithmetic.
+fn the_norm_equals_its_scalar_sum<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    let x = [noise(1, 9000), noise(2, 100)];
+    let tensors = [0, 1].map(|i| tensor(&device, &x[i]));
+    assert_eq!(device.norm(&[&tensors[0], &tensors[1]]).to_bits(), trial.subject().norm(&x).to_bits());
+}

@@ -1,0 +1,79 @@
+//! The gradient is the derivative of what the forward pass computes: for every tensor, along random directions, at
+//! another temperature than 1.
+
+use crate::device::Trial;
+use crate::models::{Text, checkpoint, load, noise, pack};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
+use isentrope_model::{Gradient, Keep, Model, Packed};
+
+properties!(directional_derivatives);
+
+const TEMPERATURE: f32 = 0.7;
+const DIRECTIONS: u64 = 3;
+
+fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
+    for family in ["qwen3-untied", "llama-biases"] {
+        let mut model = load(&checkpoint(family), trial.device().backend());
+        let text = |seed: u64, len, score_from| Text {
+            tokens: noise(seed, len).iter().map(|x| ((x + 1.0) * 30.0) as u32).collect(),
+            score_from,
+        };
+        let mut texts = vec![text(5, 19, 1), text(6, 9, 4), text(7, 26, 2)];
+        // Two more responses to the second prompt, one of them a single token.
+        let answered =
+            |tokens: &[u32]| Text { tokens: [&texts[1].tokens[..4], tokens].concat(), score_from: 4 };
+        let more = [answered(&[3]), answered(&text(8, 20, 0).tokens)];
+        texts.splice(2..2, more);
+        let packed = pack(&texts);
+        let (a, b) = (noise(1, packed.target_count()), noise(2, packed.target_count()));
+        let mut gradient = Gradient::zeros(&model).unwrap();
+        let (_, tape) = model.forward(packed.clone(), TEMPERATURE, Keep::BlockInputs);
+        model.backward(tape, &a, &b, &mut gradient);
+        let gradient = gradient.finish(&model);
+
+        let layout = model.layout.clone();
+        for (seed, (id, parameter, tensor)) in (0..).zip(layout.tensors()) {
+            let weights = model.weights.tensor(&model.backend, id, parameter, tensor);
+            let slope = gradient.tensor(&model.backend, id, parameter, tensor);
+            for direction in (0..DIRECTIONS).map(|i| noise(100 + DIRECTIONS * seed + i, weights.len())) {
+                let step = trial.tolerance().derivative_step * norm(&weights) / norm(&direction);
+                let mut loss_at = |steps: f64| {
+                    let moved = weights.iter().zip(&direction);
+                    let moved: Vec<f32> =
+                        moved.map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32).collect();
+                    let backend = model.backend.clone();
+                    model.weights.set_rows(&backend, id, parameter, tensor, 0, &moved);
+                    loss(&model, &packed, &a, &b)
+                };
+                let near = loss_at(1.0) - loss_at(-1.0);
+                let far = loss_at(2.0) - loss_at(-2.0);
+                let measured = (8.0 * near - far) / (12.0 * step);
+                loss_at(0.0); // puts the weights back
+                // Of the size that the derivative along a random direction typically has: by chance it can be far
+                // smaller, and relative errors then say nothing.
+                let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
+                let computed = dot(&slope, &direction);
+                assert!(
+                    (measured - computed).abs()
+                        <= trial.tolerance().derivatives * typical.max(computed.abs()),
+                    "{family}: {}: {measured} measured, {computed} computed",
+                    tensor.name
+                );
+            }
+        }
+    }
+}
+
+fn loss<B: Backend>(model: &Model<B>, packed: &Packed, a: &[f32], b: &[f32]) -> f64 {
+    let scores = model.score(packed, TEMPERATURE);
+    dot(&scores.logprobs, a) + dot(&scores.entropies, b)
+}
+
+fn dot(x: &[f32], y: &[f32]) -> f64 {
+    x.iter().zip(y).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum()
+}
+
+fn norm(x: &[f32]) -> f64 {
+    dot(x, x).sqrt()
+}

@@ -1,0 +1,232 @@
+//! The head against the reference: log-probs, exact entropies and their gradients.
+
+use crate::arithmetic::reference;
+use crate::data::{assert_bits, assert_close, indices, noise, wide};
+use crate::device::{Device, Trial, gradient, weights};
+use crate::{Subject, properties};
+use isentrope_kernels::{Backend, Linear, Role};
+
+properties!(
+    forward,
+    backward,
+    scores_of_extreme_logits,
+    tails_of_large_vocabularies_are_not_swallowed,
+    entropies_with_closed_forms,
+    gradients_of_extreme_logits,
+    no_rows
+);
+
+fn shapes_and_rows() -> impl Iterator<Item = (Linear, usize, f32)> {
+    let shapes = [(5, 1), (7, 2), (17, 61), (64, 64), (65, 130), (130, 1000)];
+    shapes.into_iter().flat_map(|(inputs, outputs)| {
+        let shape = Linear { inputs, outputs };
+        [1, 5, 6, 13, 100]
+            .into_iter()
+            .flat_map(move |rows| [1.0, 0.7].map(|temperature| (shape, rows, temperature)))
+    })
+}
+
+/// Weights small enough that probabilities spread over the vocabulary.
+fn spread<S: Subject>(device: &Device<'_, S>, shape: Linear) -> Vec<f32> {
+    let small = noise(2, shape.inputs * shape.outputs).into_iter().map(|w| w / (shape.inputs as f32).sqrt());
+    device.seen(weights(shape), small.collect())
+}
+
+fn forward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
+    for (shape, rows, temperature) in shapes_and_rows() {
+        let role = Role::Activation(rows, shape.inputs);
+        let (x, w) = (device.noise(role, 1), spread(device, shape));
+        let targets = indices(3, rows, shape.outputs);
+        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
+        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
+        let (logprobs, entropies) = device.scores_of(shape, &x, &packed, &targets, temperature);
+        assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
+        for (r, logits) in logits.chunks(shape.outputs).enumerate() {
+            let want = reference::log_softmax(logits, f64::from(temperature));
+            let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
+            // A log-prob is a difference of logits: its error is absolute.
+            let error = f64::from(logprobs[r]) - want[targets[r] as usize];
+            assert!(error.abs() < tolerance, "{what}: log-prob off by {error:.1e}");
+            let error = f64::from(entropies[r]) - reference::entropy(&want);
+            assert!(error.abs() < tolerance, "{what}: entropy off by {error:.1e}");
+            if shape.outputs == 1 {
+                assert_eq!((logprobs[r], entropies[r]), (0.0, 0.0), "{what}: a certainty");
+            }
+        }
+    }
+}
+
+fn backward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
+    for (shape, rows, temperature) in shapes_and_rows() {
+        let Linear { inputs, outputs } = shape;
+        let role = Role::Activation(rows, inputs);
+        let (x, w, targets) = (device.noise(role, 1), spread(device, shape), indices(3, rows, outputs));
+        let (a, b, before) = (noise(4, rows), noise(5, rows), device.noise(gradient(shape), 6));
+        let (device_x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
+        let statistics = device.head(shape, &device_x, &packed, device.index(&targets), temperature);
+        let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), &before));
+        device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &mut dx, &mut dw);
+
+        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; outputs], inputs);
+        let d_logits: Vec<f64> = (0..rows)
+            .flat_map(|r| {
+                let row = &logits[r * outputs..][..outputs];
+                let (a, b) = (f64::from(a[r]), f64::from(b[r]));
+                reference::head_backward(row, f64::from(temperature), targets[r] as usize, a, b)
+            })
+            .collect();
+        let (want_dx, mut want_dw, _) = reference::linear_backward(&wide(&x), &wide(&w), &d_logits, inputs);
+        want_dw.iter_mut().zip(&before).for_each(|(d, &b)| *d += f64::from(b));
+        let what = format!("{rows} rows, {shape:?}, temperature {temperature}");
+        let dw = device.download(gradient(shape), &dw);
+        assert_close(&format!("dw of {what}"), &dw, &want_dw, tolerance.head_gradient);
+        let dx = device.download(role, &dx);
+        if outputs == 1 {
+            // Nothing can change a certainty.
+            let noise = tolerance.head_gradient_noise;
+            assert!(dx.iter().all(|&d| f64::from(d).abs() < noise), "dx of {what}");
+        } else {
+            assert_close(&format!("dx of {what}"), &dx, &want_dx, tolerance.head_gradient);
+        }
+    }
+}
+
+/// Logits whose probabilities underflow, overflow or vanish, with and without a part beyond whole vectors.
+fn extreme_logits() -> Vec<Vec<f32>> {
+    let with = |len: usize, background: f32, peaks: &[(usize, f32)]| {
+        let mut logits = vec![background; len];
+        peaks.iter().for_each(|&(i, z)| logits[i] = z);
+        logits
+    };
+    let mut all = Vec::new();
+    for len in [16, 17, 61, 1000] {
+        all.extend([
+            with(len, -100.0, &[(3, 60.0)]),
+            with(len, -3e4, &[(len - 1, 3e4)]),
+            with(len, -3e38, &[(0, 3e38)]),
+            with(len, 3e38, &[]),
+            with(len, -3e38, &[]),
+            with(len, 0.0, &[(5, 12.0)]),
+            with(len, 0.0, &[(5, 87.0), (6, 87.0)]),
+            with(len, f32::NEG_INFINITY, &[(2, 1.0)]),
+            with(len, f32::NEG_INFINITY, &[(2, 1.0), (len - 2, 0.0), (len - 1, -1.0)]),
+            with(len, 1e-40, &[(1, -1e-40)]),
+        ]);
+    }
+    all
+}
+
+/// Log-probs of `targets`, and entropy, where the logits of a row are its weights.
+fn scores_of_logits<S: Subject>(
+    device: &Device<'_, S>,
+    logits: &[f32],
+    targets: &[u32],
+    temperature: f32,
+) -> (Vec<f32>, Vec<f32>) {
+    let (shape, role) = (Linear { inputs: 1, outputs: logits.len() }, Role::Activation(targets.len(), 1));
+    let (x, packed) = (device.upload(role, &vec![1.0; targets.len()]), device.upload(weights(shape), logits));
+    device.scores_of(shape, &x, &packed, targets, temperature)
+}
+
+fn scores_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+    let tolerance = trial.tolerance().extreme_scores;
+    for device in trial.devices() {
+        for logits in extreme_logits() {
+            let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+            // All tokens, or those at both ends.
+            let last = logits.len() as u32;
+            let targets: Vec<u32> = (0..last.min(61)).chain(last.saturating_sub(20).max(61)..last).collect();
+            for temperature in [1.0, 0.7, 2.0] {
+                if logits.iter().any(|&z| (z / temperature).abs() == f32::INFINITY && z.is_finite()) {
+                    continue; // beyond f32 before anything is computed
+                }
+                let (logprobs, entropies) = scores_of_logits(&device, &logits, &targets, temperature);
+                let want = reference::log_softmax(&wide(&logits), f64::from(temperature));
+                for entropy in entropies {
+                    let error = f64::from(entropy) - reference::entropy(&want);
+                    assert!(
+                        error.abs() < tolerance,
+                        "entropy {entropy} off by {error:.1e}: {:?}",
+                        &logits[..7]
+                    );
+                    assert!(entropy >= -1e-6);
+                }
+                for (&target, got) in targets.iter().zip(logprobs) {
+                    let (got, want) = (f64::from(got), want[target as usize]);
+                    let want = if want < f64::from(f32::MIN) { f64::NEG_INFINITY } else { want };
+                    assert!(
+                        got == want || (got - want).abs() < tolerance * want.abs().max(1.0),
+                        "{got} for {want}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together count.
+fn tails_of_large_vocabularies_are_not_swallowed<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance().extreme_scores);
+    for background in [-17.4, -16.0, -14.0, -12.0] {
+        let mut logits = vec![background; 152_064];
+        logits[7] = 0.0;
+        let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+        let want = reference::log_softmax(&wide(&logits), 1.0);
+        let (logprobs, entropies) = scores_of_logits(device, &logits, &[7], 1.0);
+        for (got, want) in [(logprobs[0], want[7]), (entropies[0], reference::entropy(&want))] {
+            assert!((f64::from(got) - want).abs() < tolerance, "{got} instead of {want} before {background}");
+        }
+    }
+}
+
+fn entropies_with_closed_forms<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
+    for n in [1usize, 2, 16, 61, 1000, 152_064] {
+        let (_, entropies) = scores_of_logits(device, &vec![-4.25; n], &[0], 1.0);
+        let error = f64::from(entropies[0]) - (n as f64).ln();
+        assert!(error.abs() < tolerance, "uniform over {n}: {}", entropies[0]);
+    }
+    let mut one_hot = vec![-200.0; 1000];
+    one_hot[321] = 0.0;
+    assert_eq!(scores_of_logits(device, &one_hot, &[321], 1.0), (vec![0.0], vec![0.0]), "a certainty");
+}
+
+/// The gradient of certain, and of impossible, tokens stays finite.
+fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (trial.device(), trial.tolerance().head_gradient);
+    for logits in extreme_logits().into_iter().filter(|l| l.iter().all(|z| z.is_finite())) {
+        let shape = Linear { inputs: 1, outputs: logits.len() };
+        let logits = device.seen(weights(shape), logits);
+        let role = Role::Activation(1, 1);
+        let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
+        for target in [0, 3, logits.len() as u32 - 1] {
+            for (a, b) in [(1.0, 0.0), (0.0, 1.0), (-2.5, 1e3)] {
+                let statistics = device.head(shape, &x, &packed, device.index(&[target]), 1.0);
+                let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
+                device.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &mut dx, &mut dw);
+                let (a, b) = (f64::from(a), f64::from(b));
+                let want = reference::head_backward(&wide(&logits), 1.0, target as usize, a, b);
+                // An entropy has an error of its own, and its coefficient multiplies that.
+                for (got, want) in device.download(gradient(shape), &dw).into_iter().zip(want) {
+                    let error = (f64::from(got) - want).abs();
+                    assert!(error < tolerance * (1.0 + b), "{got} instead of {want}: {:?}", &logits[..7]);
+                }
+            }
+        }
+    }
+}
+
+fn no_rows<S: Subject>(trial: &Trial<S>) {
+    let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
+    let before = device.noise(gradient(shape), 1);
+    let (packed, mut dw) = (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
+    let role = Role::Activation(0, 3);
+    let none = device.blank(role);
+    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), 1.0);
+    let (logprobs, entropies) = device.scores(&mut statistics);
+    assert!(logprobs.is_empty() && entropies.is_empty());
+    device.head_backward(shape, &none, &packed, &statistics, &[], &[], &mut device.blank(role), &mut dw);
+    assert_bits("dw", &device.download(gradient(shape), &dw), &before);
+}

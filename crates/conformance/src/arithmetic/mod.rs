@@ -1,0 +1,35 @@
+//! The second level: what the operations compute.
+
+mod adamw;
+mod attention;
+mod derivatives;
+mod draws;
+mod embedding;
+mod head;
+mod linear;
+mod norm;
+mod reference;
+mod rope;
+mod rows;
+mod swiglu;
+
+use crate::{Property, Subject};
+
+/// The properties of this level.
+pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
+    [
+        reference::finite_differences::properties(),
+        linear::properties(),
+        attention::properties(),
+        embedding::properties(),
+        norm::properties(),
+        rope::properties(),
+        rows::properties(),
+        swiglu::properties(),
+        head::properties(),
+        adamw::properties(),
+        draws::properties(),
+        derivatives::properties(),
+    ]
+    .concat()
+}

@@ -1,0 +1,116 @@
+//! RMSNorm against the reference, on whole rows and on groups inside rows.
+
+use crate::arithmetic::reference;
+use crate::data::{POISON, assert_close, is_poison, wide};
+use crate::device::{Device, Trial, vector, vector_gradient};
+use crate::{Subject, properties};
+use isentrope_kernels::{Backend, Grouped, Role};
+
+properties!(forward, backward);
+
+const EPS: f32 = 1e-5;
+
+fn cases() -> Vec<(Grouped, usize)> {
+    let whole = [1, 2, 7, 16, 17, 61, 65, 130, 1000].map(Grouped::rows);
+    let grouped = [
+        Grouped { stride: 70, offset: 3, groups: 3, features: 10 },
+        Grouped { stride: 64, offset: 0, groups: 4, features: 16 },
+        Grouped { stride: 300, offset: 80, groups: 2, features: 80 },
+        Grouped { stride: 11, offset: 10, groups: 1, features: 1 },
+    ];
+    let layouts = whole.into_iter().chain(grouped);
+    layouts.flat_map(|layout| [0, 1, 6, 13, 100, 1000].map(|rows| (layout, rows))).collect()
+}
+
+/// Where the groups of all rows start, in order.
+fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
+    let Grouped { stride, offset, groups, features } = layout;
+    (0..rows).flat_map(move |r| (0..groups).map(move |g| r * stride + offset + g * features))
+}
+
+/// Noise in the groups, poison between them; the first group is all zeros, where eps alone counts.
+fn in_groups<S: Subject>(device: &Device<'_, S>, seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
+    let data = device.noise(Role::Activation(rows, layout.stride), seed);
+    let mut spread = vec![POISON; data.len()];
+    for (i, at) in starts(layout, rows).enumerate() {
+        let group = at..at + layout.features;
+        spread[group.clone()].copy_from_slice(&data[group.clone()]);
+        if i == 0 && seed == 1 {
+            spread[group].fill(0.0);
+        }
+    }
+    spread
+}
+
+/// Compares the groups with `want`, a group after another, and sees that nothing between them was written.
+fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[f64], tolerance: f64) {
+    let mut between = vec![true; got.len()];
+    let mut groups = Vec::new();
+    for at in starts(layout, rows) {
+        between[at..at + layout.features].fill(false);
+        groups.extend_from_slice(&got[at..at + layout.features]);
+    }
+    assert!((0..got.len()).all(|i| !between[i] || is_poison(got[i])), "{what}: wrote between groups");
+    assert_close(what, &groups, want, tolerance);
+}
+
+fn forward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
+    for (layout, rows) in cases() {
+        let (x, w) = (in_groups(device, 1, layout, rows), device.noise(vector(layout.features), 2));
+        let role = Role::Activation(rows, layout.stride);
+        let mut y = device.blank(role);
+        let (device_x, device_w) = (device.upload(role, &x), device.upload(vector(layout.features), &w));
+        device.rms_norm(layout, EPS, &device_x, &device_w, &mut y, rows);
+        let want: Vec<f64> = starts(layout, rows)
+            .flat_map(|at| {
+                reference::rms_norm(&wide(&x[at..at + layout.features]), &wide(&w), f64::from(EPS))
+            })
+            .collect();
+        let what = format!("{layout:?}, {rows} rows");
+        assert_groups(&what, layout, rows, &device.download(role, &y), &want, tolerance.rms_norm);
+    }
+}
+
+fn backward<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance());
+    for (layout, rows) in cases() {
+        let (x, dy, dx_before) = (
+            in_groups(device, 1, layout, rows),
+            in_groups(device, 3, layout, rows),
+            in_groups(device, 4, layout, rows),
+        );
+        let (w, dw_before) =
+            (device.noise(vector(layout.features), 2), device.noise(vector_gradient(layout.features), 5));
+        let (mut want_dx, mut want_sum) = (Vec::new(), Vec::new());
+        let mut want_dw = wide(&dw_before);
+        for at in starts(layout, rows) {
+            let group = at..at + layout.features;
+            let (dx, dw) = reference::rms_norm_backward(
+                &wide(&x[group.clone()]),
+                &wide(&w),
+                f64::from(EPS),
+                &wide(&dy[group.clone()]),
+            );
+            want_sum.extend(dx.iter().zip(&dx_before[group]).map(|(d, &b)| d + f64::from(b)));
+            want_dx.extend(dx);
+            want_dw.iter_mut().zip(dw).for_each(|(sum, d)| *sum += d);
+        }
+        let (role, dw_role) = (Role::Activation(rows, layout.stride), vector_gradient(layout.features));
+        let upload = |x: &[f32]| device.upload(role, x);
+        let (device_x, device_dy) = (upload(&x), upload(&dy));
+        let device_w = device.upload(vector(layout.features), &w);
+        for added in [false, true] {
+            let what = format!("{layout:?}, {rows} rows, added: {added}");
+            let mut dx = upload(if added { &dx_before } else { &dy });
+            let mut dw = device.upload(dw_role, &dw_before);
+            let dy = added.then_some(&device_dy);
+            device.rms_norm_backward(layout, EPS, &device_x, &device_w, dy, &mut dx, &mut dw, rows);
+            let (dx, want) = (device.download(role, &dx), if added { &want_sum } else { &want_dx });
+            let what_dx = format!("dx of {what}");
+            assert_groups(&what_dx, layout, rows, &dx, want, tolerance.rms_norm_gradient);
+            let dw = device.download(dw_role, &dw);
+            assert_close(&format!("dw of {what}"), &dw, &want_dw, tolerance.rms_norm_weight_gradient);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Buffers and row selection: exact by definition.
+
+use crate::data::{POISON, assert_bits};
+use crate::device::Trial;
+use crate::{Subject, properties};
+use isentrope_kernels::{Backend, Kind, Linear, Role};
+
+properties!(
+    buffers_hold_what_is_written,
+    memory_that_there_is_not_is_refused,
+    rows_are_gathered_and_scattered,
+    rows_are_stored_in_slots,
+    rows_scattered_to_one_place_are_added_in_order
+);
+
+fn buffers_hold_what_is_written<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    let role = Role::Activation(500, 2);
+    let data = device.noise(role, 1);
+    let mut a = device.upload(role, &data);
+    device.write(&mut a, 499, &[7.0, 8.0]);
+    let mut tail = [0.0; 4];
+    device.read(&a, 498, &mut tail);
+    assert_bits("tail", &tail, &[data[996], data[997], 7.0, 8.0]);
+    let mut b = device.blank(Role::Activation(5, 2));
+    device.copy(&a, &mut b, 4);
+    let b = device.download(Role::Activation(5, 2), &b);
+    assert_bits("copied", &b, &[&data[..8], &[POISON, POISON][..]].concat());
+    drop(a);
+    // Recycled memory is not taken for zeros.
+    let zeros = device.zeros(role);
+    let mut read = vec![POISON; 1000];
+    device.read(&zeros, 0, &mut read);
+    assert_bits("zeros", &read, &[0.0; 1000]);
+    device.trim();
+}
+
+fn memory_that_there_is_not_is_refused<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    let absurd = Linear { inputs: usize::MAX / 2, outputs: usize::MAX - 3 };
+    let role = Role::Weight(Kind::Matrix(absurd));
+    assert_eq!(device.bytes(role), usize::MAX);
+    let refused = device.allocate(role).err().unwrap();
+    assert_eq!(refused.asked, usize::MAX);
+    assert!(refused.to_string().starts_with("cannot allocate 17592186044416 MiB of memory: "), "{refused}");
+}
+
+fn rows_are_gathered_and_scattered<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    for features in [1, 7, 16, 65, 1000] {
+        let role = |rows| Role::Activation(rows, features);
+        let from = device.noise(role(90), 1);
+        let rows: Vec<u32> = (0..90).filter(|r| r % 3 != 1 && !(20..40).contains(r)).collect();
+        let (mut gathered, index) = (device.blank(role(rows.len())), device.index(&rows));
+        device.gather_rows(&device.upload(role(90), &from), &index, &mut gathered);
+        let mut want: Vec<f32> = Vec::new();
+        rows.iter().for_each(|&r| want.extend(&from[r as usize * features..][..features]));
+        assert_bits("gathered", &device.download(role(rows.len()), &gathered), &want);
+
+        let mut scattered = device.blank(role(90));
+        device.scatter_rows(&gathered, &index, &mut scattered, 90);
+        let want: Vec<f32> = (0..90 * features)
+            .map(|i| if rows.contains(&((i / features) as u32)) { from[i] } else { 0.0 })
+            .collect();
+        assert_bits("scattered", &device.download(role(90), &scattered), &want);
+    }
+}
+
+fn rows_are_stored_in_slots<S: Subject>(trial: &Trial<S>) {
+    for device in trial.devices() {
+        for features in [1, 7, 16, 65, 1000] {
+            let role = |rows| Role::Activation(rows, features);
+            let from = device.noise(role(90), 1);
+            let rows: Vec<u32> = (0..90).filter(|r| r % 4 != 1).collect();
+            let slots: Vec<u32> = rows.iter().map(|r| (r * 37 + 5) % 101).collect();
+            let mut stored = device.blank(role(101));
+            let (from_rows, to_slots) = (device.index(&rows), device.index(&slots));
+            device.store_rows(&device.upload(role(90), &from), &from_rows, &mut stored, &to_slots);
+            let mut want = vec![POISON; 101 * features];
+            for (&row, &slot) in rows.iter().zip(&slots) {
+                want[slot as usize * features..][..features]
+                    .copy_from_slice(&from[row as usize * features..][..features]);
+            }
+            assert_bits("stored", &device.download(role(101), &stored), &want);
+        }
+    }
+    let (device, role) = (trial.device(), |rows| Role::Activation(rows, 20));
+    let from = device.noise(role(3), 2);
+    let (device_from, none) = (device.upload(role(3), &from), device.index(&[]));
+    let mut stored = device.blank(role(2));
+    device.store_rows(&device_from, &none, &mut stored, &none);
+    device.store_rows(&device_from, &device.index(&[0, 2]), &mut stored, &device.index(&[1, 1]));
+    assert_bits("the last one stays", &device.download(role(2), &stored)[20..], &from[40..]);
+}
+
+fn rows_scattered_to_one_place_are_added_in_order<S: Subject>(trial: &Trial<S>) {
+    let (device, role) = (trial.device(), |rows| Role::Activation(rows, 20));
+    let from = device.noise(role(3), 2);
+    let mut scattered = device.blank(role(2));
+    device.scatter_rows(&device.upload(role(3), &from), &device.index(&[1, 1, 1]), &mut scattered, 2);
+    let sum = |i: usize| if i < 20 { 0.0 } else { from[i - 20] + from[i] + from[i + 20] };
+    let want = device.seen(role(2), (0..40).map(sum).collect());
+    assert_bits("sums", &device.download(role(2), &scattered), &want);
+}

@@ -1,0 +1,144 @@
+//! Everything submitted finishes, however little memory there is; what can never finish is refused.
+
+use crate::device::Trial;
+use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
+use isentrope_model::Recording;
+use isentrope_rollout::{Engine, Error, Event, FinishReason, Request, Sampling};
+
+properties!(
+    responses_wait_where_only_one_fits_at_a_time,
+    a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused,
+    what_cannot_be_sampled_is_refused_and_nothing_is_queued,
+    huge_limits_mean_to_the_end_of_the_context,
+    stop_tokens_and_end_tokens_end_a_response_and_belong_to_it,
+    a_full_recording_keeps_whole_responses,
+    memory_that_there_is_not_is_refused_with_a_sentence
+);
+
+fn responses_wait_where_only_one_fits_at_a_time<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let sampling = Sampling { max_tokens: 4 * S::Backend::PAGE, ..Sampling::default() };
+    let prompt: Vec<u32> = (0..S::Backend::PAGE as u32 + 3).map(|i| i % 61).collect();
+    let requests: Vec<Request> = (0..4).map(|i| request(&prompt, 3, i, sampling.clone())).collect();
+    let limits = limits(model, least_pages::<S::Backend>(&requests[0]), 64, 1024);
+    let mut engine = Engine::new(model, None, limits).unwrap();
+    for r in &requests {
+        engine.submit(r.clone()).unwrap();
+    }
+    let (mut finished, mut most) = (0, 0);
+    for _ in 0..10_000 {
+        let events = engine.step().unwrap();
+        finished += events.iter().filter(|e| matches!(e, Event::Finished { .. })).count();
+        most = most.max(engine.running());
+        if engine.is_idle() {
+            break;
+        }
+    }
+    assert_eq!((finished, most), (12, 1));
+}
+
+fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    for samples in [1, 3] {
+        for prompt in [S::Backend::PAGE - 1, S::Backend::PAGE, S::Backend::PAGE + 1] {
+            let prompt = vec![7; prompt];
+            let sampling = Sampling { max_tokens: 3 * S::Backend::PAGE, ..Sampling::default() };
+            let request = request(&prompt, samples, 0, sampling);
+            let pages = least_pages::<S::Backend>(&request);
+            let enough = limits(model, pages, 8, 1024);
+            let together =
+                run(&mut Engine::new(model, None, enough).unwrap(), enough, std::slice::from_ref(&request));
+            assert_eq!(together.len(), samples);
+            let mut engine = Engine::new(model, None, limits(model, pages - 1, 8, 1024)).unwrap();
+            let message = engine.submit(request.clone()).unwrap_err().to_string();
+            assert!(message.contains("keys and values") && message.contains("more memory"), "{message}");
+            assert!(engine.is_idle());
+        }
+    }
+}
+
+fn what_cannot_be_sampled_is_refused_and_nothing_is_queued<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let mut engine = Engine::new(model, None, ROOMY).unwrap();
+    let fine = Sampling::default;
+    let context = model.context();
+    for (prompt, sampling, part) in [
+        (vec![], fine(), "prompt is empty"),
+        (vec![1, 61], fine(), "token 61 at index 1"),
+        (vec![u32::MAX], fine(), "token 4294967295 at index 0"),
+        (vec![1; context], fine(), "no room for a response"),
+        (vec![1; context + 1], fine(), "context"),
+        (vec![1], Sampling { stop_strings: vec!["x".into()], ..fine() }, "need a tokenizer"),
+        (vec![1], Sampling { temperature: -1.0, ..fine() }, "temperature is -1"),
+        (vec![1], Sampling { temperature: f32::NAN, ..fine() }, "temperature is NaN"),
+        (vec![1], Sampling { temperature: 1e-5, ..fine() }, "temperature is 0.00001"),
+        (vec![1], Sampling { top_p: 0.0, ..fine() }, "top-p is 0"),
+        (vec![1], Sampling { top_p: 1.1, ..fine() }, "top-p is 1.1"),
+        (vec![1], Sampling { min_p: -0.1, ..fine() }, "min-p is -0.1"),
+        (vec![1], Sampling { repetition_penalty: 0.0, ..fine() }, "repetition-penalty is 0"),
+        (vec![1], Sampling { max_tokens: 0, ..fine() }, "max-tokens is 0"),
+        (vec![1], Sampling { stop_strings: vec![String::new()], ..fine() }, "at least one character"),
+    ] {
+        let error = engine.submit(request(&prompt, 2, 0, sampling)).unwrap_err();
+        assert!(error.to_string().contains(part), "{part:?} is not in: {error}");
+        assert!(matches!(error, Error::Prompt(_) | Error::Setting { .. } | Error::Model(_)));
+        assert!(engine.is_idle());
+    }
+    assert_eq!(engine.step().unwrap(), []);
+    assert_eq!(engine.submit(request(&[1], 0, 0, fine())).unwrap(), 0);
+    assert!(engine.is_idle(), "no samples are wanted, so none is awaited");
+}
+
+fn huge_limits_mean_to_the_end_of_the_context<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let prompt = vec![7; model.context() - 3];
+    let sampling = Sampling { max_tokens: usize::MAX, top_k: usize::MAX, ..Sampling::default() };
+    for completion in alone(model, &request(&prompt, 2, 0, sampling)) {
+        assert_eq!((completion.tokens.len(), completion.finish_reason), (3, FinishReason::Length));
+    }
+}
+
+fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let free = Sampling { max_tokens: 60, ..Sampling::default() };
+    let tokens = |sampling: Sampling| alone(model, &request(&[3, 4, 5], 1, 0, sampling)).remove(0);
+    let whole = tokens(free.clone());
+    assert_eq!((whole.tokens.len(), whole.finish_reason), (60, FinishReason::Length));
+    let stop = whole.tokens[30];
+    let first = whole.tokens.iter().position(|&t| t == stop).unwrap();
+    for sampling in [
+        Sampling { stop_tokens: vec![stop], ..free.clone() },
+        Sampling { eos_tokens: vec![stop], ..free.clone() },
+        Sampling { stop_tokens: vec![stop], eos_tokens: vec![stop], ignore_eos: true, ..free.clone() },
+    ] {
+        let cut = tokens(sampling);
+        assert_eq!((&cut.tokens[..], cut.finish_reason), (&whole.tokens[..=first], FinishReason::Stop));
+    }
+    let ignored = tokens(Sampling { eos_tokens: vec![stop], ignore_eos: true, ..free });
+    assert_eq!(exact(&ignored), exact(&whole));
+}
+
+/// Where not everything fits, what started last is given up, and what it held serves the others.
+fn a_full_recording_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
+    let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
+    let recorded = |slots: usize| -> Vec<bool> {
+        let mut recording = Recording::new(model, slots).unwrap();
+        let mut engine = Engine::new(model, None, ROOMY).unwrap().recording(Some(&mut recording));
+        run(&mut engine, ROOMY, &requests).values().map(|completion| completion.slots.is_some()).collect()
+    };
+    assert_eq!(recorded(4 + 4 * 9), [true; 4]);
+    assert_eq!(recorded(4 + 4 * 9 - 1), [true, true, true, false]);
+    assert_eq!(recorded(4 + 2 * 9), [true, true, false, false]);
+    assert_eq!(recorded(4), [false; 4]);
+    assert_eq!(recorded(3), [false; 4]);
+}
+
+fn memory_that_there_is_not_is_refused_with_a_sentence<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let refused = Engine::new(model, None, limits(model, 1 << 45, 8, 1024)).err().unwrap().to_string();
+    assert!(refused.starts_with("cannot allocate "), "{refused}");
+}

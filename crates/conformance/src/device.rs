@@ -1,0 +1,241 @@
+//! Buffers on the device of a backend on trial, with marked memory around what an operation has business with.
+
+use crate::data::{self, POISON, assert_bits, is_poison};
+use crate::models::{self, FAMILIES};
+use crate::subject::{Subject, Tolerance, Variant};
+use isentrope_kernels::{Attention, Backend, HostBatch, Kind, Linear, Role, Run};
+use isentrope_model::Model;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// Poisoned numbers behind every buffer, at least.
+const TAIL: usize = 37;
+
+/// A backend on trial, and what its properties share.
+pub(crate) struct Trial<S: Subject> {
+    subject: S,
+    models: OnceLock<Vec<Model<S::Backend>>>,
+}
+
+impl<S: Subject> Trial<S> {
+    pub fn new(subject: S) -> Self {
+        Self { subject, models: OnceLock::new() }
+    }
+
+    /// The variant that most properties are shown on.
+    pub fn device(&self) -> Device<'_, S> {
+        self.devices().next().expect("a subject has a variant")
+    }
+
+    /// All variants.
+    pub fn devices(&self) -> impl Iterator<Item = Device<'_, S>> {
+        self.subject.variants().iter().map(|variant| Device { subject: &self.subject, variant })
+    }
+
+    /// The model of a family, on that variant.
+    pub fn model(&self, family: &str) -> &Model<S::Backend> {
+        let load = |family| models::load(&models::checkpoint(family), self.device().backend());
+        let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
+        &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
+    }
+
+    pub fn tolerance(&self) -> Tolerance {
+        self.subject.tolerance()
+    }
+
+    pub fn subject(&self) -> &S {
+        &self.subject
+    }
+}
+
+/// One variant of the backend on trial. Operations are called on it directly; buffers come with poison behind them.
+pub(crate) struct Device<'a, S: Subject> {
+    subject: &'a S,
+    variant: &'a Variant<S::Backend>,
+}
+
+/// A buffer of the backend on trial.
+pub(crate) type Buffer<S> = <<S as Subject>::Backend as Backend>::Buffer;
+/// A batch of the backend on trial.
+pub(crate) type Batch<S> = <<S as Subject>::Backend as Backend>::Batch;
+
+impl<S: Subject> Deref for Device<'_, S> {
+    type Target = S::Backend;
+    fn deref(&self) -> &S::Backend {
+        &self.variant.backend
+    }
+}
+
+/// The role of a bias or of a norm's weights.
+pub(crate) fn vector(len: usize) -> Role {
+    Role::Weight(Kind::Vector(len))
+}
+
+/// The role of their gradient.
+pub(crate) fn vector_gradient(len: usize) -> Role {
+    Role::Gradient(Kind::Vector(len))
+}
+
+/// The role of the weights of a linear layer.
+pub(crate) fn weights(shape: Linear) -> Role {
+    Role::Weight(Kind::Matrix(shape))
+}
+
+/// The role of their gradient.
+pub(crate) fn gradient(shape: Linear) -> Role {
+    Role::Gradient(Kind::Matrix(shape))
+}
+
+/// Numbers in a buffer, without what pads it.
+fn numbers(role: Role) -> usize {
+    match role {
+        Role::Activation(rows, features) | Role::Exact(rows, features) => rows * features,
+        Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => match kind {
+            Kind::Vector(len) => len,
+            Kind::Matrix(shape) => shape.inputs * shape.outputs,
+        },
+        Role::Cache { .. } => panic!("nobody looks into a cache"),
+    }
+}
+
+/// The role with room for poison, where rows follow one another.
+fn with_tail(role: Role) -> Role {
+    let longer = |rows: usize, features: usize| rows + TAIL.div_ceil(features.max(1));
+    match role {
+        Role::Activation(rows, features) => Role::Activation(longer(rows, features), features),
+        Role::Exact(rows, features) => Role::Exact(longer(rows, features), features),
+        Role::Weight(Kind::Vector(len)) => Role::Weight(Kind::Vector(len + TAIL)),
+        Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
+        Role::Moment(Kind::Vector(len)) => Role::Moment(Kind::Vector(len + TAIL)),
+        Role::Weight(Kind::Matrix(_))
+        | Role::Gradient(Kind::Matrix(_))
+        | Role::Moment(Kind::Matrix(_))
+        | Role::Cache { .. } => role,
+    }
+}
+
+impl<S: Subject> Device<'_, S> {
+    /// What is particular about the variant.
+    pub fn name(&self) -> &str {
+        &self.variant.name
+    }
+
+    /// Whether large work can be asked of the variant.
+    pub fn is_fast(&self) -> bool {
+        self.variant.fast
+    }
+
+    pub fn backend(&self) -> &Arc<S::Backend> {
+        &self.variant.backend
+    }
+
+    /// The numbers as operations see them, in a buffer for this role.
+    pub fn seen(&self, role: Role, data: Vec<f32>) -> Vec<f32> {
+        data.into_iter().map(|x| self.subject.seen(role, x)).collect()
+    }
+
+    /// Noise that fills a buffer for this role, as operations see it.
+    pub fn noise(&self, role: Role, seed: u64) -> Vec<f32> {
+        self.seen(role, data::noise(seed, numbers(role)))
+    }
+
+    /// Poison, and more of it than asked for.
+    pub fn blank(&self, role: Role) -> Buffer<S> {
+        let mut buffer = self.buffer(with_tail(role));
+        self.fill(&mut buffer, POISON);
+        buffer
+    }
+
+    /// Zeros, and nothing behind them.
+    pub fn zeros(&self, role: Role) -> Buffer<S> {
+        self.allocate(role).unwrap()
+    }
+
+    /// These numbers, and poison behind them; what pads a gradient or a moment is zero.
+    pub fn upload(&self, role: Role, data: &[f32]) -> Buffer<S> {
+        assert_eq!(data.len(), numbers(role), "{role:?}");
+        let mut buffer = match role {
+            Role::Gradient(Kind::Matrix(_)) | Role::Moment(Kind::Matrix(_)) => self.zeros(role),
+            _ => self.blank(role),
+        };
+        match role {
+            Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => {
+                self.pack(kind, 0, data, &mut buffer);
+            }
+            _ => self.write(&mut buffer, 0, data),
+        }
+        buffer
+    }
+
+    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient or a moment, zero.
+    pub fn download(&self, role: Role, buffer: &Buffer<S>) -> Vec<f32> {
+        let whole = with_tail(role);
+        let mut data = vec![POISON; numbers(whole)];
+        match whole {
+            Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => {
+                self.unpack(kind, 0, buffer, &mut data);
+            }
+            _ => self.read(buffer, 0, &mut data),
+        }
+        let tail = data.split_off(numbers(role));
+        assert!(tail.into_iter().all(is_poison), "wrote beyond the end of {role:?}");
+        if let Role::Gradient(Kind::Matrix(_)) | Role::Moment(Kind::Matrix(_)) = role {
+            let again = self.upload(role, &data);
+            let (held, clean) = (self.contents(buffer), self.contents(&again));
+            assert!(held == clean, "the padding of a gradient");
+        }
+        data
+    }
+
+    fn contents(&self, buffer: &Buffer<S>) -> Vec<u32> {
+        self.subject.contents(self, buffer)
+    }
+
+    /// Rows of these tokens, of no sequence.
+    pub fn tokens(&self, tokens: &[u32]) -> Batch<S> {
+        self.batch(&HostBatch { tokens: tokens.to_vec(), ..HostBatch::default() })
+    }
+
+    /// Rows at these positions, each of a sequence of its own.
+    pub fn positions(&self, positions: &[u32]) -> Batch<S> {
+        let run =
+            |(row, &position): (usize, &u32)| Run { row, len: 1, position: position as usize, pages: 0..0 };
+        let runs = positions.iter().enumerate().map(run).collect();
+        self.batch(&HostBatch { tokens: vec![0; positions.len()], runs, ..HostBatch::default() })
+    }
+
+    /// Rows of these runs, without a cache.
+    pub fn runs(&self, rows: usize, runs: &[Run]) -> Batch<S> {
+        self.batch(&HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), ..HostBatch::default() })
+    }
+
+    /// Log-probs and entropies of targets.
+    pub fn scores_of(
+        &self,
+        shape: Linear,
+        x: &Buffer<S>,
+        weights: &Buffer<S>,
+        targets: &[u32],
+        temperature: f32,
+    ) -> (Vec<f32>, Vec<f32>) {
+        self.scores(&mut self.head(shape, x, weights, self.index(targets), temperature))
+    }
+}
+
+/// Numbers in a row of attention outputs.
+pub(crate) fn width(shape: Attention) -> usize {
+    shape.heads * shape.head_dim
+}
+
+/// Checks that every variant gives the bits of the first one.
+pub(crate) fn assert_variants_agree<S: Subject>(
+    trial: &Trial<S>,
+    results: impl Fn(&Device<'_, S>) -> Vec<(&'static str, Vec<f32>)>,
+) {
+    let first = results(&trial.device());
+    for device in trial.devices().skip(1) {
+        for ((what, want), (_, got)) in first.iter().zip(results(&device)) {
+            assert_bits(&format!("{what} on {}", device.name()), &got, want);
+        }
+    }
+}

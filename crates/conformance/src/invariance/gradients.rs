@@ -1,0 +1,105 @@
+//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
+//! order of a sum and nothing else.
+
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{
+    FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words, write_wide,
+};
+use crate::{Subject, properties};
+use isentrope_model::{Gradient, Keep, units};
+use proptest::prelude::*;
+
+properties!(
+    micro_batches_change_nothing,
+    a_shared_prompt_has_the_gradient_of_all_its_responses,
+    micro_batches_of_a_wide_model_change_nothing
+);
+
+fn keep() -> impl Strategy<Value = Keep> {
+    prop_oneof![Just(Keep::Activations), Just(Keep::BlockInputs)]
+}
+
+fn micro_batches_change_nothing<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(64), |(
+        family in family(),
+        texts in texts::<S>(1..8),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),
+        last_keep in keep(),
+        temperature in temperature(),
+    )| {
+        let model = trial.model(family);
+        let mut whole = Gradient::zeros(model).unwrap();
+        let expected = gradient_bits(model, &mut whole, &[(&texts, Keep::Activations)], temperature);
+
+        let mut ends = vec![0];
+        ends.extend(units(&sequences(&texts)).iter().scan(0, |end, unit| {
+            *end += unit.sequences;
+            Some(*end)
+        }));
+        let mut cuts: Vec<_> = cuts.iter().map(|(at, keep)| (ends[at.index(ends.len())], *keep)).collect();
+        cuts.sort_by_key(|&(at, _)| at);
+        cuts.push((texts.len(), last_keep));
+        let mut from = 0;
+        let mut batches = Vec::new();
+        for (to, keep) in cuts {
+            batches.push((&texts[from..to], keep));
+            from = to;
+        }
+        let mut fresh = Gradient::zeros(model).unwrap();
+        prop_assert!(gradient_bits(model, &mut fresh, &batches, temperature) == expected);
+
+        // The same memory again.
+        whole.reset(&model.backend);
+        prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
+    });
+}
+
+/// Of a prompt in full with each response, the gradient is the same but for rounding.
+fn a_shared_prompt_has_the_gradient_of_all_its_responses<S: Subject>(trial: &Trial<S>) {
+    let tolerance = trial.tolerance().shared_prompt;
+    for family in FAMILIES {
+        let model = trial.model(family);
+        let prompt: Vec<u32> = (0..21).map(|i| (i * i + 3) % 61).collect();
+        let texts: Vec<Text> = [30, 1, 17, 5]
+            .iter()
+            .map(|&len| {
+                let response = (0..len).map(|i| (i * 7 + len) % 61);
+                Text { tokens: prompt.iter().copied().chain(response).collect(), score_from: prompt.len() }
+            })
+            .collect();
+        assert_eq!(units(&sequences(&texts)).len(), 1);
+        let gradient = |batches: &[(&[Text], Keep)]| -> Vec<Vec<f32>> {
+            let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1.0);
+            bits.into_iter().map(|tensor| tensor.into_iter().map(f32::from_bits).collect()).collect()
+        };
+        let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
+        let (shared, apart) = (gradient(&[(&texts, Keep::Activations)]), gradient(&one_by_one));
+        for (shared, apart) in shared.iter().zip(&apart) {
+            let size = apart.iter().map(|x| x.abs()).fold(0.0, f32::max);
+            let error = shared.iter().zip(apart).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(
+                size > 0.0 && f64::from(error) <= tolerance * f64::from(size),
+                "{family}: {error} of {size}"
+            );
+        }
+    }
+}
+
+/// With more tokens, features and words than the kernels take at a time.
+fn micro_batches_of_a_wide_model_change_nothing<S: Subject>(trial: &Trial<S>) {
+    let dir = tempfile::tempdir().unwrap();
+    write_wide(&dir.path().join("wide"));
+    let model = load(&dir.path().join("wide"), trial.device().backend());
+    let texts: Vec<Text> = [(70, 1), (150, 60), (2, 1), (110, 30)]
+        .iter()
+        .map(|&(len, score_from)| Text { tokens: wide_words(len as u64, len), score_from })
+        .collect();
+    let gradient = |batches: &[(&[Text], Keep)]| {
+        gradient_bits(&model, &mut Gradient::zeros(&model).unwrap(), batches, 1.0)
+    };
+    let expected = gradient(&[(&texts, Keep::Activations)]);
+    let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
+    assert!(gradient(&one_by_one) == expected);
+    assert!(gradient(&[(&texts[..2], Keep::BlockInputs), (&texts[2..], Keep::Activations)]) == expected);
+}

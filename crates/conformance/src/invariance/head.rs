@@ -1,0 +1,100 @@
+//! The head and draws: blocks of rows, and the scores of what is drawn.
+
+use crate::data::{assert_bits, indices, noise};
+use crate::device::{Trial, gradient, weights};
+use crate::{Subject, properties};
+use isentrope_kernels::{Adjustments, Backend, Draw, Drawn, Linear, Role};
+use std::ops::Range;
+
+properties!(blocks_of_the_head, draws_have_the_scores_of_targets, blocks_of_draws);
+
+/// So many rows that the head works through them, and through the vocabulary, in several blocks.
+fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
+    let (device, shape, rows) = (trial.device(), Linear { inputs: 2, outputs: 1000 }, 34_000);
+    let x = device.noise(Role::Activation(rows, 2), 1);
+    let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+    let (targets, a, b) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows));
+    let head = |range: Range<usize>, dw: &mut _| {
+        let role = Role::Activation(range.len(), 2);
+        let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
+        let targets = device.index(&targets[range.clone()]);
+        let mut statistics = device.head(shape, &device_x, &packed, targets, 1.0);
+        let (logprobs, entropies) = device.scores(&mut statistics);
+        let mut dx = device.blank(role);
+        let (a, b) = (&a[range.clone()], &b[range.clone()]);
+        device.head_backward(shape, &device_x, &packed, &statistics, a, b, &mut dx, dw);
+        [logprobs, entropies, device.download(role, &dx)]
+    };
+    let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));
+    let at_once = head(0..rows, &mut whole);
+    let (first, second) = (head(0..9000, &mut halves), head(9000..rows, &mut halves));
+    for i in 0..3 {
+        assert_bits("rows", &[&first[i][..], &second[i][..]].concat(), &at_once[i]);
+    }
+    let [halves, whole] = [&halves, &whole].map(|dw| device.download(gradient(shape), dw));
+    assert_bits("dw", &halves, &whole);
+    device.trim();
+}
+
+/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a target.
+fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
+    for vocabulary in [1, 2, 61, 1000] {
+        let shape = Linear { inputs: 17, outputs: vocabulary };
+        let rows = 13;
+        let uniforms: Vec<f64> = noise(3, 5 * rows).iter().map(|&x| f64::from(x) / 3.0 + 0.5).collect();
+        for device in trial.devices() {
+            let x_role = Role::Activation(rows, 17);
+            let x = device.upload(x_role, &device.noise(x_role, 1));
+            let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+            for adjustments in [
+                Adjustments::temperature(1.0),
+                Adjustments::temperature(0.7),
+                Adjustments { top_k: 3, min_p: 0.01, ..Adjustments::temperature(0.7) },
+                Adjustments { repetition_penalty: 1.3, ..Adjustments::temperature(1.0) },
+                Adjustments::temperature(0.0),
+            ] {
+                // Several draws from each row, in no order of rows.
+                let draws: Vec<Draw> = (0..5 * rows)
+                    .map(|i| Draw {
+                        row: i * 7 % rows,
+                        adjustments,
+                        penalised: vec![0, vocabulary as u32 - 1, 0],
+                        uniform: uniforms[i],
+                    })
+                    .collect();
+                let drawn: Vec<Drawn> =
+                    device.draw(shape, &x, &packed, &draws).into_iter().map(Option::unwrap).collect();
+                let mut hidden = device.blank(Role::Activation(draws.len(), 17));
+                let row: Vec<u32> = draws.iter().map(|draw| draw.row as u32).collect();
+                device.gather_rows(&x, &device.index(&row), &mut hidden);
+                let targets: Vec<u32> = drawn.iter().map(|drawn| drawn.token).collect();
+                let temperature = if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
+                let (logprobs, entropies) = device.scores_of(shape, &hidden, &packed, &targets, temperature);
+                let of = |f: fn(&Drawn) -> f32| drawn.iter().map(f).collect::<Vec<f32>>();
+                assert_bits("log-prob", &of(|d| d.logprob), &logprobs);
+                assert_bits("entropy", &of(|d| d.entropy), &entropies);
+            }
+        }
+    }
+}
+
+/// So many rows that their logits are held in several blocks; a row that is not finite concerns no other.
+fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
+    let (device, shape, rows) = (trial.device(), Linear { inputs: 2, outputs: 1000 }, 34_000);
+    let role = Role::Activation(rows, 2);
+    let mut x = device.noise(role, 1);
+    let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+    x[2 * 33_600] = f32::NAN;
+    let hidden = device.upload(role, &x);
+    let draw =
+        |row| Draw { row, adjustments: Adjustments::temperature(1.0), penalised: Vec::new(), uniform: 0.4 };
+    let at = [33_999, 3, 33_553, 33_600, 33_554, 3];
+    let drawn = device.draw(shape, &hidden, &packed, &at.map(draw));
+    for (&row, drawn) in at.iter().zip(&drawn) {
+        let alone = device.upload(Role::Activation(1, 2), &x[2 * row..][..2]);
+        assert_eq!(device.draw(shape, &alone, &packed, &[draw(0)])[0], *drawn);
+        assert_eq!(drawn.is_none(), row == 33_600);
+    }
+    assert!(device.draw(shape, &hidden, &packed, &[]).is_empty());
+    device.trim();
+}

@@ -1,0 +1,95 @@
+//! What steps have recorded is what a pass over whole sequences computes.
+
+use crate::data::cases;
+use crate::device::Trial;
+use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
+use isentrope_model::{Gradient, Keep, KvCache, Model, Recording, Scores, Step, Tape};
+use proptest::prelude::*;
+
+properties!(a_recording_gives_the_gradient_of_the_pass);
+
+const SLOTS: usize = 600;
+
+fn a_recording_gives_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(96), |(
+        family in family(),
+        groups in prop::collection::vec((tokens(1..40), prop::collection::vec(tokens(1..25), 1..4)), 1..4),
+        chunks in prop::collection::vec(1..20_usize, 1..6),
+        order in Just((0..SLOTS as u32).collect::<Vec<_>>()).prop_shuffle(),
+        temperature in temperature(),
+    )| {
+        let model = trial.model(family);
+        let mut recording = scrambled(model, &order);
+        let (mut texts, mut slots) = (Vec::new(), Vec::new());
+        for (prompt, responses) in &groups {
+            let of_prompt = record(model, &mut recording, prompt, 0, &chunks);
+            for response in responses {
+                let text = [&prompt[..], response].concat();
+                let own = record(model, &mut recording, &text[..text.len() - 1], prompt.len(), &chunks);
+                slots.push([&of_prompt[..], &own].concat());
+                texts.push(Text { tokens: text, score_from: prompt.len() });
+            }
+        }
+        let slots: Vec<&[u32]> = slots.iter().map(Vec::as_slice).collect();
+        let expected = results(model, model.forward(pack(&texts), temperature, Keep::Activations));
+        let recalled = || model.recall(pack(&texts), temperature, &recording, &slots);
+        prop_assert!(results(model, recalled()) == expected);
+        // Nothing is used up.
+        prop_assert!(results(model, recalled()) == expected);
+    });
+}
+
+/// A recording that hands out its slots in the given order, with rows of other tokens in all of them.
+fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> Recording<B> {
+    let mut recording = Recording::new(model, SLOTS).unwrap();
+    let mut from = 0;
+    while recording.free_slots() > 0 {
+        let rows = recording.free_slots().min(64);
+        record(model, &mut recording, &vec![from % 61; rows], 0, &[rows]);
+        from += 7;
+    }
+    order.iter().for_each(|&slot| recording.release(slot));
+    recording
+}
+
+/// Feeds tokens in chunks beside another sequence, and records those from a position on.
+fn record<B: Backend>(
+    model: &Model<B>,
+    recording: &mut Recording<B>,
+    tokens: &[u32],
+    from: usize,
+    chunks: &[usize],
+) -> Vec<u32> {
+    let pages = KvCache::<B>::pages_for(tokens.len());
+    let mut cache = KvCache::new(model, pages + 1).unwrap();
+    let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
+    let other = [cache.take().unwrap()];
+    let mut chunks = chunks.iter().cycle();
+    let (mut slots, mut fed) = (Vec::new(), 0);
+    while fed < tokens.len() {
+        let end = if fed < from { from } else { tokens.len() }.min(fed + chunks.next().unwrap());
+        let mut step = Step::default();
+        step.push(&[1, 2, 3][..1 + fed % 3], 0, &other, false);
+        step.push(&tokens[fed..end], fed, &pages, false);
+        if fed >= from {
+            let own: Vec<u32> = (fed..end).map(|_| recording.take().unwrap()).collect();
+            step.record(&own);
+            slots.extend(own);
+        }
+        model.step(&step, &mut cache, Some(&mut *recording));
+        fed = end;
+    }
+    slots
+}
+
+/// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a and b.
+fn results<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
+    let targets = scores.logprobs.len();
+    let mut gradient = Gradient::zeros(model).unwrap();
+    model.backward(tape, &noise(1, targets), &noise(2, targets), &mut gradient);
+    let sum = gradient.finish(model);
+    let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t)));
+    [bits(&scores.logprobs), bits(&scores.entropies)].into_iter().chain(tensors).collect()
+}

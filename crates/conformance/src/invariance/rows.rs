@@ -1,0 +1,171 @@
+//! Every operation that works row by row: rows alone, together and in micro-batches.
+
+use crate::data::{assert_bits, cases, indices, noise, pieces};
+use crate::device::{Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights};
+use crate::{Subject, properties};
+use isentrope_kernels::{Adjustments, Backend, Draw, Grouped, Linear, Role, Turn};
+use proptest::prelude::*;
+use std::ops::Range;
+
+properties!(variants, a_row_alone_and_in_a_batch, micro_batches);
+
+/// The sizes of one call of everything but attention.
+const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
+const NORM: Grouped = Grouped { stride: 70, offset: 2, groups: 2, features: 33 };
+const ROTATED: Grouped = Grouped { stride: 70, offset: 4, groups: 3, features: 22 };
+
+/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have gone on from
+/// noise, or from the sums before, over the rows in order.
+struct Results {
+    outputs: Vec<(&'static str, usize, Vec<f32>)>,
+    sums: Vec<(&'static str, Vec<f32>)>,
+}
+
+/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on from `before`.
+fn operate<S: Subject>(
+    device: &Device<'_, S>,
+    rows: usize,
+    range: Range<usize>,
+    before: Option<&Results>,
+) -> Results {
+    let shape = SHAPE;
+    let Linear { inputs, outputs } = shape;
+    let n = range.len();
+    let some = |width| Role::Activation(n, width);
+    let part = |seed: u64, width: usize| {
+        let whole = device.noise(Role::Activation(rows, width), seed);
+        device.upload(some(width), &whole[range.start * width..range.end * width])
+    };
+    let host = |seed: u64| noise(seed, rows)[range.clone()].to_vec();
+    let sum = |i: usize, role| {
+        let start = before.map_or_else(|| device.noise(role, 100 + i as u64), |b| b.sums[i].1.clone());
+        device.upload(role, &start)
+    };
+    let upload_noise = |role, seed| device.upload(role, &device.noise(role, seed));
+    let (x, dy) = (part(1, inputs), part(2, outputs));
+    let packed = upload_noise(weights(shape), 3);
+
+    let (mut y, mut dx) = (device.blank(some(outputs)), device.blank(some(inputs)));
+    let bias = upload_noise(vector(outputs), 4);
+    device.linear(shape, &x, &packed, Some(&bias), &mut y, n);
+    device.linear_backward_input(shape, &dy, &packed, &mut dx, n);
+    let (dw_role, db_role) = (gradient(shape), vector_gradient(outputs));
+    let mut dw = sum(0, dw_role);
+    device.linear_backward_weight(shape, &dy, &x, &mut dw, n);
+    let mut db = sum(1, db_role);
+    device.linear_backward_bias(shape, &dy, &mut db, n);
+
+    let norm_weight = upload_noise(vector(NORM.features), 5);
+    let (mut normed, mut d_norm, d_normed) = (part(6, inputs), part(7, inputs), part(8, inputs));
+    device.rms_norm(NORM, 1e-6, &x, &norm_weight, &mut normed, n);
+    let d_weight_role = vector_gradient(NORM.features);
+    let mut d_weight = sum(2, d_weight_role);
+    let dy_norm = Some(&d_normed);
+    device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, &mut d_weight, n);
+
+    let at = device.positions(&indices(9, rows, 50)[range.clone()]);
+    let table = |seed| upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
+    let mut turned = part(10, inputs);
+    device.rope(ROTATED, &mut turned, &table(11), &table(12), &at, Turn::Forward);
+
+    let mut gated = device.blank(some(inputs / 2));
+    device.swiglu(inputs / 2, &x, &mut gated, n);
+    let (mut d_gated, mut gate_up) = (part(13, inputs / 2), part(1, inputs));
+    device.swiglu_backward(inputs / 2, &mut d_gated, &mut gate_up, n);
+
+    let words = &indices(14, rows, outputs)[range.clone()];
+    let mut embedded = device.blank(some(inputs));
+    device.embed(shape, &packed, &device.tokens(words), &mut embedded);
+    let embedding_role = Role::Exact(outputs, inputs);
+    let mut embedding_rows = sum(3, embedding_role);
+    device.embed_backward(&device.index(words), &x, &mut embedding_rows);
+
+    let mut statistics = device.head(shape, &x, &packed, device.index(words), 0.7);
+    let (logprobs, entropies) = device.scores(&mut statistics);
+    let mut d_hidden = device.blank(some(inputs));
+    let mut d_head = sum(4, dw_role);
+    let (a, b) = (&host(15), &host(16));
+    device.head_backward(shape, &x, &packed, &statistics, a, b, &mut d_hidden, &mut d_head);
+    let uniforms = host(17);
+    let draw = |row: usize| Draw {
+        row,
+        adjustments: Adjustments { top_p: 0.9, ..Adjustments::temperature(0.7) },
+        penalised: Vec::new(),
+        uniform: f64::from(uniforms[row] / 3.0 + 0.5),
+    };
+    let drawn = device.draw(shape, &x, &packed, &(0..n).map(draw).collect::<Vec<_>>());
+    let drawn = drawn.into_iter().map(Option::unwrap);
+    let drawn = drawn.flat_map(|d| [d.token as f32, d.logprob, d.sampling_logprob.unwrap(), d.entropy]);
+
+    let get = |buffer, width: usize| device.download(some(width), buffer);
+    Results {
+        outputs: vec![
+            ("linear", outputs, get(&y, outputs)),
+            ("linear_backward_input", inputs, get(&dx, inputs)),
+            ("rms_norm", inputs, get(&normed, inputs)),
+            ("rms_norm_backward", inputs, get(&d_norm, inputs)),
+            ("rope", inputs, get(&turned, inputs)),
+            ("swiglu", inputs / 2, get(&gated, inputs / 2)),
+            ("swiglu_backward", inputs, get(&gate_up, inputs)),
+            ("swiglu_backward's y", inputs / 2, get(&d_gated, inputs / 2)),
+            ("embed", inputs, get(&embedded, inputs)),
+            ("log-prob", 1, logprobs),
+            ("entropy", 1, entropies),
+            ("draw", 4, drawn.collect()),
+            ("head_backward", inputs, get(&d_hidden, inputs)),
+        ],
+        sums: vec![
+            ("linear_backward_weight", device.download(dw_role, &dw)),
+            ("linear_backward_bias", device.download(db_role, &db)),
+            ("rms_norm_backward's dw", device.download(d_weight_role, &d_weight)),
+            ("embed_backward", device.download(embedding_role, &embedding_rows)),
+            ("head_backward's dw", device.download(dw_role, &d_head)),
+        ],
+    }
+}
+
+/// `part`, computed from the rows `range` alone, has the bits of those rows of `whole`.
+fn assert_rows(whole: &Results, part: &Results, range: Range<usize>) {
+    for ((name, width, want), (_, _, got)) in whole.outputs.iter().zip(&part.outputs) {
+        assert_bits(&format!("{name}, rows {range:?}"), got, &want[range.start * width..range.end * width]);
+    }
+}
+
+fn variants<S: Subject>(trial: &Trial<S>) {
+    // Enough rows for every operation to be cut into several tasks.
+    let rows = 900;
+    assert_variants_agree(trial, |device| {
+        let Results { outputs, sums } = operate(device, rows, 0..rows, None);
+        outputs.into_iter().map(|(name, _, values)| (name, values)).chain(sums).collect()
+    });
+}
+
+fn a_row_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
+    let (device, rows) = (&trial.device(), 100);
+    let whole = operate(device, rows, 0..rows, None);
+    for row in (0..rows).step_by(3).chain([rows - 1]) {
+        assert_rows(&whole, &operate(device, rows, row..row + 1, None), row..row + 1);
+    }
+}
+
+/// Micro-batches are not an event: outputs and sums are those of the whole batch.
+fn micro_batches<S: Subject>(trial: &Trial<S>) {
+    let device = &trial.device();
+    assert_pieces(device, 1, &[]);
+    proptest!(cases(25), |(cuts in prop::collection::vec(0usize..300, 0..7), rows in 1usize..300)| {
+        assert_pieces(device, rows, &cuts);
+    });
+}
+
+fn assert_pieces<S: Subject>(device: &Device<'_, S>, rows: usize, cuts: &[usize]) {
+    let whole = operate(device, rows, 0..rows, None);
+    let mut sums: Option<Results> = None;
+    for range in pieces(rows, cuts) {
+        let part = operate(device, rows, range.clone(), sums.as_ref());
+        assert_rows(&whole, &part, range);
+        sums = Some(part);
+    }
+    for ((name, want), (_, got)) in whole.sums.iter().zip(&sums.unwrap().sums) {
+        assert_bits(&format!("{name}, in micro-batches"), got, want);
+    }
+}

@@ -1,0 +1,138 @@
+//! A response is what it would be alone, whatever is sampled beside it and however little memory there is.
+
+use crate::data::cases;
+use crate::device::Trial;
+use crate::requests::{alone, exact, least_pages, limits, request, requests, run};
+use crate::{Subject, properties};
+use isentrope_kernels::Backend;
+use isentrope_model::{Gradient, Keep, Model, Packed, Recording, Scores, Sequence, Tape};
+use isentrope_rollout::{Engine, Key, Request, Sampling};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+properties!(
+    responses_are_those_of_each_request_alone,
+    a_sample_does_not_depend_on_how_many_there_are,
+    keys_decide_what_is_drawn,
+    a_recording_has_what_a_pass_computes
+);
+
+fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    proptest!(cases(96), |(
+        requests in requests(S::Backend::PAGE),
+        spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
+        sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
+        prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
+        order in any::<prop::sample::Index>(),
+    )| {
+        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
+        let mut engine = Engine::new(model, None, limits).unwrap();
+        let together = run(&mut engine, limits, &requests);
+        for (i, request) in requests.iter().enumerate() {
+            for (sample, expected) in alone(model, request).iter().enumerate() {
+                let got = exact(&together[&(i, sample)]);
+                prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
+            }
+        }
+        // In another order, and on an engine that has been used: nothing of the first round remains in it.
+        let mut rotated = requests.clone();
+        let by = order.index(requests.len());
+        rotated.rotate_left(by);
+        for ((i, sample), completion) in run(&mut engine, limits, &rotated) {
+            let original = (i + by) % requests.len();
+            prop_assert_eq!(exact(&completion), exact(&together[&(original, sample)]));
+        }
+        // All pages are free again: a request that needs every one of them is not kept waiting.
+        let positions = (least + spare_pages) * S::Backend::PAGE;
+        let all = request(&[1], 1, 99, Sampling { max_tokens: positions, ..Sampling::default() });
+        if positions < model.context() {
+            run(&mut engine, limits, &[all]);
+        }
+    });
+}
+
+fn a_sample_does_not_depend_on_how_many_there_are<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let sampling = Sampling { max_tokens: 40, ..Sampling::default() };
+    let eight = alone(model, &request(&[3, 4, 5], 8, 0, sampling.clone()));
+    let one = alone(model, &request(&[3, 4, 5], 1, 0, sampling));
+    assert_eq!(exact(&one[0]), exact(&eight[0]));
+    for (i, a) in eight.iter().enumerate() {
+        assert!(eight[..i].iter().all(|b| a.tokens != b.tokens), "two samples are the same");
+    }
+}
+
+fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let sampling = Arc::new(Sampling { max_tokens: 30, ..Sampling::default() });
+    let of = |seed, step, prompt| {
+        let key = Key { seed, step, prompt };
+        alone(
+            model,
+            &Request { key, prompt: vec![3, 4], samples: 1, sampling: sampling.clone(), record: false },
+        )
+        .remove(0)
+        .tokens
+    };
+    let base = of(1, 2, 3);
+    assert_eq!(base, of(1, 2, 3));
+    for other in [of(2, 2, 3), of(1, 3, 3), of(1, 2, 4), of(2, 1, 3)] {
+        assert_ne!(base, other);
+    }
+}
+
+/// Scores of a completion and the gradient of `sum(logprob - entropy / 3)`, as bits.
+fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
+    let targets = scores.logprobs.len();
+    let mut gradient = Gradient::zeros(model).unwrap();
+    model.backward(tape, &vec![1.0; targets], &vec![-1.0 / 3.0; targets], &mut gradient);
+    let sum = gradient.finish(model);
+    let of = |(id, p, t)| sum.tensor(&*model.backend, id, p, t);
+    let tensors = model.layout.tensors().map(of);
+    let all = [scores.logprobs, scores.entropies].into_iter().chain(tensors);
+    all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
+}
+
+fn a_recording_has_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    proptest!(cases(48), |(
+        requests in prop::collection::vec((requests(S::Backend::PAGE), any::<bool>()), 1..3),
+        slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
+        spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
+        sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
+        prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
+    )| {
+        let requests: Vec<Request> = requests
+            .into_iter()
+            .flat_map(|(some, record)| some.into_iter().map(move |r| Request { record, ..r }))
+            .collect();
+        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
+        let mut recording = Recording::new(model, slots).unwrap();
+        let mut engine = Engine::new(model, None, limits).unwrap().recording(Some(&mut recording));
+        let together = run(&mut engine, limits, &requests);
+        let without = run(&mut Engine::new(model, None, limits).unwrap(), limits, &requests);
+        let mut held = BTreeMap::new();
+        for ((request, sample), completion) in &together {
+            let Request { prompt, record, sampling, .. } = &requests[*request];
+            prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
+            prop_assert!(slots < 5000 || completion.slots.is_some() == *record, "there is room");
+            let Some(slots) = &completion.slots else { continue };
+            prop_assert!(record);
+            let tokens = [&prompt[..], &completion.tokens].concat();
+            prop_assert_eq!(slots.len(), tokens.len() - 1);
+            for (position, &slot) in slots.iter().enumerate() {
+                let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
+                prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
+            }
+            let pack = || Packed::new(&[Sequence { tokens: &tokens, score_from: prompt.len() }]);
+            let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+            let recalled = model.recall(pack(), temperature, &recording, &[slots]);
+            let passed = model.forward(pack(), temperature, Keep::Activations);
+            prop_assert!(gradient(model, recalled) == gradient(model, passed));
+        }
+    });
+}

@@ -1,0 +1,115 @@
+//! Requests to a sampling engine, and an engine watched from outside.
+
+use isentrope_kernels::Backend;
+use isentrope_model::{KvCache, Model};
+use isentrope_rollout::{Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A response's place: request and sample.
+pub type Place = (usize, usize);
+
+pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
+    let key = Key { seed: 11, step: 3, prompt: number };
+    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), record: true }
+}
+
+/// Enough for anything here.
+pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
+
+/// Submits requests and steps until nothing is left, checking that events add up.
+pub fn run<B: Backend>(
+    engine: &mut Engine<'_, B>,
+    limits: Limits,
+    requests: &[Request],
+) -> BTreeMap<Place, Completion> {
+    assert!(engine.is_idle());
+    let ids: Vec<usize> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
+    let mut tokens: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
+    let mut finished = BTreeMap::new();
+    let mut idle_steps = 0;
+    while !engine.is_idle() {
+        let events = engine.step().unwrap();
+        assert!(engine.running() <= limits.sequences, "{} responses are running", engine.running());
+        // A prompt may take one step per token; nothing else keeps quiet.
+        idle_steps = if events.is_empty() { idle_steps + 1 } else { 0 };
+        assert!(idle_steps <= 1000, "nothing happens any more");
+        for event in events {
+            match event {
+                Event::Token { request, sample, drawn, text } => {
+                    assert_eq!(text, None, "there is no tokenizer");
+                    let place = (ids.iter().position(|&id| id == request).unwrap(), sample);
+                    assert!(!finished.contains_key(&place), "a token after the end of {place:?}");
+                    tokens.entry(place).or_default().push(drawn.token);
+                }
+                Event::Finished { request, sample, completion } => {
+                    let place = (ids.iter().position(|&id| id == request).unwrap(), sample);
+                    assert_eq!(tokens.get(&place), Some(&completion.tokens));
+                    assert_eq!(completion.logprobs.len(), completion.tokens.len());
+                    assert_eq!(completion.entropies.len(), completion.tokens.len());
+                    assert!(finished.insert(place, completion).is_none(), "{place:?} ended twice");
+                }
+            }
+        }
+    }
+    assert_eq!(engine.running(), 0);
+    let places = requests.iter().enumerate().flat_map(|(i, r)| (0..r.samples).map(move |s| (i, s)));
+    assert!(places.eq(finished.keys().copied()), "responses are missing");
+    finished
+}
+
+/// The completions of one request that has an engine to itself.
+pub fn alone<B: Backend>(model: &Model<B>, request: &Request) -> Vec<Completion> {
+    let mut engine = Engine::new(model, None, ROOMY).unwrap();
+    run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
+}
+
+/// Pages that the engine needs for a request at the least: its prompt, one longest response, and where several
+/// samples share a prompt that ends within a page, a copy of that page.
+pub fn least_pages<B: Backend>(request: &Request) -> usize {
+    let positions = request.prompt.len() + request.sampling.max_tokens - 1;
+    let copy = usize::from(request.samples > 1 && !request.prompt.len().is_multiple_of(B::PAGE));
+    positions.div_ceil(B::PAGE) + copy
+}
+
+pub fn limits<B: Backend>(model: &Model<B>, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
+    Limits { cache_bytes: pages * KvCache::page_bytes(model), sequences, prefill_tokens }
+}
+
+/// A completion with every float as its bits, since equal floats may differ in the sign of zero.
+pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 3], FinishReason) {
+    let bits = |floats: &[f32]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
+    let sampling = completion.sampling_logprobs.as_deref().unwrap_or_default();
+    let floats = [bits(&completion.logprobs), bits(sampling), bits(&completion.entropies)];
+    (completion.tokens.clone(), floats, completion.finish_reason)
+}
+
+fn samplings() -> impl Strategy<Value = Sampling> {
+    let shapes = prop_oneof![
+        Just(Sampling::default()),
+        Just(Sampling { temperature: 0.0, ..Sampling::default() }),
+        Just(Sampling { temperature: 0.8, top_p: 0.9, ..Sampling::default() }),
+        Just(Sampling { top_k: 7, min_p: 0.05, ..Sampling::default() }),
+        Just(Sampling { temperature: 1.5, repetition_penalty: 1.3, ..Sampling::default() }),
+    ];
+    (shapes, 1usize..50, any::<bool>()).prop_map(|(sampling, max_tokens, ends)| Sampling {
+        max_tokens,
+        eos_tokens: if ends { vec![2, 17, 40] } else { Vec::new() },
+        ..sampling
+    })
+}
+
+/// Some requests, for pages of this size.
+pub fn requests(page: usize) -> impl Strategy<Value = Vec<Request>> {
+    // Lengths on both sides of page boundaries, and prompts that repeat.
+    let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)
+        .prop_map(|(len, salt)| (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>());
+    let one = (prompt, 0usize..6, samplings());
+    prop::collection::vec(one, 1..7).prop_map(|all| {
+        let numbered = all.into_iter().enumerate();
+        numbered
+            .map(|(i, (prompt, samples, sampling))| request(&prompt, samples, i as u64, sampling))
+            .collect()
+    })
+}

@@ -1,0 +1,98 @@
+//! What a backend says of itself before it is put to the test.
+
+use isentrope_kernels::{Backend, Role};
+use std::sync::Arc;
+
+/// A backend on trial.
+pub trait Subject: Send + Sync + 'static {
+    /// The backend.
+    type Backend: Backend;
+
+    /// The backend in every variant that must give the same bits: on the CPU, instruction sets and threads. The first is the
+    /// one that most properties are shown on.
+    fn variants(&self) -> &[Variant<Self::Backend>];
+
+    /// How far its results may be from mathematics in f64.
+    fn tolerance(&self) -> Tolerance;
+
+    /// What operations see of a number that is written to a buffer for this role: rounded, where fewer digits are kept.
+    fn seen(&self, role: Role, x: f32) -> f32;
+
+    /// All that a buffer holds, as bits, with whatever pads it.
+    fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
+
+    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit.
+
+    /// An output of a linear layer, whose inputs and weights are these, with a bias, onto a residual.
+    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32;
+    /// The gradient by an input: the gradients by the outputs, and its weights to them.
+    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32;
+    /// The gradient by a weight, going on from `before`: over tokens, the gradients by its output, and its inputs.
+    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32;
+    /// The gradient by a bias, going on from `before`: over tokens, the gradients by its output.
+    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32;
+    /// The norm of gradients of these vectors together.
+    fn norm(&self, tensors: &[Vec<f32>]) -> f64;
+}
+
+/// One of the variants of a backend.
+pub struct Variant<B> {
+    /// What is particular about it.
+    pub name: String,
+    /// Whether it is quick enough for large work; the others are asked for little.
+    pub fast: bool,
+    /// It.
+    pub backend: Arc<B>,
+}
+
+/// Largest errors against mathematics in f64. Relative to the value or, where that is larger, to the size that such values
+/// typically have, if nothing else is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// Linear layers and their gradients.
+    pub linear: f64,
+    /// Attention outputs.
+    pub attention: f64,
+    /// Attention outputs where scores are in the hundreds.
+    pub steep_attention: f64,
+    /// Attention gradients, times the square root of the query heads per key head; twice that where sequences share a
+    /// beginning.
+    pub attention_gradient: f64,
+    /// Attention gradients by scores that only one key has a part in, absolute: rounding noise.
+    pub attention_gradient_noise: f64,
+    /// RMSNorm.
+    pub rms_norm: f64,
+    /// Its gradient by inputs.
+    pub rms_norm_gradient: f64,
+    /// Its gradient by weights.
+    pub rms_norm_weight_gradient: f64,
+    /// Rotary embedding.
+    pub rope: f64,
+    /// SwiGLU.
+    pub swiglu: f64,
+    /// Its gradient.
+    pub swiglu_gradient: f64,
+    /// Log-probs and entropies of the head, in nats.
+    pub scores: f64,
+    /// The same of extreme logits; relative to log-probs beyond 1.
+    pub extreme_scores: f64,
+    /// The head's gradients; of extreme logits, absolute and per unit of a coefficient.
+    pub head_gradient: f64,
+    /// The head's gradients by the hidden state of a certain token, absolute: rounding noise.
+    pub head_gradient_noise: f64,
+    /// Weights and moments after AdamW's update.
+    pub adamw: f64,
+    /// Weights that only decay.
+    pub weight_decay: f64,
+    /// The norm of a gradient.
+    pub norm: f64,
+    /// A gradient over responses that share their prompt against one where each has its own, of a tensor's largest value.
+    pub shared_prompt: f64,
+    /// Slopes of a model's loss along random directions, of the size that they typically have.
+    pub derivatives: f64,
+    /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of its fourth power) and the
+    /// rounding of scores should both stay well below the tolerance.
+    pub derivative_step: f64,
+    /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
+    pub drawn: f64,
+}
