@@ -1,12 +1,10 @@
 //! Reading weights: what transformers saved, what hands made, and what neither should have.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use common::{ORACLES, directory, oracle, safetensors};
+use crate::common::{ORACLES, directory, oracle, safetensors};
 use isentrope_model::{Checkpoint, Error};
 use proptest::prelude::*;
 use safetensors::SafeTensors;

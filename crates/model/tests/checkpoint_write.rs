@@ -1,12 +1,10 @@
 //! Writing model directories and reading them back.
 
-mod common;
-
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use common::{ORACLES, directory, oracle};
+use crate::common::{ORACLES, directory, oracle};
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
 use isentrope_model::{Checkpoint, Error, ModelConfig};
 use proptest::prelude::*;

@@ -1,10 +1,8 @@
 //! config.json of every family and age, and of none.
 
-mod common;
-
 use std::fs;
 
-use common::{ORACLES, directory, oracle};
+use crate::common::{ORACLES, directory, oracle};
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{Error, ModelConfig, Rope};
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! Models from directories and back: what is saved is what is loaded, and a damaged directory is refused in one
 //! sentence.
 
-mod common;
-
-use common::{directory, oracle, safetensors};
+use crate::common::{directory, oracle, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
 use isentrope_model::{Model, Packed, Result, Scores, Sequence};

@@ -1,9 +1,7 @@
 //! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family against the values
 //! that transformers computes in float32 (tests/fixtures/models).
 
-mod common;
-
-use common::oracle::{Oracle, names};
+use crate::common::oracle::{Oracle, names};
 use isentrope_kernels::{Adjustments, Backend, Cpu, Draw};
 use isentrope_model::{Gradient, Keep, KvCache, Packed, Sequence, Step};
 

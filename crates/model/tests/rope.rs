@@ -1,10 +1,8 @@
 //! Rotary tables against those of transformers (fixtures/rope.py).
 
-mod common;
-
 use std::fs;
 
-use common::{directory, fixtures};
+use crate::common::{directory, fixtures};
 use isentrope_model::rope::RopeScaling;
 use isentrope_model::{ModelConfig, Rope};
 use serde_json::Value;

@@ -1,8 +1,6 @@
 //! Derivatives against central differences of the loss.
 
-mod common;
-
-use common::{Arrays, arrays};
+use crate::common::{Arrays, arrays};
 use isentrope_objective::{
     Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl, objective,
 };

@@ -3,9 +3,7 @@
 //! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
 //! changes the algorithm. [`objective`] sees whole minibatches only; here it is given the parts one by one.
 
-mod common;
-
-use common::{Arrays, arrays};
+use crate::common::{Arrays, arrays};
 use isentrope_objective::{
     Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages,
     objective,

@@ -1,8 +1,6 @@
 //! Values, gradients and metrics against those of the reference trainer's own functions.
 
-mod common;
-
-use common::Arrays;
+use crate::common::Arrays;
 use isentrope_objective::{
     Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, Objective, ObjectiveSettings, Outcome,
     ReferenceKl, advantages, objective,

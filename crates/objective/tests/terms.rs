@@ -1,8 +1,6 @@
 //! What single terms of the loss do, and inputs at the edges.
 
-mod common;
-
-use common::{Arrays, arrays};
+use crate::common::{Arrays, arrays};
 use isentrope_objective::{
     Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ObjectiveSettings, ReferenceKl,
     Statistics, objective,

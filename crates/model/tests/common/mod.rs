@@ -1,7 +1,5 @@
 //! Shared by the integration tests: the oracle checkpoints and hand-made safetensors files.
 
-#![allow(dead_code, reason = "every test binary uses its own part")]
-
 pub mod oracle;
 
 use std::fs;

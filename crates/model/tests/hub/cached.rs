@@ -3,11 +3,11 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::repository::{
+use crate::hub::repository::{
     COMMIT, Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, hub, plain, serve, settings,
     sharded, weights,
 };
-use crate::server::{Reply, Server};
+use crate::hub::server::{Reply, Server};
 use isentrope_model::hub::{HubConfig, resolve_with};
 
 #[test]

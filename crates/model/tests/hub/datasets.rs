@@ -1,7 +1,7 @@
 //! Files of data sets.
 
-use crate::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
-use crate::server::{Reply, Server};
+use crate::hub::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
+use crate::hub::server::{Reply, Server};
 use isentrope_model::hub::{HubConfig, dataset_files_with};
 use std::fs;
 use std::path::PathBuf;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::repository::{
+use crate::hub::repository::{
     COMMIT, Listener, WEIGHTS, assert_holds, blobs, hub, plain, serve, settings, sharded, weights,
 };
-use crate::server::{Reply, Server};
+use crate::hub::server::{Reply, Server};
 use isentrope_model::hub::{resolve, resolve_with};
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::repository::{
+use crate::hub::repository::{
     Entry, config_json, failure, hub, index_json, listing, plain, serve, settings, tokenizer_json,
 };
-use crate::server::{Reply, Server};
+use crate::hub::server::{Reply, Server};
 use isentrope_model::hub::HubConfig;
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::server::{Received, Reply, Server};
+use crate::hub::server::{Received, Reply, Server};
 use isentrope_model::hub::{HubConfig, Progress, resolve_with};
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";

@@ -4,11 +4,11 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::repository::{
+use crate::hub::repository::{
     Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain, serve, settings,
     tokenizer_json, weights,
 };
-use crate::server::{Reply, Server};
+use crate::hub::server::{Reply, Server};
 use isentrope_model::hub::{HubConfig, resolve_with};
 
 #[test]

@@ -37,7 +37,6 @@ fn log_ratio(largest: f64) -> impl Strategy<Value = f64> {
 }
 
 /// Responses of some tokens each, with log-ratios up to `spread` in size and one advantage per response.
-#[allow(dead_code, reason = "not every test draws minibatches")]
 pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
     let token = (-4.0f64..-0.01, log_ratio(spread), 0.0f64..3.0, log_ratio(0.8));
     let response = (-2.0f64..2.0, prop::collection::vec(token, 1..12));

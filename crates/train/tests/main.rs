@@ -1,0 +1,7 @@
+//! The learner and the sinks of metrics. What is measured of the process as a whole has binaries of its own.
+//! One binary: each would link the whole crate anew.
+
+mod jsonl_sink;
+mod learner;
+mod parity;
+mod tensorboard_sink;
