@@ -42,5 +42,5 @@ pub use math::ln;
 pub use norm::Grouped;
 pub use role::{Kind, OutOfMemory, Role, Work};
 pub use rope::Turn;
-pub use simd::{ISA_VARIABLE, Isa};
-pub use threads::{THREADS_VARIABLE, thread_count};
+pub use simd::Isa;
+pub use threads::thread_count;

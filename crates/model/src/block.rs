@@ -3,11 +3,11 @@
 //! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then `x += Wdown swiglu(Wgu norm(x))`.
 
 use crate::gradient::Gradient;
-use crate::layout::{BlockLayout, Shapes};
+use crate::internals::{AttentionInternals, Internals};
+use crate::layout::BlockLayout;
 use crate::model::Model;
 use crate::rope_table::Table;
 use isentrope_kernels::{Backend, HostBatch, Role, Turn};
-use std::convert::Infallible;
 use std::sync::Arc;
 
 /// The rows of a batch on the device, as every block sees them.
@@ -21,66 +21,6 @@ pub(crate) struct Rows<B: Backend> {
 pub(crate) struct CacheLayer<'a, B: Backend> {
     pub cache: &'a mut B::Buffer,
     pub layer: usize,
-}
-
-/// What a block's backward pass needs of its forward pass, beside the block's input: buffers, each `[tokens, ...]`.
-pub(crate) struct Internals<T> {
-    attention: AttentionInternals<T>,
-    /// The residual stream between attention and MLP.
-    middle: T,
-    gate_up: T,
-}
-
-struct AttentionInternals<T> {
-    /// Queries, keys and values before their own norm, where there is one.
-    raw_qkv: Option<T>,
-    /// Queries, keys and values as attention sees them.
-    qkv: T,
-    /// Output of attention.
-    attended: T,
-}
-
-impl Internals<usize> {
-    /// Features in a row of each.
-    pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
-        let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
-        let attention = AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
-        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs }
-    }
-}
-
-impl<T> Internals<T> {
-    /// Something else for each, or the first error.
-    pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
-        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
-        let raw_qkv = raw_qkv.map(&f).transpose()?;
-        let attention = AttentionInternals { raw_qkv, qkv: f(qkv)?, attended: f(attended)? };
-        Ok(Internals { attention, middle: f(self.middle)?, gate_up: f(self.gate_up)? })
-    }
-
-    /// Something else for each.
-    pub fn map<U>(self, f: impl Fn(T) -> U) -> Internals<U> {
-        let Ok(mapped) = self.try_map(|t| Ok::<U, Infallible>(f(t)));
-        mapped
-    }
-
-    /// Each, beside that of another.
-    pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
-        let (own, others) = (&self.attention, &mut other.attention);
-        let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());
-        raw_qkv.into_iter().chain([
-            (&own.qkv, &mut others.qkv),
-            (&own.attended, &mut others.attended),
-            (&self.middle, &mut other.middle),
-            (&self.gate_up, &mut other.gate_up),
-        ])
-    }
-
-    /// All of them.
-    pub fn each(self) -> impl Iterator<Item = T> {
-        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
-        raw_qkv.into_iter().chain([qkv, attended, self.middle, self.gate_up])
-    }
 }
 
 impl<B: Backend> Model<B> {

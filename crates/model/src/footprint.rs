@@ -1,7 +1,7 @@
 //! How many bytes things take on a device, known from the layout alone.
 
-use crate::block::Internals;
 use crate::gradient::embedded_capacity;
+use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout};
 use crate::pass::Keep;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Work};

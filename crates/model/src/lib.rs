@@ -15,6 +15,7 @@ pub mod generation_config;
 mod gradient;
 pub mod hub;
 mod initialize;
+mod internals;
 mod json_file;
 mod kv_cache;
 mod layout;

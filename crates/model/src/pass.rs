@@ -1,7 +1,8 @@
 //! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
 
-use crate::block::{CacheLayer, Internals, Rows};
+use crate::block::{CacheLayer, Rows};
 use crate::gradient::Gradient;
+use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
@@ -145,10 +146,7 @@ impl<B: Backend> Model<B> {
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
     /// that token would report.
     pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
-        let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
-        let mut statistics = b.head(self.layout.shapes.table, hidden, head, b.index(tokens), temperature);
-        let (logprobs, entropies) = b.scores(&mut statistics);
-        Scores { logprobs, entropies }
+        self.predict(hidden, tokens, temperature).0
     }
 
     fn upload(&self, packed: &Packed) -> Uploaded<B> {
@@ -186,11 +184,15 @@ impl<B: Backend> Model<B> {
 
     /// The final norm and the head, on the rows of the last block's output that predict `targets`.
     fn head(&self, last: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
-        let (b, s) = (&*self.backend, &self.layout.shapes);
-        let mut normed = self.activations(targets.len(), s.hidden);
+        let mut normed = self.activations(targets.len(), self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, targets.len());
-        let head = &self.weights[self.layout.head];
-        let mut statistics = b.head(s.table, &normed, head, b.index(targets), temperature);
+        self.predict(&normed, targets, temperature)
+    }
+
+    /// The head, on rows of final hidden states.
+    fn predict(&self, hidden: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
+        let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
+        let mut statistics = b.head(self.layout.shapes.table, hidden, head, b.index(targets), temperature);
         let (logprobs, entropies) = b.scores(&mut statistics);
         (Scores { logprobs, entropies }, statistics)
     }

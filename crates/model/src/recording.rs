@@ -2,7 +2,7 @@
 //! step as in a pass over the whole sequence, so an update on the policy that sampled need not compute them again.
 
 use crate::Result;
-use crate::block::Internals;
+use crate::internals::Internals;
 use crate::model::Model;
 use isentrope_kernels::{Backend, Role};
 

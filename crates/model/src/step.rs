@@ -64,7 +64,7 @@ impl Step {
 
     /// Whether each sequence has one row, as when all are being decoded. Such steps repeat.
     fn is_decoding(&self) -> bool {
-        self.recorded.rows.is_empty() && self.batch.runs.iter().all(|run| run.len == 1)
+        self.batch.runs.iter().all(|run| run.len == 1)
     }
 }
 
@@ -82,10 +82,12 @@ impl<B: Backend> Model<B> {
         recording: Option<&mut Recording<B>>,
     ) -> B::Buffer {
         assert!(recording.is_some() || step.recorded.rows.is_empty(), "rows are to be recorded");
+        let recording = recording.filter(|_| !step.recorded.rows.is_empty());
         if step.is_decoding() {
-            self.backend.replayed(step.rows() as u64, || self.advance(step, cache, None))
+            let key = 2 * step.rows() as u64 + u64::from(recording.is_some());
+            self.backend.replayed(key, || self.advance(step, cache, recording))
         } else {
-            self.advance(step, cache, recording.filter(|_| !step.recorded.rows.is_empty()))
+            self.advance(step, cache, recording)
         }
     }
 

@@ -1,0 +1,65 @@
+//! What a block's backward pass needs of its forward pass.
+
+use crate::layout::{BlockLayout, Shapes};
+use std::convert::Infallible;
+
+/// One thing for each that is needed beside the block's input: features of a row, or a buffer `[tokens, features]`.
+pub(crate) struct Internals<T> {
+    pub attention: AttentionInternals<T>,
+    /// The residual stream between attention and MLP.
+    pub middle: T,
+    pub gate_up: T,
+}
+
+/// Those of its first half.
+pub(crate) struct AttentionInternals<T> {
+    /// Queries, keys and values before their own norm, where there is one.
+    pub raw_qkv: Option<T>,
+    /// Queries, keys and values as attention sees them.
+    pub qkv: T,
+    /// Output of attention.
+    pub attended: T,
+}
+
+impl Internals<usize> {
+    /// Features in a row of each.
+    pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
+        let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
+        let attention = AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
+        Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs }
+    }
+}
+
+impl<T> Internals<T> {
+    /// Something else for each, or the first error.
+    pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
+        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
+        let raw_qkv = raw_qkv.map(&f).transpose()?;
+        let attention = AttentionInternals { raw_qkv, qkv: f(qkv)?, attended: f(attended)? };
+        Ok(Internals { attention, middle: f(self.middle)?, gate_up: f(self.gate_up)? })
+    }
+
+    /// Something else for each.
+    pub fn map<U>(self, f: impl Fn(T) -> U) -> Internals<U> {
+        let Ok(mapped) = self.try_map(|t| Ok::<U, Infallible>(f(t)));
+        mapped
+    }
+
+    /// Each, beside that of another.
+    pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
+        let (own, others) = (&self.attention, &mut other.attention);
+        let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());
+        raw_qkv.into_iter().chain([
+            (&own.qkv, &mut others.qkv),
+            (&own.attended, &mut others.attended),
+            (&self.middle, &mut other.middle),
+            (&self.gate_up, &mut other.gate_up),
+        ])
+    }
+
+    /// All of them.
+    pub fn each(self) -> impl Iterator<Item = T> {
+        let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
+        raw_qkv.into_iter().chain([qkv, attended, self.middle, self.gate_up])
+    }
+}
