@@ -12,7 +12,7 @@ pub type Place = (usize, usize);
 
 pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
     let key = Key { seed: 11, step: 3, prompt: number };
-    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), record: true }
+    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), cache_activations: true }
 }
 
 /// Enough for anything here.

@@ -81,7 +81,7 @@ impl Evaluator<'_> {
                 prompt: set.problems[problem].1.clone(),
                 samples,
                 sampling: sampling.clone(),
-                record: false,
+                cache_activations: false,
             })
             .collect();
         let judge = set.judge.as_ref().unwrap_or(self.judge);
@@ -150,7 +150,7 @@ fn unanswered(prompt: usize, context: usize) -> Response {
         truncated: true,
         judgement: Judgement::new(Verdict::Unparseable, None, reason),
         reward: 0.0,
-        slots: None,
+        activation_slots: None,
         vote: None,
     }
 }

@@ -108,7 +108,7 @@ fn generate(model: &Model<Cpu>, a: &Arguments, prompts: &[Vec<u32>]) -> Result<u
             prompt: prompt.clone(),
             samples: a.group,
             sampling: sampling.clone(),
-            record: false,
+            cache_activations: false,
         })?;
     }
     let mut tokens = 0;

@@ -37,7 +37,7 @@ pub enum Error {
     /// A model hub could not deliver a file.
     #[error("{0}")]
     Hub(String),
-    /// There is no memory for weights, a gradient, a cache or a recording.
+    /// There is no memory for weights, a gradient, a cache or an activation cache.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
     /// An argument does not fit the model (a token outside the vocabulary, a sequence beyond the context).

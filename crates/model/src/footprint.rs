@@ -23,8 +23,8 @@ impl Layout {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
     }
 
-    /// Bytes of one slot of a [recording](crate::Recording).
-    pub fn recording_bytes_per_slot(&self, backend: &impl Backend) -> usize {
+    /// Bytes of one slot of a [activation cache](crate::ActivationCache).
+    pub fn activation_bytes_per_slot(&self, backend: &impl Backend) -> usize {
         self.activation_bytes_per_token(backend, Keep::Activations)
     }
 

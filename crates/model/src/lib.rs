@@ -4,6 +4,7 @@
 //! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`] work on whole
 //! sequences, [`Model::step`] on sequences in the making. [`hub::resolve`] turns a model id into a directory.
 
+mod activation_cache;
 mod block;
 pub mod chat_template;
 pub mod checkpoint;
@@ -23,12 +24,12 @@ mod model;
 mod packed;
 mod parameters;
 mod pass;
-mod recording;
 pub mod rope;
 mod rope_table;
 mod step;
 pub mod tokenizer;
 
+pub use activation_cache::ActivationCache;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
 pub use error::{Error, Result};
@@ -39,6 +40,5 @@ pub use model::Model;
 pub use packed::{Packed, SHARING_TOKENS, Sequence, Unit, apart, units};
 pub use parameters::Parameters;
 pub use pass::{Keep, Scores, Tape};
-pub use recording::Recording;
 pub use rope::Rope;
 pub use step::Step;

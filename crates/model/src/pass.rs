@@ -1,12 +1,12 @@
 //! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
 
+use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
 use crate::gradient::Gradient;
 use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
-use crate::recording::Recording;
 use isentrope_kernels::{Backend, Grouped};
 use std::ops::Range;
 
@@ -75,8 +75,8 @@ struct Uploaded<B: Backend> {
 enum Blocks<'r, B: Backend> {
     /// What a forward pass has kept, one per block.
     Kept(Vec<Kept<B>>),
-    /// What a recording has of the rows in `slots`.
-    Recorded { recording: &'r Recording<B>, slots: B::Index, rows: usize },
+    /// What an activation cache has of the rows in `slots`.
+    Cached { activation_cache: &'r ActivationCache<B>, slots: B::Index, rows: usize },
 }
 
 struct Kept<B: Backend> {
@@ -90,9 +90,9 @@ impl<'r, B: Backend> Blocks<'r, B> {
     fn backwards(self, model: &'r Model<B>) -> Box<dyn Iterator<Item = Kept<B>> + 'r> {
         match self {
             Self::Kept(kept) => Box::new(kept.into_iter().rev()),
-            Self::Recorded { recording, slots, rows } => {
+            Self::Cached { activation_cache, slots, rows } => {
                 Box::new((0..model.layout.blocks.len()).rev().map(move |block| {
-                    let (input, internals) = recording.block(model, block, (&slots, rows));
+                    let (input, internals) = activation_cache.block(model, block, (&slots, rows));
                     Kept { input, internals: Some(internals) }
                 }))
             }
@@ -122,24 +122,24 @@ impl<B: Backend> Model<B> {
         (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
-    /// What [`forward`](Self::forward) returns, from what was recorded when these weights sampled: `slots` are those of each
+    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled: `slots` are those of each
     /// packed sequence's inputs, all its tokens but the last.
     ///
     /// # Panics
-    /// When a sequence has fewer slots than inputs, or the recording has no such slots.
-    pub fn recall<'r>(
+    /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
+    pub fn tape_from_cache<'r>(
         &self,
         packed: Packed,
         temperature: f32,
-        recording: &'r Recording<B>,
+        activation_cache: &'r ActivationCache<B>,
         slots: &[&[u32]],
     ) -> (Scores, Tape<'r, B>) {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
-        let last = recording.last(self, &of_targets);
+        let last = activation_cache.last(self, &of_targets);
         let (scores, statistics) = self.head(&last, &packed.targets, temperature);
         let (slots, rows) = (self.backend.index(&slots), slots.len());
-        let blocks = Blocks::Recorded { recording, slots, rows };
+        let blocks = Blocks::Cached { activation_cache, slots, rows };
         (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
     }
 

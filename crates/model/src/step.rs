@@ -1,10 +1,10 @@
 //! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows of however many
 //! sequences.
 
+use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::CacheLayer;
 use crate::kv_cache::KvCache;
 use crate::model::Model;
-use crate::recording::{Recorded, Recording};
 use isentrope_kernels::{Backend, Draw, Drawn, HostBatch};
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ pub struct Step {
     batch: HostBatch,
     /// Rows whose next token is wanted, ascending.
     pub wanted: Vec<u32>,
-    /// Rows whose activations are to be recorded.
-    recorded: Recorded,
+    /// Rows whose activations are to be cached.
+    cached_rows: CachedRows,
 }
 
 impl Step {
@@ -43,23 +43,23 @@ impl Step {
         self.batch.runs.last().map_or(0..0, |run| run.row..run.row + run.len)
     }
 
-    /// Has the rows pushed last recorded in `slots`, one for each.
+    /// Has the activations of the rows pushed last cached in `slots`, one for each.
     ///
     /// # Panics
     /// When there are not as many rows.
-    pub fn record(&mut self, slots: &[u32]) {
+    pub fn cache_activations(&mut self, slots: &[u32]) {
         let rows = self.last_rows();
         assert_eq!(rows.len(), slots.len(), "one slot for each row");
-        self.recorded.rows.extend(rows.map(|row| row as u32));
-        self.recorded.slots.extend(slots);
+        self.cached_rows.rows.extend(rows.map(|row| row as u32));
+        self.cached_rows.slots.extend(slots);
     }
 
     /// Forgets all rows.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.wanted.clear();
-        self.recorded.rows.clear();
-        self.recorded.slots.clear();
+        self.cached_rows.rows.clear();
+        self.cached_rows.slots.clear();
     }
 
     /// Whether each sequence has one row, as when all are being decoded. Such steps repeat.
@@ -70,24 +70,24 @@ impl Step {
 
 impl<B: Backend> Model<B> {
     /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`.
-    /// The keys and values of all rows are in the cache afterwards, and what is to be recorded is in the recording.
+    /// The keys and values of all rows are in the cache afterwards, and what is to be cached is in the activation cache.
     ///
     /// # Panics
     /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has fewer pages than its
-    /// positions need, a page is not in the cache, or there are rows to be recorded and no recording with their slots.
+    /// positions need, a page is not in the cache, or there are rows to be cached and no activation cache with their slots.
     pub fn step(
         &self,
         step: &Step,
         cache: &mut KvCache<B>,
-        recording: Option<&mut Recording<B>>,
+        activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
-        assert!(recording.is_some() || step.recorded.rows.is_empty(), "rows are to be recorded");
-        let recording = recording.filter(|_| !step.recorded.rows.is_empty());
+        assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
+        let activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
         if step.is_decoding() {
-            let key = 2 * step.rows() as u64 + u64::from(recording.is_some());
-            self.backend.replayed(key, || self.advance(step, cache, recording))
+            let key = 2 * step.rows() as u64 + u64::from(activation_cache.is_some());
+            self.backend.replayed(key, || self.advance(step, cache, activation_cache))
         } else {
-            self.advance(step, cache, recording)
+            self.advance(step, cache, activation_cache)
         }
     }
 
@@ -95,26 +95,28 @@ impl<B: Backend> Model<B> {
         &self,
         step: &Step,
         cache: &mut KvCache<B>,
-        mut recording: Option<&mut Recording<B>>,
+        mut activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let rows = self.rows(&step.batch);
-        let recorded = recording.as_ref().map(|_| step.recorded.upload(b));
-        let mut recording = recording.as_deref_mut().zip(recorded.as_ref());
+        let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
+        let mut activation_cache = activation_cache.as_deref_mut().zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
         b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         for (i, block) in self.layout.blocks.iter().enumerate() {
-            if let Some((recording, recorded)) = &mut recording {
-                recording.store_input(b, i, &x, recorded);
+            if let Some((activation_cache, cached_rows)) = &mut activation_cache {
+                activation_cache.store_input(b, i, &x, cached_rows);
             }
             let layer = CacheLayer { cache: &mut cache.buffer, layer: i };
-            let internals = self.block_forward(block, &mut x, &rows, layer, recording.is_some());
-            if let (Some((recording, recorded)), Some(internals)) = (&mut recording, internals) {
-                recording.store_internals(b, i, &internals, recorded);
+            let internals = self.block_forward(block, &mut x, &rows, layer, activation_cache.is_some());
+            if let (Some((activation_cache, cached_rows)), Some(internals)) =
+                (&mut activation_cache, internals)
+            {
+                activation_cache.store_internals(b, i, &internals, cached_rows);
             }
         }
-        if let Some((recording, recorded)) = recording {
-            recording.store_last(b, &x, recorded);
+        if let Some((activation_cache, cached_rows)) = activation_cache {
+            activation_cache.store_last(b, &x, cached_rows);
         }
         let wanted = step.wanted.len();
         let mut last = self.activations(wanted, s.hidden);

@@ -53,7 +53,7 @@ impl Judge {
             entropies: completion.entropies,
             truncated: completion.finish_reason == FinishReason::Length,
             judgement,
-            slots: completion.slots,
+            activation_slots: completion.activation_slots,
         }
     }
 }

@@ -6,13 +6,13 @@
 //! tokens depend on the weights, its prompt, its [`Key`] and its [`Sampling`] settings, and on nothing else: not on what
 //! shares its batch, on memory, on threads or on the order of completion.
 
+mod activation_slots;
 mod engine;
 mod error;
 mod judge;
 mod observer;
 mod prompter;
 mod random;
-mod recorder;
 mod response;
 mod sample;
 mod sampling;

@@ -24,9 +24,9 @@ pub struct Response {
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
-    /// The slots of the rollout's recording that hold its tokens, prompt first and without the last, if all are recorded.
+    /// The slots of the rollout's activation cache that hold its tokens, prompt first and without the last, if all are cached.
     #[serde(skip)]
-    pub slots: Option<Vec<u32>>,
+    pub activation_slots: Option<Vec<u32>>,
     /// The spelling under which its answer is counted for maj@k, if an earlier response gave the same answer in another
     /// spelling. Only evaluations set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

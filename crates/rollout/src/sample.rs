@@ -6,7 +6,7 @@ use crate::observer::{Phase, Progress, ProgressObserver};
 use crate::sequence::Completion;
 use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_model::{KvCache, Model, Recording};
+use isentrope_model::{ActivationCache, KvCache, Model};
 use std::ops::ControlFlow;
 
 /// Whether sampling may be broken off.
@@ -18,14 +18,14 @@ pub enum Interrupt {
     WhenAsked,
 }
 
-/// The completions of each request, in the order of requests and samples. What the model computes for requests with `record`
-/// goes into the recording, if there is one.
+/// The completions of each request, in the order of requests and samples. What the model computes for requests with `cache_activations`
+/// goes into the activation cache, if there is one.
 ///
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`].
 pub fn sample<B: Backend>(
     model: &Model<B>,
-    recording: Option<&mut Recording<B>>,
+    activation_cache: Option<&mut ActivationCache<B>>,
     tokenizer: &Tokenizer,
     requests: Vec<Request>,
     limits: Limits,
@@ -39,7 +39,7 @@ pub fn sample<B: Backend>(
     };
     let _: ControlFlow<()> = sample_each(
         model,
-        recording,
+        activation_cache,
         tokenizer,
         requests,
         limits,
@@ -57,7 +57,7 @@ pub fn sample<B: Backend>(
 #[allow(clippy::too_many_arguments, reason = "sampling's whole surroundings")]
 pub fn sample_each<B: Backend, E: From<Error>>(
     model: &Model<B>,
-    recording: Option<&mut Recording<B>>,
+    activation_cache: Option<&mut ActivationCache<B>>,
     tokenizer: &Tokenizer,
     requests: Vec<Request>,
     limits: Limits,
@@ -69,7 +69,9 @@ pub fn sample_each<B: Backend, E: From<Error>>(
         requests.iter().map(|r| vec![None; r.samples]).collect();
     let total = requests.iter().map(|r| r.samples).sum();
     let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &requests)), ..limits };
-    let mut engine = Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end().recording(recording);
+    let mut engine = Engine::new(model, Some(tokenizer), limits)?
+        .decoding_at_the_end()
+        .caching_activations(activation_cache);
     for request in requests {
         engine.submit(request)?;
     }

@@ -40,9 +40,9 @@ pub struct Completion {
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
-    /// Where the engine's recording has what the model computed for each token of the prompt and of the response but its
-    /// last, if all of it has been recorded.
-    pub slots: Option<Vec<u32>>,
+    /// Where the engine's activation cache has what the model computed for each token of the prompt and of the response but its
+    /// last, if all of it has been cached.
+    pub activation_slots: Option<Vec<u32>>,
 }
 
 /// A prompt whose samples have not all started.
@@ -55,7 +55,7 @@ pub(crate) struct Group<B: Backend> {
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
-    /// Of the prompt's tokens that have been fed, if they are recorded.
+    /// Of the prompt's tokens that have been fed, if they are cached.
     pub slots: Option<Vec<u32>>,
     pub state: GroupState<B>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Sample<'a> {
     /// Pages that are reserved for it and not taken yet.
     pub reserved: usize,
     pub drawn: Vec<Drawn>,
-    /// Of all tokens that have been fed, if they are recorded.
+    /// Of all tokens that have been fed, if they are cached.
     pub slots: Option<Vec<u32>>,
     /// Where text is decoded token by token.
     pub text: Option<Text<'a>>,

@@ -68,7 +68,7 @@ mod tests {
             truncated: false,
             judgement: Judgement::new(verdict, None, ""),
             reward: reward.unwrap_or_default(),
-            slots: None,
+            activation_slots: None,
             vote: None,
         }
     }

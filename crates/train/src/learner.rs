@@ -9,7 +9,7 @@ use crate::passes::{micro_batches, passes};
 use crate::ranks::Ranks;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{Gradient, Model, Packed, Recording, Scores, Sequence, apart, units};
+use isentrope_model::{ActivationCache, Gradient, Model, Packed, Scores, Sequence, apart, units};
 use std::ops::Range;
 
 /// d(loss)/d(log-prob) and d(loss)/d(entropy) of each target, `[targets]`.
@@ -37,7 +37,7 @@ pub struct Learner<B: Backend> {
     /// Its optimizer.
     pub optimizer: Optimizer<B>,
     /// Keeps activations from sampling for the update, if there is memory for any.
-    pub activation_cache: Option<Recording<B>>,
+    pub activation_cache: Option<ActivationCache<B>>,
     /// The ranks that train together.
     pub ranks: Ranks,
     gradient: Gradient<B>,
@@ -52,7 +52,7 @@ impl<B: Backend> Learner<B> {
     pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Result<Self> {
         let gradient = Gradient::zeros(&model)?;
         let slots = limits.activation_slots;
-        let activation_cache = (slots > 0).then(|| Recording::new(&model, slots)).transpose()?;
+        let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
         Ok(Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits })
     }
 

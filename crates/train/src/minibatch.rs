@@ -71,14 +71,14 @@ impl TrainingBatch {
                 if mask_truncated && response.truncated {
                     continue;
                 }
-                let Response { tokens, logprobs, entropies, slots, .. } = response;
+                let Response { tokens, logprobs, entropies, activation_slots, .. } = response;
                 batch.tokens.push([&group.prompt[..], tokens].concat());
                 batch.prompt_lengths.push(group.prompt.len());
                 batch.lengths.push(tokens.len());
                 batch.sampled.logprobs.extend(logprobs);
                 batch.sampled.entropies.extend(entropies);
                 batch.steps.push(group.step);
-                batch.slots.push(slots.clone());
+                batch.slots.push(activation_slots.clone());
                 batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
             }
         }

@@ -4,7 +4,7 @@
 //! expected to leave out, saves one or both of them without changing a bit of the gradient.
 
 use isentrope_kernels::Backend;
-use isentrope_model::{Keep, Model, Packed, Recording, Scores, Sequence, Tape, Unit, units};
+use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use std::ops::Range;
 
 /// What bounds a pass. The gradient's bits do not depend on it.
@@ -54,7 +54,7 @@ pub(crate) struct Pass<'a, B: Backend> {
 /// The way of a pass through the model.
 pub(crate) enum Way<'a, B: Backend> {
     /// On-policy, and the cache has its activations: it never goes forward.
-    Cached { cache: &'a Recording<B>, slots: Vec<&'a [u32]> },
+    Cached { cache: &'a ActivationCache<B>, slots: Vec<&'a [u32]> },
     /// On-policy: it goes forward after the loss, and backward while its tape is still in the processor's cache.
     OnPolicy,
     /// It goes forward before the loss, and its tape waits for the backward pass.
@@ -72,7 +72,7 @@ pub(crate) fn passes<'a, B: Backend>(
     on_policy: &'a [Option<OnPolicy<'a>>],
     limits: &PassLimits,
     model: &Model<B>,
-    cache: Option<&'a Recording<B>>,
+    cache: Option<&'a ActivationCache<B>>,
 ) -> Vec<Pass<'a, B>> {
     let cuts = cut(sequences, idle, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
@@ -92,7 +92,7 @@ pub(crate) fn passes<'a, B: Backend>(
 }
 
 impl<'a, B: Backend> Way<'a, B> {
-    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a Recording<B>>) -> Self {
+    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a ActivationCache<B>>) -> Self {
         let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
         match (cache, slots) {
             (Some(cache), Some(slots)) => Self::Cached { cache, slots },
@@ -118,7 +118,7 @@ impl<'a, B: Backend> Pass<'a, B> {
     pub fn tape(&self, model: &Model<B>, temperature: f32, limits: &PassLimits) -> (Scores, Tape<'a, B>) {
         let packed = self.packed();
         match &self.way {
-            Way::Cached { cache, slots } => model.recall(packed, temperature, cache, slots),
+            Way::Cached { cache, slots } => model.tape_from_cache(packed, temperature, cache, slots),
             Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
                 let keep = limits.keep_one(model, packed.token_count());
                 model.forward(packed, temperature, keep)
@@ -199,7 +199,7 @@ mod tests {
     fn each_pass_goes_the_cheapest_way_that_it_can() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
-        let cache = Recording::new(&model, 8).unwrap();
+        let cache = ActivationCache::new(&model, 8).unwrap();
         let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
         let sequences: Vec<Sequence<'_>> =
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();

@@ -134,7 +134,7 @@ impl Plan {
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
         // Only what is left: all of the above saves more time than a forward pass.
         let left = free - (kv_cache + logits).max(tape + working).min(free);
-        let slot = layout.recording_bytes_per_slot(backend);
+        let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);
         Ok(Self {
             weights,

@@ -166,7 +166,7 @@ mod tests {
             entropies: vec![1.0; 2],
             text: Some("!".into()),
             finish_reason: FinishReason::Stop,
-            slots: None,
+            activation_slots: None,
         };
         let sampled = vec![(&problem, vec![completion.clone(), completion])];
         let responses = judge.responses(sampled).unwrap().remove(0);

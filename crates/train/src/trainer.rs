@@ -10,7 +10,7 @@ use crate::settings::{Checkpoints, ModelSource, Optimizer, Run};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
-use isentrope_model::{Model, Recording};
+use isentrope_model::{ActivationCache, Model};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -149,7 +149,7 @@ pub struct GatherContext<'a, B: Backend> {
     /// The model in training.
     pub model: &'a Model<B>,
     /// Keeps activations from sampling for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut Recording<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache<B>>,
     /// The ranks that train together.
     pub ranks: Ranks,
     /// Turns problems into tokens.

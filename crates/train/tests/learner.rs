@@ -2,7 +2,7 @@
 
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
-use isentrope_model::{KvCache, Model, Recording, Scores, Sequence, Step};
+use isentrope_model::{ActivationCache, KvCache, Model, Scores, Sequence, Step};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::settings;
@@ -59,7 +59,7 @@ fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
         for (position, slot) in of_sequence.iter().enumerate() {
             let mut step = Step::default();
             step.push(&inputs[position..=position], position, &pages, false);
-            step.record(&[*slot]);
+            step.cache_activations(&[*slot]);
             model.step(&step, &mut cache, Some(&mut *activations));
         }
         slots.push(of_sequence);
@@ -143,7 +143,7 @@ fn what_is_cached_is_what_is_used() {
             learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 });
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
-        learner.activation_cache = Some(Recording::new(&learner.model, 200).unwrap()); // zeros
+        learner.activation_cache = Some(ActivationCache::new(&learner.model, 200).unwrap()); // zeros
         let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
         let accumulate =

@@ -186,7 +186,7 @@ impl Fixture {
                     truncated: false,
                     judgement: Judgement::new(Verdict::Correct, None, ""),
                     reward: response.reward,
-                    slots: None,
+                    activation_slots: None,
                     vote: None,
                 })
                 .collect(),

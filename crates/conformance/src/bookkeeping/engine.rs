@@ -4,7 +4,7 @@ use crate::device::Trial;
 use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::Recording;
+use isentrope_model::ActivationCache;
 use isentrope_rollout::{Engine, Error, Event, FinishReason, Request, Sampling};
 
 properties!(
@@ -126,9 +126,13 @@ fn a_full_recording_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
     let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
     let recorded = |slots: usize| -> Vec<bool> {
-        let mut recording = Recording::new(model, slots).unwrap();
-        let mut engine = Engine::new(model, None, ROOMY).unwrap().recording(Some(&mut recording));
-        run(&mut engine, ROOMY, &requests).values().map(|completion| completion.slots.is_some()).collect()
+        let mut activation_cache = ActivationCache::new(model, slots).unwrap();
+        let mut engine =
+            Engine::new(model, None, ROOMY).unwrap().caching_activations(Some(&mut activation_cache));
+        run(&mut engine, ROOMY, &requests)
+            .values()
+            .map(|completion| completion.activation_slots.is_some())
+            .collect()
     };
     assert_eq!(recorded(4 + 4 * 9), [true; 4]);
     assert_eq!(recorded(4 + 4 * 9 - 1), [true, true, true, false]);

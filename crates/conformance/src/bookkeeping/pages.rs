@@ -4,7 +4,7 @@ use crate::data::cases;
 use crate::device::Trial;
 use crate::{Subject, properties};
 use isentrope_kernels::{Attention, Backend, Role};
-use isentrope_model::{KvCache, Recording};
+use isentrope_model::{ActivationCache, KvCache};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -80,12 +80,12 @@ fn a_cache_beyond_all_memory_is_refused_with_a_sentence<S: Subject>(trial: &Tria
 }
 
 fn slots_are_taken_once_until_they_are_freed<S: Subject>(trial: &Trial<S>) {
-    let mut recording = Recording::new(trial.model("qwen3"), 3).unwrap();
-    let mut taken: Vec<u32> = std::iter::from_fn(|| recording.take()).collect();
+    let mut activation_cache = ActivationCache::new(trial.model("qwen3"), 3).unwrap();
+    let mut taken: Vec<u32> = std::iter::from_fn(|| activation_cache.take()).collect();
     taken.sort_unstable();
-    assert_eq!((taken, recording.free_slots()), (vec![0, 1, 2], 0));
-    recording.release(1);
-    assert_eq!((recording.take(), recording.take()), (Some(1), None));
-    recording.clear();
-    assert_eq!(recording.free_slots(), 3);
+    assert_eq!((taken, activation_cache.free_slots()), (vec![0, 1, 2], 0));
+    activation_cache.release(1);
+    assert_eq!((activation_cache.take(), activation_cache.take()), (Some(1), None));
+    activation_cache.clear();
+    assert_eq!(activation_cache.free_slots(), 3);
 }

@@ -1,10 +1,10 @@
 //! The first level: what the bits of a result must not depend on.
 
+mod activations;
 mod attention;
 mod batches;
 mod gradients;
 mod head;
-mod recordings;
 mod rows;
 mod samples;
 mod steps;
@@ -22,7 +22,7 @@ pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
         batches::properties(),
         steps::properties(),
         gradients::properties(),
-        recordings::properties(),
+        activations::properties(),
         samples::properties(),
     ]
     .concat()

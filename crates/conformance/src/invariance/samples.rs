@@ -5,7 +5,7 @@ use crate::device::Trial;
 use crate::requests::{alone, exact, least_pages, limits, request, requests, run};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{Gradient, Keep, Model, Packed, Recording, Scores, Sequence, Tape};
+use isentrope_model::{ActivationCache, Gradient, Keep, Model, Packed, Scores, Sequence, Tape};
 use isentrope_rollout::{Engine, Key, Request, Sampling};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -72,7 +72,13 @@ fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
         let key = Key { seed, step, prompt };
         alone(
             model,
-            &Request { key, prompt: vec![3, 4], samples: 1, sampling: sampling.clone(), record: false },
+            &Request {
+                key,
+                prompt: vec![3, 4],
+                samples: 1,
+                sampling: sampling.clone(),
+                cache_activations: false,
+            },
         )
         .remove(0)
         .tokens
@@ -107,21 +113,21 @@ fn a_recording_has_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
     )| {
         let requests: Vec<Request> = requests
             .into_iter()
-            .flat_map(|(some, record)| some.into_iter().map(move |r| Request { record, ..r }))
+            .flat_map(|(some, cache_activations)| some.into_iter().map(move |r| Request { cache_activations, ..r }))
             .collect();
         let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
         let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
-        let mut recording = Recording::new(model, slots).unwrap();
-        let mut engine = Engine::new(model, None, limits).unwrap().recording(Some(&mut recording));
+        let mut activation_cache = ActivationCache::new(model, slots).unwrap();
+        let mut engine = Engine::new(model, None, limits).unwrap().caching_activations(Some(&mut activation_cache));
         let together = run(&mut engine, limits, &requests);
         let without = run(&mut Engine::new(model, None, limits).unwrap(), limits, &requests);
         let mut held = BTreeMap::new();
         for ((request, sample), completion) in &together {
-            let Request { prompt, record, sampling, .. } = &requests[*request];
+            let Request { prompt, cache_activations, sampling, .. } = &requests[*request];
             prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
-            prop_assert!(slots < 5000 || completion.slots.is_some() == *record, "there is room");
-            let Some(slots) = &completion.slots else { continue };
-            prop_assert!(record);
+            prop_assert!(slots < 5000 || completion.activation_slots.is_some() == *cache_activations, "there is room");
+            let Some(slots) = &completion.activation_slots else { continue };
+            prop_assert!(cache_activations);
             let tokens = [&prompt[..], &completion.tokens].concat();
             prop_assert_eq!(slots.len(), tokens.len() - 1);
             for (position, &slot) in slots.iter().enumerate() {
@@ -130,9 +136,9 @@ fn a_recording_has_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
             }
             let pack = || Packed::new(&[Sequence { tokens: &tokens, score_from: prompt.len() }]);
             let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
-            let recalled = model.recall(pack(), temperature, &recording, &[slots]);
+            let from_cache = model.tape_from_cache(pack(), temperature, &activation_cache, &[slots]);
             let passed = model.forward(pack(), temperature, Keep::Activations);
-            prop_assert!(gradient(model, recalled) == gradient(model, passed));
+            prop_assert!(gradient(model, from_cache) == gradient(model, passed));
         }
     });
 }

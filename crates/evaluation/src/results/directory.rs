@@ -107,7 +107,7 @@ pub(super) mod tests {
             truncated: false,
             reward: f64::from(u8::from(verdict == Verdict::Correct)),
             judgement: Judgement::new(verdict, Some("7".into()), ""),
-            slots: None,
+            activation_slots: None,
             vote: None,
         }
     }

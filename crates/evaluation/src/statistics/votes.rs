@@ -77,7 +77,7 @@ mod tests {
             truncated: false,
             judgement,
             reward: 0.0,
-            slots: None,
+            activation_slots: None,
             vote: None,
         }
     }

@@ -136,7 +136,7 @@ impl Generate {
                 prompt: prompt.tokens.clone(),
                 samples: self.n as usize,
                 sampling: sampling.clone(),
-                record: false,
+                cache_activations: false,
             };
             engine.submit(request).map_err(|e| match &lines {
                 Some(lines) => lines[i].error(e),

@@ -131,7 +131,7 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Adds a row for the last token of every running sample.
     pub(super) fn feed_running(&mut self) {
-        self.recorder.make_room(&mut self.running);
+        self.activation_slots.make_room(&mut self.running);
         for sample in &mut self.running {
             let position = sample.positions() - 1;
             if sample.pages.len() * B::PAGE <= position {
@@ -142,7 +142,7 @@ impl<B: Backend> Engine<'_, B> {
             }
             if let Some(last) = sample.drawn.last() {
                 self.step.push(&[last.token], position, &sample.pages, true);
-                self.recorder.record(&mut self.step, &mut sample.slots);
+                self.activation_slots.cache(&mut self.step, &mut sample.slots);
             }
         }
     }
@@ -174,7 +174,7 @@ impl<B: Backend> Engine<'_, B> {
                 let count = left.min(g.prompt.len() - done);
                 let complete = done + count == g.prompt.len();
                 self.step.push(&g.prompt[done..done + count], done, &g.pages, complete);
-                self.recorder.record(&mut self.step, &mut g.slots);
+                self.activation_slots.cache(&mut self.step, &mut g.slots);
                 g.state = GroupState::Prefilling { done: done + count };
                 left -= count;
                 if complete {

@@ -68,7 +68,7 @@ impl<B: Backend> Engine<'_, B> {
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
             text,
             finish_reason,
-            slots: sample.slots,
+            activation_slots: sample.slots,
         };
         Ok(Event::Finished { request: sample.id, sample: sample.sample, completion })
     }

@@ -10,13 +10,13 @@ mod request;
 
 pub use request::{Event, Limits, Request, RequestId};
 
-use crate::recorder::Recorder;
+use crate::activation_slots::ActivationSlots;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
 use drawing::Due;
 use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_model::{KvCache, Model, Recording, Step};
+use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Engine<'a, B: Backend> {
     reserved: usize,
     /// Pages that samples which have just started want copies of, and where.
     copies: Vec<(u32, u32)>,
-    recorder: Recorder<'a, B>,
+    activation_slots: ActivationSlots<'a, B>,
     step: Step,
 }
 
@@ -59,7 +59,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             running: Vec::new(),
             reserved: 0,
             copies: Vec::new(),
-            recorder: Recorder(None),
+            activation_slots: ActivationSlots(None),
             step: Step::default(),
         })
     }
@@ -67,8 +67,8 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// Records what the model computes for the requests that ask for it, as far as there is room. The slots of completions
     /// remain taken.
     #[must_use]
-    pub fn recording(mut self, recording: Option<&'a mut Recording<B>>) -> Self {
-        self.recorder = Recorder(recording);
+    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
+        self.activation_slots = ActivationSlots(activation_cache);
         self
     }
 
@@ -86,7 +86,7 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
     /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
-        let Request { key, prompt, samples, sampling, record } = request;
+        let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
         if prompt.is_empty() {
             return Err(Error::Prompt("the prompt is empty: it has no token to continue from".into()));
@@ -128,7 +128,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 samples,
                 started: 0,
                 pages: Vec::new(),
-                slots: self.recorder.slots(record),
+                slots: self.activation_slots.slots(cache_activations),
                 state,
             });
         }
@@ -162,7 +162,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             return Ok(events);
         }
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let hidden = Arc::new(model.step(step, cache, self.recorder.0.as_deref_mut()));
+        let hidden = Arc::new(model.step(step, cache, self.activation_slots.0.as_deref_mut()));
         let mut due: Vec<Due> = (0..decoding).map(|i| Due { row: i, sample: i }).collect();
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;

@@ -17,8 +17,8 @@ pub struct Request {
     pub samples: usize,
     /// How to draw them.
     pub sampling: Arc<Sampling>,
-    /// Whether to record them, where the engine has a recording.
-    pub record: bool,
+    /// Whether to cache their activations, where the engine has an activation cache.
+    pub cache_activations: bool,
 }
 
 /// Number of a request, from 0 in the order of submission.

@@ -11,7 +11,7 @@ use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
-use isentrope_model::{Model, Recording};
+use isentrope_model::{ActivationCache, Model};
 use isentrope_rollout::{Completion, Judge, Key, Limits, Prompter, Request, Sampling, sample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ pub(crate) struct Collector<'a, B: Backend> {
     /// The policy.
     pub model: &'a Model<B>,
     /// Keeps activations for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut Recording<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache<B>>,
     /// The ranks that sample together.
     pub ranks: Ranks,
     /// Turns problems into tokens.
@@ -203,12 +203,12 @@ impl<B: Backend> Collector<'_, B> {
             (0..count as u64).map(|i| self.source.problem(first_position + i)).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
-        let request = |i: usize, samples, sampling: &Arc<Sampling>, record| Request {
+        let request = |i: usize, samples, sampling: &Arc<Sampling>, cache_activations| Request {
             key: Key { seed: self.seed, step: self.step, prompt: taken + i as u64 },
             prompt: prompts[i].clone(),
             samples,
             sampling: sampling.clone(),
-            record,
+            cache_activations,
         };
         let mut requests: Vec<Request> = (0..prompts.len())
             .map(|i| request(i, self.settings.responses, &self.sampling, i < cached))

@@ -56,7 +56,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
     let plan = |slots, bytes| plan_of(800, slots, bytes);
-    let (without, slot) = (plan(0, 1 << 30), layout.recording_bytes_per_slot(&cpu()));
+    let (without, slot) = (plan(0, 1 << 30), layout.activation_bytes_per_slot(&cpu()));
     assert!(!without.to_string().contains("kept for the update"), "{without}");
     let peak = without.peak();
     for (spare, slots) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {

@@ -1,11 +1,11 @@
-//! What steps have recorded is what a pass over whole sequences computes.
+//! What steps have cached is what a pass over whole sequences computes.
 
 use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{Gradient, Keep, KvCache, Model, Recording, Scores, Step, Tape};
+use isentrope_model::{ActivationCache, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
 use proptest::prelude::*;
 
 properties!(a_recording_gives_the_gradient_of_the_pass);
@@ -21,43 +21,43 @@ fn a_recording_gives_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
         temperature in temperature(),
     )| {
         let model = trial.model(family);
-        let mut recording = scrambled(model, &order);
+        let mut activation_cache = scrambled(model, &order);
         let (mut texts, mut slots) = (Vec::new(), Vec::new());
         for (prompt, responses) in &groups {
-            let of_prompt = record(model, &mut recording, prompt, 0, &chunks);
+            let of_prompt = record(model, &mut activation_cache, prompt, 0, &chunks);
             for response in responses {
                 let text = [&prompt[..], response].concat();
-                let own = record(model, &mut recording, &text[..text.len() - 1], prompt.len(), &chunks);
+                let own = record(model, &mut activation_cache, &text[..text.len() - 1], prompt.len(), &chunks);
                 slots.push([&of_prompt[..], &own].concat());
                 texts.push(Text { tokens: text, score_from: prompt.len() });
             }
         }
         let slots: Vec<&[u32]> = slots.iter().map(Vec::as_slice).collect();
         let expected = results(model, model.forward(pack(&texts), temperature, Keep::Activations));
-        let recalled = || model.recall(pack(&texts), temperature, &recording, &slots);
-        prop_assert!(results(model, recalled()) == expected);
+        let from_cache = || model.tape_from_cache(pack(&texts), temperature, &activation_cache, &slots);
+        prop_assert!(results(model, from_cache()) == expected);
         // Nothing is used up.
-        prop_assert!(results(model, recalled()) == expected);
+        prop_assert!(results(model, from_cache()) == expected);
     });
 }
 
-/// A recording that hands out its slots in the given order, with rows of other tokens in all of them.
-fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> Recording<B> {
-    let mut recording = Recording::new(model, SLOTS).unwrap();
+/// An activation cache that hands out its slots in the given order, with rows of other tokens in all of them.
+fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> ActivationCache<B> {
+    let mut activation_cache = ActivationCache::new(model, SLOTS).unwrap();
     let mut from = 0;
-    while recording.free_slots() > 0 {
-        let rows = recording.free_slots().min(64);
-        record(model, &mut recording, &vec![from % 61; rows], 0, &[rows]);
+    while activation_cache.free_slots() > 0 {
+        let rows = activation_cache.free_slots().min(64);
+        record(model, &mut activation_cache, &vec![from % 61; rows], 0, &[rows]);
         from += 7;
     }
-    order.iter().for_each(|&slot| recording.release(slot));
-    recording
+    order.iter().for_each(|&slot| activation_cache.release(slot));
+    activation_cache
 }
 
 /// Feeds tokens in chunks beside another sequence, and records those from a position on.
 fn record<B: Backend>(
     model: &Model<B>,
-    recording: &mut Recording<B>,
+    activation_cache: &mut ActivationCache<B>,
     tokens: &[u32],
     from: usize,
     chunks: &[usize],
@@ -74,11 +74,11 @@ fn record<B: Backend>(
         step.push(&[1, 2, 3][..1 + fed % 3], 0, &other, false);
         step.push(&tokens[fed..end], fed, &pages, false);
         if fed >= from {
-            let own: Vec<u32> = (fed..end).map(|_| recording.take().unwrap()).collect();
-            step.record(&own);
+            let own: Vec<u32> = (fed..end).map(|_| activation_cache.take().unwrap()).collect();
+            step.cache_activations(&own);
             slots.extend(own);
         }
-        model.step(&step, &mut cache, Some(&mut *recording));
+        model.step(&step, &mut cache, Some(&mut *activation_cache));
         fed = end;
     }
     slots

@@ -8,7 +8,7 @@ use isentrope_kernels::{Backend, Role};
 
 /// A fixed number of slots, each with one row of everything that a backward pass needs of a forward pass. What a slot holds
 /// is of use as long as the weights are those that computed it.
-pub struct Recording<B: Backend> {
+pub struct ActivationCache<B: Backend> {
     blocks: Vec<Block<B>>,
     /// The last block's output, `[slots, hidden]`.
     last: B::Buffer,
@@ -24,20 +24,20 @@ struct Block<B: Backend> {
 
 /// Which rows of a step go to which slots, in pairs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorded<I = Vec<u32>> {
+pub(crate) struct CachedRows<I = Vec<u32>> {
     pub rows: I,
     pub slots: I,
 }
 
-impl Recorded {
+impl CachedRows {
     /// On the device.
-    pub fn upload<B: Backend>(&self, backend: &B) -> Recorded<B::Index> {
-        Recorded { rows: backend.index(&self.rows), slots: backend.index(&self.slots) }
+    pub fn upload<B: Backend>(&self, backend: &B) -> CachedRows<B::Index> {
+        CachedRows { rows: backend.index(&self.rows), slots: backend.index(&self.slots) }
     }
 }
 
-impl<B: Backend> Recording<B> {
-    /// An empty recording of so many slots, each of [so many bytes](crate::Layout::recording_bytes_per_slot).
+impl<B: Backend> ActivationCache<B> {
+    /// An empty activation cache of so many slots, each of [so many bytes](crate::Layout::activation_bytes_per_slot).
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -49,9 +49,10 @@ impl<B: Backend> Recording<B> {
             Ok(Block { input: rows(s.hidden)?, internals })
         });
         let blocks = blocks.collect::<Result<_>>()?;
-        let mut recording = Self { blocks, last: rows(s.hidden)?, slots: slots as u32, free: Vec::new() };
-        recording.clear();
-        Ok(recording)
+        let mut activation_cache =
+            Self { blocks, last: rows(s.hidden)?, slots: slots as u32, free: Vec::new() };
+        activation_cache.clear();
+        Ok(activation_cache)
     }
 
     /// Frees all slots.
@@ -81,7 +82,7 @@ impl<B: Backend> Recording<B> {
         backend: &B,
         block: usize,
         input: &B::Buffer,
-        to: &Recorded<B::Index>,
+        to: &CachedRows<B::Index>,
     ) {
         backend.store_rows(input, &to.rows, &mut self.blocks[block].input, &to.slots);
     }
@@ -92,15 +93,15 @@ impl<B: Backend> Recording<B> {
         backend: &B,
         block: usize,
         internals: &Internals<B::Buffer>,
-        to: &Recorded<B::Index>,
+        to: &CachedRows<B::Index>,
     ) {
-        for (from, recorded) in internals.beside(&mut self.blocks[block].internals) {
-            backend.store_rows(from, &to.rows, recorded, &to.slots);
+        for (from, cached) in internals.beside(&mut self.blocks[block].internals) {
+            backend.store_rows(from, &to.rows, cached, &to.slots);
         }
     }
 
     /// Records the last block's output, `[tokens, hidden]`.
-    pub(crate) fn store_last(&mut self, backend: &B, last: &B::Buffer, to: &Recorded<B::Index>) {
+    pub(crate) fn store_last(&mut self, backend: &B, last: &B::Buffer, to: &CachedRows<B::Index>) {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
@@ -116,8 +117,8 @@ impl<B: Backend> Recording<B> {
         b.gather_rows(&self.blocks[block].input, slots, &mut input);
         let features = Internals::features(&model.layout.blocks[block], s);
         let mut internals = features.map(|features| model.activations(count, features));
-        for (recorded, to) in self.blocks[block].internals.beside(&mut internals) {
-            b.gather_rows(recorded, slots, to);
+        for (cached, to) in self.blocks[block].internals.beside(&mut internals) {
+            b.gather_rows(cached, slots, to);
         }
         (input, internals)
     }
@@ -144,12 +145,12 @@ mod tests {
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         for name in ["qwen2-tied", "qwen3"] {
             let model = Model::load(&models.join(name), cpu.clone()).unwrap();
-            let Recording { blocks, last, .. } = Recording::new(&model, 5).unwrap();
+            let ActivationCache { blocks, last, .. } = ActivationCache::new(&model, 5).unwrap();
             let of_block = |Block { input, internals }: Block<Cpu>| {
                 input.len() + internals.each().map(|buffer| buffer.len()).sum::<usize>()
             };
             let floats = last.len() + blocks.into_iter().map(of_block).sum::<usize>();
-            assert_eq!(floats * size_of::<f32>(), 5 * model.layout.recording_bytes_per_slot(&*cpu));
+            assert_eq!(floats * size_of::<f32>(), 5 * model.layout.activation_bytes_per_slot(&*cpu));
         }
     }
 }

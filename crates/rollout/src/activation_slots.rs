@@ -1,0 +1,47 @@
+//! Which rows of a step are cached, and who gives way when an activation cache is full.
+
+use crate::sequence::Sample;
+use isentrope_kernels::Backend;
+use isentrope_model::{ActivationCache, Step};
+
+/// Hands out the slots of an activation cache, if there is one.
+pub(crate) struct ActivationSlots<'a, B: Backend>(pub Option<&'a mut ActivationCache<B>>);
+
+impl<B: Backend> ActivationSlots<'_, B> {
+    /// The slots of a sequence that has not been fed yet.
+    pub fn slots(&self, cache_activations: bool) -> Option<Vec<u32>> {
+        (cache_activations && self.0.is_some()).then(Vec::new)
+    }
+
+    /// Makes room for one row of each running sample that is cached. Where there is too little, the last to have started
+    /// are cached no more: neighbours go through an update together, and what is cached of one alone is of no use.
+    pub fn make_room(&mut self, running: &mut [Sample<'_>]) {
+        let Some(activation_cache) = &mut self.0 else { return };
+        let mut rows = running.iter().filter(|sample| sample.slots.is_some()).count();
+        for sample in running.iter_mut().rev() {
+            if rows <= activation_cache.free_slots() {
+                break;
+            }
+            if let Some(slots) = sample.slots.take() {
+                slots[sample.prompt.len()..].iter().for_each(|&slot| activation_cache.release(slot));
+                rows -= 1;
+            }
+        }
+    }
+
+    /// Has the activations of the rows of the step's last run cached, after those of the same sequence in `slots`, if there is room for all
+    /// of them; else the sequence, a prompt, is cached no more.
+    pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
+        let (Some(activation_cache), Some(own)) = (&mut self.0, &mut *slots) else {
+            return;
+        };
+        let (before, rows) = (own.len(), step.last_rows().len());
+        if rows <= activation_cache.free_slots() {
+            own.extend((0..rows).filter_map(|_| activation_cache.take()));
+            step.cache_activations(&own[before..]);
+        } else {
+            own.iter().for_each(|&slot| activation_cache.release(slot));
+            *slots = None;
+        }
+    }
+}
