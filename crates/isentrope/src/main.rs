@@ -2,8 +2,6 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
-#![warn(clippy::unwrap_used)]
-
 mod commands;
 mod device;
 mod engine;

@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo test --release -p isentrope --test base_model -- --ignored
 //! ```
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use std::path::Path;
 use std::process::Command;

@@ -1,8 +1,11 @@
 //! Which rows belong to which sequences: described once on the host, uploaded once, and then known to every operation of
 //! every layer.
 
-use crate::attention::PAGE;
+use crate::simd::LANES;
 use std::ops::Range;
+
+/// Positions in a page of keys and values on the CPU: as many as a vector has lanes, so that a page is read by whole vectors.
+pub(crate) const PAGE: usize = LANES;
 
 /// Consecutive rows of a batch that are consecutive positions of one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]

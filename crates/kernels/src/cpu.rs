@@ -3,7 +3,7 @@
 use crate::adamw::{self, AdamW, Updated};
 use crate::attention::{self, Attention};
 use crate::backend::Backend;
-use crate::batch::{CpuBatch, HostBatch};
+use crate::batch::{CpuBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
@@ -74,7 +74,7 @@ impl Backend for Cpu {
     type Index = Vec<u32>;
     type Statistics = CpuStatistics;
 
-    const PAGE: usize = attention::PAGE;
+    const PAGE: usize = PAGE;
 
     fn bytes(&self, role: Role) -> usize {
         let (rows, features) = extent(role);

@@ -95,12 +95,12 @@ impl<B: Backend> Model<B> {
         &self,
         step: &Step,
         cache: &mut KvCache<B>,
-        mut activation_cache: Option<&mut ActivationCache<B>>,
+        activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let rows = self.rows(&step.batch);
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
-        let mut activation_cache = activation_cache.as_deref_mut().zip(cached_rows.as_ref());
+        let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
         b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         for (i, block) in self.layout.blocks.iter().enumerate() {

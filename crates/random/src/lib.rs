@@ -2,8 +2,6 @@
 //!
 //! So nothing has a generator whose state must be saved, and what is drawn does not depend on the order of the work.
 
-#![warn(clippy::unwrap_used)]
-
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 

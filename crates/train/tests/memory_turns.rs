@@ -1,4 +1,5 @@
 //! Whether updates and evaluations take turns with the memory. The only test of its process, whose memory it reads.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
 use isentrope_kernels::{Cpu, Isa};

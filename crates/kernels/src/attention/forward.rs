@@ -1,7 +1,8 @@
 //! Attention outputs of a batch of runs.
 
-use super::{Attention, PAGE, check};
+use super::{Attention, check};
 use crate::batch::CpuBatch;
+use crate::batch::PAGE;
 use crate::math::exp;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
 use crate::threads::{Engine, Shared};

@@ -12,12 +12,9 @@ mod forward;
 pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
-use crate::batch::CpuBatch;
+use crate::batch::{CpuBatch, PAGE};
 use crate::simd::LANES;
 use crate::threads::{Engine, Shared};
-
-/// Positions per page.
-pub(crate) const PAGE: usize = LANES;
 
 /// Shape of one attention layer. Rows of queries, keys and values are `[heads + 2 kv_heads, head_dim]`: queries of
 /// every head, then keys, then values.
