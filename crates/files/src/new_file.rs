@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
-/// Bytes that are collected before they go to the operating system.
+/// Bytes of weights that are collected before they go to the operating system.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// A file being written. Every error names it.
@@ -25,12 +25,14 @@ impl NewFile {
     /// # Errors
     /// [`Error::Io`] when it exists or cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
-        Ok(Self::over(File::create_new(path).map_err(Error::at(path))?, path))
+        let file = File::create_new(path).map_err(Error::at(path))?;
+        Ok(Self { path: path.to_owned(), writer: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
-    /// A writer over an open file whose errors name `path`.
+    /// A writer over an open file whose errors name `path`. Little waits in memory, so that whoever looks at a file of lines
+    /// while it grows sees them soon.
     pub(crate) fn over(file: File, path: &Path) -> Self {
-        Self { path: path.to_owned(), writer: BufWriter::with_capacity(BUFFER_BYTES, file) }
+        Self { path: path.to_owned(), writer: BufWriter::new(file) }
     }
 
     /// Appends bytes.
