@@ -105,6 +105,7 @@ pub struct DrawKey {
 }
 
 impl DrawKey {
+    /// The update takes the upper half of its coordinate: anywhere else, the same recipe would draw other tokens.
     fn draws(self) -> Draws {
         Draws::of(self.seed, Purpose::ClipCov, self.step, self.update << 32)
     }
