@@ -22,11 +22,11 @@ pub struct Recipe {
     /// The model that is trained.
     pub model: ModelSource,
     /// What is trained on: problems for `train`, examples for `sft`.
-    pub data: isentrope_data::Settings,
+    pub data: isentrope_data::DataSettings,
     /// Responses that are sampled to learn from.
-    pub rollout: collect::Settings,
+    pub rollout: collect::RolloutSettings,
     /// What a response is worth; for `sft`, in evaluations.
-    pub reward: isentrope_reward::Settings,
+    pub reward: isentrope_reward::RewardSettings,
     /// The loss.
     pub objective: isentrope_objective::ObjectiveSettings,
     /// How a rollout is cut into updates.

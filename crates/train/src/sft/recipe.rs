@@ -19,11 +19,11 @@ pub struct Recipe {
     /// The model that is trained.
     pub model: ModelSource,
     /// What is trained on: problems for `train`, examples for `sft`.
-    pub data: isentrope_data::Settings,
+    pub data: isentrope_data::DataSettings,
     /// What is learnt at a time.
-    pub sft: Settings,
+    pub sft: SftSettings,
     /// What a response is worth; for `sft`, in evaluations.
-    pub reward: isentrope_reward::Settings,
+    pub reward: isentrope_reward::RewardSettings,
     /// AdamW, its schedule and gradient clipping.
     pub optimizer: settings::Optimizer,
     /// Evaluation on held-out problems during the run.
@@ -37,7 +37,7 @@ pub struct Recipe {
 /// What is learnt at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct SftSettings {
     /// Examples of one update.
     #[schemars(range(min = 1))]
     pub batch: usize,
@@ -50,7 +50,7 @@ pub struct Settings {
     pub eval_files: Vec<PathBuf>,
 }
 
-impl Default for Settings {
+impl Default for SftSettings {
     fn default() -> Self {
         Self { batch: 64, max_tokens: 2048, eval_files: Vec::new() }
     }

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The recipe's table `[data.countdown]`: what problems of the built-in task are like.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct CountdownSettings {
     /// How many numbers problems may have, each from 3 to 6.
     pub numbers: Vec<usize>,
     /// How likely each entry of `numbers` is, in proportion; as many entries as `numbers`.
@@ -49,7 +49,7 @@ pub struct Demonstrations {
     pub abandon: f64,
 }
 
-impl Default for Settings {
+impl Default for CountdownSettings {
     fn default() -> Self {
         Self {
             numbers: vec![3, 4],
@@ -68,7 +68,7 @@ impl Default for Demonstrations {
     }
 }
 
-impl Settings {
+impl CountdownSettings {
     pub(super) fn check(&self) -> Result<()> {
         isentrope_settings::check("data.countdown", self)?;
         let numbers = format!("{:?}", self.numbers);
