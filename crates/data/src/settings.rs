@@ -154,7 +154,8 @@ impl DataSettings {
                 None
             }
         };
-        isentrope_settings::check("data", self)?;
+        // Without the paths: they have no range, and need not be UTF-8 as texts must (the hub's cache is in a home directory).
+        isentrope_settings::check("data", &Self { files: Vec::new(), ..self.clone() })?;
         Ok(task)
     }
 }
@@ -162,6 +163,17 @@ impl DataSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_need_not_be_utf_8() {
+        use std::os::unix::ffi::OsStringExt;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(b"/home/\xff/a.parquet".to_vec()));
+        let settings = DataSettings { files: vec![path], ..DataSettings::default() };
+        settings.check().unwrap();
+        let error = DataSettings { limit: Some(0), ..settings }.check().unwrap_err().to_string();
+        assert!(error.starts_with("data.limit is 0: "), "{error}");
+    }
 
     #[test]
     fn impossible_settings_are_named() {
