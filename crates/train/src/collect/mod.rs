@@ -28,7 +28,8 @@ pub struct RolloutSettings {
     /// Responses to each prompt, which make a group.
     #[schemars(range(min = 1))]
     pub responses: usize,
-    /// Divisor of the logits, in sampling and in training alike; from 0.01 to 100.
+    /// Divisor of the logits, in sampling and in training alike.
+    #[schemars(range(min = 0.01, max = 100.0))]
     pub temperature: f32,
     /// Longest response, in tokens.
     #[schemars(range(min = 1))]

@@ -1,14 +1,11 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-/// Most examples of one update.
-const EXAMPLES: usize = 1 << 20;
 
 /// A recipe for supervised fine-tuning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +36,7 @@ pub struct Recipe {
 #[serde(default, deny_unknown_fields)]
 pub struct SftSettings {
     /// Examples of one update.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1048576))]
     pub batch: usize,
     /// Examples with more tokens than this are passed over. Also the longest response in evaluations, unless
     /// `eval.max_tokens` is set.
@@ -64,12 +61,10 @@ impl Recipe {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
-        at_most("sft.batch", self.sft.batch, EXAMPLES)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
         self.optimizer.check()?;
-        self.eval.check()?;
-        self.memory.check()
+        Ok(self.eval.check()?)
     }
 
     /// Longest response sampled in evaluations, in tokens.

@@ -10,7 +10,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CountdownSettings {
-    /// How many numbers problems may have, each from 3 to 6.
+    /// How many numbers problems may have.
+    #[schemars(inner(range(min = 3, max = 6)))]
     pub numbers: Vec<usize>,
     /// How likely each entry of `numbers` is, in proportion; as many entries as `numbers`.
     pub weights: Vec<f64>,
@@ -72,7 +73,7 @@ impl CountdownSettings {
     pub(super) fn check(&self) -> Result<()> {
         isentrope_settings::check("data.countdown", self)?;
         let numbers = format!("{:?}", self.numbers);
-        if self.numbers.is_empty() || self.numbers.iter().any(|n| !(3..=6).contains(n)) {
+        if self.numbers.is_empty() {
             return Err(Error::setting(
                 "data.countdown.numbers",
                 numbers,

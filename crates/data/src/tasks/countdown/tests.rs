@@ -203,8 +203,8 @@ fn impossible_settings_are_named() {
     };
     for (settings, key) in [
         (CountdownSettings { numbers: vec![], ..default() }, "data.countdown.numbers"),
-        (CountdownSettings { numbers: vec![2, 3], ..default() }, "data.countdown.numbers"),
-        (CountdownSettings { numbers: vec![3, 7], ..default() }, "data.countdown.numbers"),
+        (CountdownSettings { numbers: vec![2, 3], ..default() }, "data.countdown.numbers.0"),
+        (CountdownSettings { numbers: vec![3, 7], ..default() }, "data.countdown.numbers.1"),
         (CountdownSettings { numbers: vec![3], ..default() }, "data.countdown.weights"),
         (CountdownSettings { weights: vec![0.0, 0.0], ..default() }, "data.countdown.weights"),
         (CountdownSettings { weights: vec![-1.0, 2.0], ..default() }, "data.countdown.weights"),
