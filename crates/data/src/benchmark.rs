@@ -8,7 +8,7 @@ use std::path::Path;
 use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
-use crate::{Problem, Report, Result, Settings, evaluation_set};
+use crate::{DataSettings, Problem, Report, Result, evaluation_set};
 
 /// How the problems of a benchmark are asked and their responses drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl Benchmark {
         verifier: &VerifierSettings,
     ) -> Result<(Vec<Problem>, Report)> {
         let files = files.iter().map(|file| file.as_ref().to_owned()).collect();
-        let settings = Settings { files, deduplicate: false, shuffle: false, ..Settings::default() };
+        let settings = DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
         let (mut problems, report) = evaluation_set(&settings, n, verifier)?;
         for Problem { prompt, .. } in &mut problems {
             if prompt.question().is_some_and(|question| !question.contains("\\boxed{}")) {

@@ -9,7 +9,7 @@ use isentrope_files::sha256;
 use crate::file_hash::FileHash;
 use crate::rows::{self, Row};
 use crate::schema::Record;
-use crate::{Error, Finding, Order, Report, Result, Settings};
+use crate::{DataSettings, Error, Finding, Order, Report, Result};
 
 /// The usable rows of files, in the order in which they are drawn.
 #[derive(Debug)]
@@ -29,7 +29,11 @@ pub struct Longest {
 }
 
 impl<T: Record> FileRecords<T> {
-    pub(crate) fn read(settings: &Settings, seed: u64, from_row: &FromRow<'_, T>) -> Result<(Self, Report)> {
+    pub(crate) fn read(
+        settings: &DataSettings,
+        seed: u64,
+        from_row: &FromRow<'_, T>,
+    ) -> Result<(Self, Report)> {
         let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
         let (rows, report) = read_rows(settings, from_row)?;
         let count = NonZeroUsize::new(rows.len())
@@ -83,9 +87,9 @@ impl<T: Record> FileRecords<T> {
 /// Reads a row, given where it is; an error is what is wrong with it.
 pub(crate) type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
 
-/// Reads all rows, and keeps the first [`Settings::limit`] usable ones.
+/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones.
 pub(crate) fn read_rows<T: Record>(
-    settings: &Settings,
+    settings: &DataSettings,
     from_row: &FromRow<'_, T>,
 ) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];

@@ -1,7 +1,7 @@
 //! Data sets and built-in tasks: the problems that training draws and the examples that it imitates.
 //!
 //! [`benchmark`] defines the built-in benchmarks. [`Source`] and [`Examples`] give them by position; [`evaluation_set`]
-//! gives those to measure with. Reading a file goes from its rows ([`Settings::files`]) by their schema to problems or
+//! gives those to measure with. Reading a file goes from its rows ([`DataSettings::files`]) by their schema to problems or
 //! examples, and says in a [`Report`] what is wrong with which row.
 
 pub mod benchmark;
@@ -24,6 +24,6 @@ pub use order::Order;
 pub use problem::{Content, Example, Problem, Prompt};
 pub use report::{Finding, Report};
 pub use schema::{Record, final_answer, find};
-pub use settings::{Columns, Settings, TaskName, Template};
+pub use settings::{Columns, DataSettings, TaskName, Template};
 pub use source::{Examples, Records, Source, evaluation_set};
 pub use tasks::countdown;

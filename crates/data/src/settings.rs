@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// Where problems and examples come from, and how prompts are made of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct DataSettings {
     /// A built-in task, instead of `files`.
     pub task: Option<TaskName>,
     /// Parquet or JSONL (.jsonl) files, read one after the other.
@@ -40,10 +40,10 @@ pub struct Settings {
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
     /// What problems of the built-in task countdown are like.
-    pub countdown: countdown::Settings,
+    pub countdown: countdown::CountdownSettings,
 }
 
-impl Default for Settings {
+impl Default for DataSettings {
     fn default() -> Self {
         Self {
             task: None,
@@ -57,12 +57,12 @@ impl Default for Settings {
             max_prompt_tokens: None,
             shuffle: true,
             limit: None,
-            countdown: countdown::Settings::default(),
+            countdown: countdown::CountdownSettings::default(),
         }
     }
 }
 
-/// Writes [`TaskName`]: the name of every built-in task, the table of its settings in [`Settings`], and the type that
+/// Writes [`TaskName`]: the name of every built-in task, the table of its settings in [`DataSettings`], and the type that
 /// makes its problems from them.
 macro_rules! registry {
     ($($(#[doc = $doc:literal])* $name:literal: $variant:ident, settings.$table:ident => $task:ty;)*) => {
@@ -83,7 +83,7 @@ macro_rules! registry {
                 }
             }
 
-            fn open(self, settings: &Settings) -> Result<Box<dyn Task>> {
+            fn open(self, settings: &DataSettings) -> Result<Box<dyn Task>> {
                 let task: Box<dyn Task> = match self {
                     $(Self::$variant => Box::new(<$task>::new(&settings.$table)?),)*
                 };
@@ -122,7 +122,7 @@ pub struct Columns {
     pub answer: Option<String>,
 }
 
-impl Settings {
+impl DataSettings {
     /// Checks every setting, but not what is in the files.
     ///
     /// # Errors
@@ -154,7 +154,8 @@ impl Settings {
                 None
             }
         };
-        isentrope_settings::check("data", self)?;
+        // Without the paths: they have no range, and need not be UTF-8 as texts must (the hub's cache is in a home directory).
+        isentrope_settings::check("data", &Self { files: Vec::new(), ..self.clone() })?;
         Ok(task)
     }
 }
@@ -163,27 +164,41 @@ impl Settings {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn paths_need_not_be_utf_8() {
+        use std::os::unix::ffi::OsStringExt;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(b"/home/\xff/a.parquet".to_vec()));
+        let settings = DataSettings { files: vec![path], ..DataSettings::default() };
+        settings.check().unwrap();
+        let error = DataSettings { limit: Some(0), ..settings }.check().unwrap_err().to_string();
+        assert!(error.starts_with("data.limit is 0: "), "{error}");
+    }
+
     #[test]
     fn impossible_settings_are_named() {
-        let file = |name: &str| Settings { files: vec![name.into()], ..Settings::default() };
-        let task = Settings { task: Some(TaskName::Countdown), ..Settings::default() };
+        let file = |name: &str| DataSettings { files: vec![name.into()], ..DataSettings::default() };
+        let task = DataSettings { task: Some(TaskName::Countdown), ..DataSettings::default() };
         assert!(file("a.jsonl").check().is_ok() && file("a.parquet").check().is_ok() && task.check().is_ok());
         for (settings, says) in [
-            (Settings::default(), "data.files is []"),
-            (Settings { files: vec!["a.jsonl".into()], ..task.clone() }, "data.task"),
+            (DataSettings::default(), "data.files is []"),
+            (DataSettings { files: vec!["a.jsonl".into()], ..task.clone() }, "data.task"),
             (file("a.csv"), "a.csv"),
-            (Settings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
-            (Settings { max_prompt_tokens: Some(0), ..task.clone() }, "data.max_prompt_tokens is 0"),
+            (DataSettings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
+            (DataSettings { max_prompt_tokens: Some(0), ..task.clone() }, "data.max_prompt_tokens is 0"),
             (
-                Settings { countdown: countdown::Settings { numbers: vec![], ..Default::default() }, ..task },
+                DataSettings {
+                    countdown: countdown::CountdownSettings { numbers: vec![], ..Default::default() },
+                    ..task
+                },
                 "data.countdown.numbers is []",
             ),
         ] {
             let error = settings.check().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
-        let error = serde_json::from_str::<Settings>(r#"{"task": "chess"}"#).unwrap_err().to_string();
+        let error = serde_json::from_str::<DataSettings>(r#"{"task": "chess"}"#).unwrap_err().to_string();
         assert!(error.contains("countdown"), "{error}");
-        assert!(serde_json::from_str::<Settings>(r#"{"file": []}"#).is_err());
+        assert!(serde_json::from_str::<DataSettings>(r#"{"file": []}"#).is_err());
     }
 }

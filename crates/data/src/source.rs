@@ -7,7 +7,7 @@ use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
-use crate::{Error, Example, Problem, Report, Result, Settings};
+use crate::{DataSettings, Error, Example, Problem, Report, Result};
 
 /// Problems to train on, by position.
 pub type Source = Records<Problem>;
@@ -33,7 +33,7 @@ enum Supply<T> {
 impl<T: Record> Records<T> {
     /// Reads the files, all of them, or takes of the task what `of_task` says. The report of a task is empty.
     fn read(
-        settings: &Settings,
+        settings: &DataSettings,
         seed: u64,
         of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
         from_row: &FromRow<'_, T>,
@@ -102,7 +102,7 @@ impl Records<Problem> {
     ///
     /// # Errors
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
-    pub fn open(settings: &Settings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
+    pub fn open(settings: &DataSettings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
         let of_task = |task: &dyn Task| Ok(task.problems(seed));
         Self::read(settings, seed, of_task, &|row, origin| {
             Problem::from_row(row, &settings.columns, origin, verifier)
@@ -121,7 +121,7 @@ impl Records<Example> {
     /// # Errors
     /// Settings that are out of range, files that cannot be read, files without a usable row, and a task without worked
     /// examples.
-    pub fn open(settings: &Settings, seed: u64) -> Result<(Self, Report)> {
+    pub fn open(settings: &DataSettings, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
         Self::read(settings, seed, |task| demonstrations(task, name, seed), &|row, origin| {
             Example::from_row(row, &settings.columns, origin)
@@ -139,7 +139,7 @@ impl Records<Example> {
 /// # Errors
 /// As [`Source::open`]; of a task also when it has fewer than `n` test problems.
 pub fn evaluation_set(
-    settings: &Settings,
+    settings: &DataSettings,
     n: usize,
     verifier: &VerifierSettings,
 ) -> Result<(Vec<Problem>, Report)> {

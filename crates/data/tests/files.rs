@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isentrope_data::{
-    Columns, Content, Error, Examples, Longest, Problem, Prompt, Report, Settings, Source, evaluation_set,
+    Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source, evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
 use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
@@ -15,8 +15,8 @@ use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn settings(path: &Path) -> Settings {
-    Settings { files: vec![path.to_owned()], shuffle: false, ..Settings::default() }
+fn settings(path: &Path) -> DataSettings {
+    DataSettings { files: vec![path.to_owned()], shuffle: false, ..DataSettings::default() }
 }
 
 fn auto() -> VerifierSettings {
@@ -121,14 +121,15 @@ fn verl_parquet_is_read_and_linted() {
 
 #[test]
 fn settings_decide_what_is_drawn() {
-    let all = Settings { deduplicate: false, ..settings(&verl()) };
+    let all = DataSettings { deduplicate: false, ..settings(&verl()) };
     let (source, report) = Source::open(&all, 1, &auto()).unwrap();
     assert_eq!((source.len(), report.duplicates, report.conflicts.len()), (Some(22), 0, 0));
 
-    let few = Settings { limit: Some(3), ..settings(&verl()) };
+    let few = DataSettings { limit: Some(3), ..settings(&verl()) };
     assert_eq!(Source::open(&few, 1, &auto()).unwrap().0.len(), Some(3));
 
-    let dressed = Settings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&verl()) };
+    let dressed =
+        DataSettings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&verl()) };
     let plain = Source::open(&settings(&verl()), 1, &auto()).unwrap().0.problem(4);
     let expected = format!("Q: {}\nA:", plain.prompt.question().unwrap());
     assert_eq!(Source::open(&dressed, 1, &auto()).unwrap().0.problem(4).prompt.question().unwrap(), expected);
@@ -148,7 +149,7 @@ fn settings_decide_what_is_drawn() {
     assert_eq!(source.len(), Some(20));
     assert_eq!(source.problem(4).prompt.question().unwrap(), expected);
 
-    let shuffled = Settings { shuffle: true, ..settings(&verl()) };
+    let shuffled = DataSettings { shuffle: true, ..settings(&verl()) };
     let origins = |seed, from: u64| -> Vec<String> {
         let mut source = Source::open(&shuffled, seed, &auto()).unwrap().0;
         (from..40).map(|position| source.problem(position).origin).collect()
@@ -157,7 +158,7 @@ fn settings_decide_what_is_drawn() {
     assert_ne!(origins(1, 0), origins(2, 0));
     assert_ne!(origins(1, 0)[..20], origins(1, 0)[20..]);
 
-    let twice = Settings { files: vec![verl(), verl()], ..settings(&verl()) };
+    let twice = DataSettings { files: vec![verl(), verl()], ..settings(&verl()) };
     let (source, report) = Source::open(&twice, 1, &auto()).unwrap();
     assert_eq!((source.len(), report.rows, report.duplicates), (Some(20), 56, 24));
 }
@@ -170,7 +171,7 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
             number if number % 4 == 0 => Err(format!("{number} is a multiple of four")),
             number => Ok(if number % 2 == 0 { 4 } else { 3 }),
         };
-    let all = Settings { shuffle: true, ..settings(&verl()) };
+    let all = DataSettings { shuffle: true, ..settings(&verl()) };
     let (mut source, mut report) = Source::open(&all, 1, &auto()).unwrap();
     let numbers = |source: &mut Source, count: u64| -> Vec<usize> {
         let number = |i| source.problem(i).origin.rsplit(' ').next().unwrap().parse().unwrap();
@@ -205,7 +206,7 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
 
 #[test]
 fn the_task_gives_problems_and_examples() {
-    let settings: Settings =
+    let settings: DataSettings =
         serde_json::from_value(json!({"task": "countdown", "prompt_prefix": "Solve "})).unwrap();
     let (mut source, report) = Source::open(&settings, 3, &auto()).unwrap();
     assert_eq!((source.len(), report, source.files().len()), (None, Report::default(), 0));
@@ -228,7 +229,8 @@ fn flat_parquet_is_read() {
     assert_eq!((problem.prompt, problem.ground_truth), (Prompt::Text("2+2?".into()), json!(4)));
 
     let columns = Columns { prompt: Some("raw".into()), answer: Some("level".into()) };
-    let (mut source, report) = Source::open(&Settings { columns, ..settings(&path) }, 1, &auto()).unwrap();
+    let (mut source, report) =
+        Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.problem(0).ground_truth, json!(0.5));
     assert_eq!(bad(&report), ["flat.parquet row 2: column level is null"]);
 }
@@ -277,7 +279,7 @@ fn jsonl_problems_are_read_and_linted() {
     assert_eq!(lines, expected);
 
     let columns = Columns { prompt: Some("problem".into()), answer: None };
-    let (source, _) = Source::open(&Settings { columns, ..settings(&path) }, 1, &auto()).unwrap();
+    let (source, _) = Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.len(), Some(2));
 }
 
@@ -338,7 +340,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
         "{error}"
     );
     let no_columns = Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()) };
-    let error = Source::open(&Settings { columns: no_columns, ..settings(&flat) }, 1, &auto())
+    let error = Source::open(&DataSettings { columns: no_columns, ..settings(&flat) }, 1, &auto())
         .unwrap_err()
         .to_string();
     assert!(error.contains("question, answer, level, raw"), "{error}");
@@ -408,9 +410,12 @@ fn a_command_takes_any_ground_truth_and_none() {
 
     // A column that was asked for must be there.
     let columns = Columns { answer: Some("answer".into()), ..Columns::default() };
-    let (_, report) =
-        Source::open(&Settings { columns, ..settings(&path) }, 1, &verifier(json!({"command": ["judge"]})))
-            .unwrap();
+    let (_, report) = Source::open(
+        &DataSettings { columns, ..settings(&path) },
+        1,
+        &verifier(json!({"command": ["judge"]})),
+    )
+    .unwrap();
     assert_eq!(report.usable, 2);
     assert_eq!(bad(&report)[0], "rows.jsonl line 2: column answer is missing");
 }
@@ -429,7 +434,7 @@ fn files_of_one_name_are_told_apart_by_their_paths() {
     let two = file("b/p.jsonl", json!({"prompt": "two", "answer": "2"}));
     let three = file("b/q.jsonl", json!({"prompt": "three", "answer": "3"}));
     let files = vec![one.clone(), two.clone(), three.clone()];
-    let settings = Settings { files, ..settings(&one) };
+    let settings = DataSettings { files, ..settings(&one) };
     let (mut source, report) = Source::open(&settings, 0, &auto()).unwrap();
     let names = [one.display().to_string(), two.display().to_string(), "q.jsonl".to_owned()];
     for (position, name) in names.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use isentrope_data::benchmark::Benchmark;
-use isentrope_data::{Problem, Prompt, Report, Settings, Source};
+use isentrope_data::{DataSettings, Problem, Prompt, Report, Source};
 use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
 use serde_json::{Value, json};
 
@@ -79,7 +79,8 @@ fn an_instruction_that_is_there_is_not_given_twice() {
 
 #[test]
 fn dapo_is_read_once_per_problem() {
-    let settings = Settings { files: vec![fixture("dapo.parquet")], shuffle: false, ..Settings::default() };
+    let settings =
+        DataSettings { files: vec![fixture("dapo.parquet")], shuffle: false, ..DataSettings::default() };
     let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates, report.conflicts.len()), (12, 3, 9, 0));
     let problem = source.problem(1);
@@ -91,7 +92,8 @@ fn dapo_is_read_once_per_problem() {
 
 #[test]
 fn eurus_has_code_that_is_left_out_and_said() {
-    let settings = Settings { files: vec![fixture("eurus.parquet")], shuffle: false, ..Settings::default() };
+    let settings =
+        DataSettings { files: vec![fixture("eurus.parquet")], shuffle: false, ..DataSettings::default() };
     let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
     assert_eq!((report.rows, report.usable), (3, 2));
     assert_eq!(report.bad[0].origin, "eurus.parquet row 2");

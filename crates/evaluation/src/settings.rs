@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use isentrope_data::benchmark::{Choice, Decoding};
-use isentrope_rollout::Sampling;
+use isentrope_rollout::{Sampling, check_stop_texts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct EvaluationSettings {
     pub problems: Option<usize>,
     /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes the place of what
     /// benchmarks define, such as the 32 of AIME. Unset: 4, and each benchmark's own.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 65536))]
     pub samples: Option<usize>,
     /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
     /// and each benchmark's own.
@@ -52,8 +52,6 @@ impl Default for EvaluationSettings {
     }
 }
 
-/// Most responses to a problem.
-const SAMPLES: usize = 1 << 16;
 /// Problems of a set that is no benchmark, unless the recipe says.
 pub const PROBLEMS: usize = 256;
 
@@ -98,14 +96,8 @@ impl EvaluationSettings {
         for text in &self.bench {
             Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         }
-        if let Some(samples) = self.samples.filter(|&samples| samples > SAMPLES) {
-            let what = format!("is {samples}: it must be at most {SAMPLES}");
-            return Err(Error::setting("eval.samples", what));
-        }
-        if self.stop.iter().flatten().any(String::is_empty) {
-            let what = "holds an empty text, which would end every response";
-            return Err(Error::setting("eval.stop", what));
-        }
+        check_stop_texts(self.stop.as_deref().unwrap_or_default())
+            .map_err(|what| Error::setting("eval.stop", what))?;
         let sampling = Sampling { temperature: self.temperature.unwrap_or(1.0), ..Sampling::default() };
         sampling
             .check()

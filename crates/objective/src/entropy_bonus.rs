@@ -15,7 +15,8 @@ pub struct EntropyBonus {
     /// Entropy to hold, in nats, above 0: after each update the weight moves by rate * (target - entropy). Unset: the
     /// weight stays as it is.
     pub target: Option<f64>,
-    /// How fast the weight follows the entropy's distance from the target, per nat and update; above 0.
+    /// How fast the weight follows the entropy's distance from the target, per nat and update.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub rate: f64,
     /// With a target, the largest weight; the smallest is 0.
     pub max: f64,
@@ -35,12 +36,6 @@ impl EntropyBonus {
             "objective.entropy_bonus.target",
             target,
             "it must be an entropy above 0, in nats; leave the key out for a fixed coefficient",
-        )?;
-        require(
-            self.rate.is_finite() && self.rate > 0.0,
-            "objective.entropy_bonus.rate",
-            self.rate,
-            "it must be above 0 (0.001 is the default)",
         )?;
         require(
             self.max.is_finite() && self.max > 0.0 && self.max >= self.coefficient,

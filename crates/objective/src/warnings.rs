@@ -1,4 +1,4 @@
-//! ObjectiveSettings that are allowed but hardly meant.
+//! Settings that are allowed but hardly meant.
 
 use crate::{Aggregation, Loss, Method, ObjectiveSettings};
 

@@ -10,7 +10,7 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
     prop::sample::select(vec![KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3])
 }
 
-/// ObjectiveSettings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
+/// Settings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
     let losses = vec![Loss::Clip, Loss::Importance, Loss::Gspo, Loss::PolicyGradient];
     let aggregations =

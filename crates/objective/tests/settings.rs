@@ -1,4 +1,4 @@
-//! ObjectiveSettings: defaults, spelling, limits and warnings.
+//! Settings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
     Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,

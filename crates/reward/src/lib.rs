@@ -16,6 +16,6 @@ mod verdict;
 mod verifier_settings;
 
 pub use command::VerifierError;
-pub use settings::{Error, Overlong, Settings, VerifierName, overlong_penalty};
+pub use settings::{Error, Overlong, RewardSettings, VerifierName, overlong_penalty};
 pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};
 pub use verifier_settings::{ByDataSource, Combined, MathSettings, Part, Single, VerifierSettings, Weighted};

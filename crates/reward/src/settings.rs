@@ -11,7 +11,7 @@ use crate::{Item, Judgement, Verifier, VerifierSettings};
 /// How responses are rewarded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
+pub struct RewardSettings {
     /// Which verifier judges responses.
     pub verifier: VerifierSettings,
     /// Leaves responses that were cut off at the longest length out of the loss. They count in advantages all the same.
@@ -98,7 +98,7 @@ pub struct Error {
     pub expected: String,
 }
 
-impl Settings {
+impl RewardSettings {
     /// Checks every setting against the longest response, in tokens.
     ///
     /// # Errors
@@ -152,8 +152,11 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_are_named() {
-        let with = |buffer, factor| Settings { overlong: Overlong { buffer, factor }, ..Settings::default() };
-        assert_eq!(Settings::default().check(1), Ok(()));
+        let with = |buffer, factor| RewardSettings {
+            overlong: Overlong { buffer, factor },
+            ..RewardSettings::default()
+        };
+        assert_eq!(RewardSettings::default().check(1), Ok(()));
         assert_eq!(with(8, 1.0).check(8), Ok(()));
         assert_eq!(with(9, 1.0).check(8).unwrap_err().key, "overlong.buffer");
         for factor in [-1.0, f64::NAN, f64::INFINITY] {
@@ -181,8 +184,8 @@ mod tests {
     fn names_are_what_recipes_write() {
         assert_eq!(serde_json::to_value(VerifierName::Countdown).unwrap(), "countdown");
         assert_eq!(serde_json::to_value(Verdict::TimedOut).unwrap(), "timed-out");
-        let settings: Settings = serde_json::from_value(json!({"overlong": {"buffer": 4}})).unwrap();
+        let settings: RewardSettings = serde_json::from_value(json!({"overlong": {"buffer": 4}})).unwrap();
         assert_eq!(settings.overlong, Overlong { buffer: 4, factor: 1.0 });
-        assert!(serde_json::from_value::<Settings>(json!({"overlongs": 1})).is_err());
+        assert!(serde_json::from_value::<RewardSettings>(json!({"overlongs": 1})).is_err());
     }
 }

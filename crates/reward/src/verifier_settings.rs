@@ -43,7 +43,7 @@ pub enum Single {
     /// The built-in verifier `math` with other options than the usual ones.
     Math(MathSettings),
     /// A program of your own; docs/rewards.md says what it is asked and what it answers.
-    Command(command::Settings),
+    Command(command::CommandSettings),
 }
 
 /// The verifier `math` with options.
@@ -170,7 +170,7 @@ impl VerifierSettings {
     }
 
     /// The settings of all commands.
-    pub fn commands(&self) -> Vec<&command::Settings> {
+    pub fn commands(&self) -> Vec<&command::CommandSettings> {
         let combined: Vec<&Combined> = match self {
             Self::All(combined) => vec![combined],
             Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
@@ -318,7 +318,8 @@ mod tests {
     #[test]
     fn settings_out_of_range_are_named() {
         let key = |value: Value| {
-            let settings = crate::Settings { verifier: read(value), ..crate::Settings::default() };
+            let settings =
+                crate::RewardSettings { verifier: read(value), ..crate::RewardSettings::default() };
             settings.check(1).unwrap_err().key
         };
         for (name, value) in [

@@ -29,5 +29,5 @@ pub use prompter::Prompter;
 pub use random::Key;
 pub use response::Response;
 pub use sample::{Interrupt, sample, sample_each};
-pub use sampling::Sampling;
+pub use sampling::{Sampling, check_stop_texts};
 pub use sequence::{Completion, FinishReason};

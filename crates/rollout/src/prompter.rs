@@ -24,7 +24,7 @@ impl Prompter {
     ///
     /// # Errors
     /// When there is no tokenizer, it does not fit the model, or its files are malformed.
-    pub fn read(dir: &Path, vocab_size: usize, settings: &isentrope_data::Settings) -> Result<Self> {
+    pub fn read(dir: &Path, vocab_size: usize, settings: &isentrope_data::DataSettings) -> Result<Self> {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
         let mut eos_tokens = GenerationConfig::read(dir)?.eos_token_ids;

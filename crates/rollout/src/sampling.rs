@@ -46,6 +46,17 @@ impl Default for Sampling {
     }
 }
 
+/// Checks the stop texts of a recipe.
+///
+/// # Errors
+/// What is wrong with them: the rest of a sentence that begins with their key.
+pub fn check_stop_texts(texts: &[String]) -> Result<(), &'static str> {
+    if texts.iter().any(String::is_empty) {
+        return Err("holds an empty text, which would end every response");
+    }
+    Ok(())
+}
+
 impl Sampling {
     /// Checks every setting.
     ///
@@ -81,7 +92,7 @@ impl Sampling {
                 expected: "it must be at least 1",
             });
         }
-        if self.stop_strings.iter().any(String::is_empty) {
+        if check_stop_texts(&self.stop_strings).is_err() {
             return Err(Error::Setting {
                 name: "stop",
                 value: "an empty text".into(),

@@ -41,12 +41,14 @@ fn check_value(key: &str, value: &Value, shape: &Shape) -> Result<(), Error> {
     match (value, shape) {
         (Value::Integer(x), Shape::Integer(bounds) | Shape::Number { bounds, .. }) => {
             let x = i128::from(*x);
-            check_number(key, x as f64, &x, *bounds)
+            check_number(key, x as f64, bounds.contain(x as f64), &x, *bounds)
         }
         (Value::Float(x), Shape::Number { bounds, single: true }) => {
-            check_number(key, *x, &(*x as f32), *bounds)
+            check_number(key, *x, bounds.single().contain(*x), &(*x as f32), *bounds)
         }
-        (Value::Float(x), Shape::Number { bounds, single: false }) => check_number(key, *x, x, *bounds),
+        (Value::Float(x), Shape::Number { bounds, single: false }) => {
+            check_number(key, *x, bounds.contain(*x), x, *bounds)
+        }
         (Value::Array(values), Shape::Array { items, .. }) => {
             let mut values = values.iter().enumerate();
             values.try_for_each(|(index, value)| check_value(&dotted(key, &index.to_string()), value, items))
@@ -77,10 +79,16 @@ fn check_fields(table: &str, value: &Value, fields: &[Field]) -> Result<(), Erro
     })
 }
 
-fn check_number(key: &str, x: f64, shown: &dyn Display, bounds: Bounds) -> Result<(), Error> {
+fn check_number(
+    key: &str,
+    x: f64,
+    contained: bool,
+    shown: &dyn Display,
+    bounds: Bounds,
+) -> Result<(), Error> {
     let bounds_text = bounds.to_string();
     let bounds_text = bounds_text.trim_start_matches([',', ' ']);
-    if bounds_text.is_empty() || (x.is_finite() && bounds.contain(x)) {
+    if bounds_text.is_empty() || (x.is_finite() && contained) {
         return Ok(());
     }
     let finite = if x.is_finite() { "" } else { "a finite number, " };
@@ -115,7 +123,7 @@ mod tests {
         optional: Option<u32>,
         #[schemars(range(min = 0.0))]
         distance: f64,
-        #[schemars(range(min = 0.0, max = 1.0))]
+        #[schemars(range(min = 0.01, max = 1.0))]
         single: f32,
         free: f64,
         path: PathBuf,
@@ -187,7 +195,7 @@ mod tests {
             (said(|o| o.count = 0), "outer.count is 0: it must be at least 1"),
             (said(|o| o.optional = Some(10)), "outer.optional is 10: it must be from 1 to 9"),
             (said(|o| o.distance = -0.5), "outer.distance is -0.5: it must be at least 0"),
-            (said(|o| o.single = 1.1), "outer.single is 1.1: it must be from 0 to 1"),
+            (said(|o| o.single = 1.1), "outer.single is 1.1: it must be from 0.01 to 1"),
             (said(|o| o.inner = bad.clone()), "outer.inner.share is -1: it must be above -1 and at most 1"),
             (
                 said(|o| o.rows.push(bad.clone())),
@@ -209,6 +217,13 @@ mod tests {
         ] {
             assert!(said.starts_with(expected), "{said}");
         }
+    }
+
+    #[test]
+    fn bounds_of_single_precision_are_rounded_to_it() {
+        check("", &Outer { single: 0.01, ..Outer::default() }).unwrap(); // as f64, it is below 0.01
+        let below = said(|o| o.single = 0.01f32.next_down());
+        assert_eq!(below, "outer.single is 0.009999999: it must be from 0.01 to 1");
     }
 
     #[test]

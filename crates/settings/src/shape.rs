@@ -109,6 +109,13 @@ impl Bounds {
             && self.max.is_none_or(|max| x <= max)
             && self.below.is_none_or(|below| x < below)
     }
+
+    /// The bounds of numbers in single precision: rounded as those are, so that a number that is written like a bound equals it.
+    pub(crate) fn single(self) -> Self {
+        let rounded = |bound: Option<f64>| bound.map(|bound| f64::from(bound as f32));
+        let Self { min, above, max, below } = self;
+        Self { min: rounded(min), above: rounded(above), max: rounded(max), below: rounded(below) }
+    }
 }
 
 /// As it follows "a number": empty, " from 0 to 1" or ", at least 0".

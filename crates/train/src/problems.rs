@@ -21,7 +21,7 @@ pub(crate) struct Problems {
 
 impl Problems {
     pub(crate) fn open(
-        data: &isentrope_data::Settings,
+        data: &isentrope_data::DataSettings,
         eval: (&EvaluationSettings, usize),
         seed: u64,
         prompter: &Prompter,

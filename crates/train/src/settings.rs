@@ -52,7 +52,8 @@ impl ModelSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Optimizer {
-    /// Learning rate after warm-up, above 0.
+    /// Learning rate after warm-up.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub learning_rate: f64,
     /// How the learning rate goes on after warm-up.
     pub schedule: Schedule,
@@ -61,17 +62,21 @@ pub struct Optimizer {
     /// Where the schedules `cosine` and `linear` end, as a fraction of `learning_rate`.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub final_fraction: f64,
-    /// Decay rate of the mean of gradients, from 0 and below 1.
+    /// Decay rate of the mean of gradients.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta1: f64,
-    /// Decay rate of the mean of squared gradients, from 0 and below 1.
+    /// Decay rate of the mean of squared gradients.
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta2: f64,
     /// Added to the root of the mean of squared gradients, at least 1.2e-38: what is above 0 in single precision, of which
     /// moments and weights are.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub eps: f64,
     /// Decoupled weight decay, on all parameters, as in verl.
     #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
-    /// Gradients whose norm over all parameters is larger are scaled down to this norm, above 0.
+    /// Gradients whose norm over all parameters is larger are scaled down to this norm.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub clip_norm: f64,
 }
 
@@ -123,21 +128,14 @@ impl Optimizer {
     /// Checks what the types' ranges do not say.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
+    /// [`Error::Setting`] when `eps` is 0 in single precision.
     pub(crate) fn check(&self) -> Result<()> {
-        positive("optimizer.learning_rate", self.learning_rate)?;
-        for (key, beta) in [("optimizer.beta1", self.beta1), ("optimizer.beta2", self.beta2)] {
-            if !(0.0..1.0).contains(&beta) {
-                return Err(Error::setting(key, format!("is {beta}: it must be at least 0 and below 1")));
-            }
-        }
-        positive("optimizer.eps", self.eps)?;
         if (self.eps as f32) < f32::MIN_POSITIVE {
             let what =
                 format!("is {:e}, which is 0 in single precision: it must be at least 1.2e-38", self.eps);
             return Err(Error::setting("optimizer.eps", what));
         }
-        positive("optimizer.clip_norm", self.clip_norm)
+        Ok(())
     }
 
     /// What is allowed but hardly meant, for a run of so many steps.
@@ -197,45 +195,13 @@ impl From<Dtype> for WeightDtype {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemorySettings {
-    /// Memory in GiB that the run may take in all, above 0. Unset: nine tenths of what is free at the start.
+    /// Memory in GiB that the run may take in all. Unset: nine tenths of what is free at the start.
+    #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub budget_gib: Option<f64>,
     /// Most tokens in one pass through the model, more only where a single sequence is longer, or the responses to one
     /// prompt that share its computation are (up to 1024 tokens). Unset: chosen from the budget.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: Option<usize>,
-}
-
-impl MemorySettings {
-    /// Checks what the types' ranges do not say.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.budget_gib.map_or(Ok(()), |budget| positive("memory.budget_gib", budget))
-    }
-}
-
-pub(crate) fn positive(key: &'static str, value: f64) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    Err(Error::setting(key, format!("is {value}: it must be a number above 0")))
-}
-
-pub(crate) fn at_most(key: &'static str, value: usize, most: usize) -> Result<()> {
-    if value <= most {
-        Ok(())
-    } else {
-        Err(Error::setting(key, format!("is {value}: it must be at most {most}")))
-    }
-}
-
-/// Checks stop texts.
-pub(crate) fn stop_texts(key: &'static str, texts: &[String]) -> Result<()> {
-    if texts.iter().any(String::is_empty) {
-        return Err(Error::setting(key, "holds an empty text, which would end every response"));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde_json::Value;
 use super::{Endless, Task};
 use crate::{Content, Error, Example, Problem, Prompt, Result};
 
-pub use settings::{Demonstrations, Settings};
+pub use settings::{CountdownSettings, Demonstrations};
 
 /// The two halves of all problems. A problem's numbers, whatever their order, with its target decide which it is in:
 /// one of 8 is for test.
@@ -56,7 +56,7 @@ impl Split {
 /// Generator of problems and worked examples.
 #[derive(Clone, Debug)]
 pub(crate) struct Countdown {
-    settings: Settings,
+    settings: CountdownSettings,
 }
 
 // What problems' random numbers are for: the last coordinate of their key.
@@ -79,7 +79,7 @@ impl Countdown {
     ///
     /// # Errors
     /// [`Error::Setting`] when one is out of range, or when there are no problems to train on or none for test.
-    pub fn new(settings: &Settings) -> Result<Self> {
+    pub fn new(settings: &CountdownSettings) -> Result<Self> {
         settings.check()?;
         let countdown = Self { settings: settings.clone() };
         for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
@@ -195,7 +195,7 @@ impl Countdown {
 
     /// A problem of a split. The number of numbers is drawn once, so that its distribution is exact.
     fn solved(&self, split: Split, stream: &mut Stream) -> Solved {
-        let Settings { numbers, weights, .. } = &self.settings;
+        let CountdownSettings { numbers, weights, .. } = &self.settings;
         let mut left = stream.uniform() * weights.iter().sum::<f64>();
         let mut count = None;
         for (&n, &weight) in numbers.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {

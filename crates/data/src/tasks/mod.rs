@@ -1,6 +1,6 @@
 //! Built-in tasks: problems without end, made and not read.
 //!
-//! A task has a file of its own here, its table in [`Settings`](crate::Settings), and a line in that file's registry.
+//! A task has a file of its own here, its table in [`DataSettings`](crate::DataSettings), and a line in that file's registry.
 
 pub mod countdown;
 

@@ -30,7 +30,7 @@ impl hub::Progress for Warnings {
 /// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is wrong with the data, or with
 /// a problem of it; that a prompt of a file does not fit the model's `context`.
 pub fn held_out_sets(
-    data: &isentrope_data::Settings,
+    data: &isentrope_data::DataSettings,
     eval: &EvaluationSettings,
     max_tokens: usize,
     verifier: &VerifierSettings,
@@ -46,8 +46,12 @@ pub fn held_out_sets(
     let mut sets: Vec<EvaluationSet> = Vec::new();
     for file in &eval.files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let settings =
-            isentrope_data::Settings { task: None, files: vec![file.clone()], limit: None, ..data.clone() };
+        let settings = isentrope_data::DataSettings {
+            task: None,
+            files: vec![file.clone()],
+            limit: None,
+            ..data.clone()
+        };
         let (problems, mut report) =
             isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
                 isentrope_data::Error::Io { .. } => {

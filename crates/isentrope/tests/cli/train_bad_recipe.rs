@@ -184,8 +184,8 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("rollout.prompts=100000000", &["rollout.prompts", "at most 1048576 responses"]),
         ("rollout.stop=[\"\"]", &["rollout.stop", "empty text"]),
         ("rollout.temperature=0", &["rollout.temperature", "0.01 to 100"]),
-        ("update.epochs=0", &["update.epochs", "at least 1"]),
-        ("update.epochs=9223372036854775807", &["update.epochs", "at most 65536"]),
+        ("update.epochs=0", &["update.epochs", "from 1 to 65536"]),
+        ("update.epochs=9223372036854775807", &["update.epochs", "from 1 to 65536"]),
         ("update.prompts=0", &["update.prompts", "at least 1"]),
         ("update.prompts=9", &["update.prompts", "is 9", "rollout.prompts (4)"]),
         ("optimizer.learning_rate=0", &["optimizer.learning_rate", "above 0"]),
@@ -207,8 +207,8 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("objective.entropy_mask_fraction=0", &["objective.entropy_mask_fraction"]),
         ("reward.overlong.buffer=17", &["reward.overlong.buffer", "at most the longest response, 16"]),
         ("reward.overlong.factor=-1", &["reward.overlong.factor"]),
-        ("eval.samples=0", &["eval.samples", "at least 1"]),
-        ("eval.samples=9223372036854775807", &["eval.samples", "at most 65536"]),
+        ("eval.samples=0", &["eval.samples", "from 1 to 65536"]),
+        ("eval.samples=9223372036854775807", &["eval.samples", "from 1 to 65536"]),
         ("eval.stop=[\"\"]", &["eval.stop", "empty text"]),
         ("eval.problems=0", &["eval.problems", "at least 1"]),
         ("eval.temperature=-1", &["eval.temperature"]),
@@ -223,8 +223,8 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         refused(&train, &[set], parts);
     }
     for (set, parts) in [
-        ("sft.batch=0", &["sft.batch", "at least 1"][..]),
-        ("sft.batch=9223372036854775807", &["sft.batch", "at most 1048576"]),
+        ("sft.batch=0", &["sft.batch", "from 1 to 1048576"][..]),
+        ("sft.batch=9223372036854775807", &["sft.batch", "from 1 to 1048576"]),
         ("sft.max_tokens=0", &["sft.max_tokens", "at least 1"]),
         ("data.countdown.numbers=[2]", &["data.countdown.numbers", "from 3 to 6"]),
         (

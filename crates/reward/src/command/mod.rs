@@ -39,7 +39,7 @@ const MAX_RECENT_FAILURES: u32 = 32;
 /// A command whose processes judge responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct CommandSettings {
     /// The program and its arguments, such as `["python3", "reward.py"]`. Paths are relative to the current directory.
     pub command: Vec<String>,
     /// Processes that judge at the same time.
@@ -68,7 +68,7 @@ fn default_startup_s() -> f64 {
     20.0
 }
 
-impl Settings {
+impl CommandSettings {
     /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ fn tail(stderr: Option<&str>) -> String {
 
 /// The verifier. Its processes end with it.
 pub(crate) struct CommandVerifier {
-    settings: Settings,
+    settings: CommandSettings,
     key: String,
     places: Mutex<Vec<Place>>,
     /// Questions asked so far. A question's number follows from its place in the batches, not from who answers it.
@@ -131,7 +131,7 @@ impl CommandVerifier {
     ///
     /// # Errors
     /// When they cannot be started, or end or speak before they are asked.
-    pub(crate) fn start(settings: Settings, key: &str) -> Result<Self, VerifierError> {
+    pub(crate) fn start(settings: CommandSettings, key: &str) -> Result<Self, VerifierError> {
         let key = format!("{key}.command");
         let places = Mutex::new(Vec::new());
         let verifier = Self { settings, key, places, asked: AtomicU64::new(0), recent: AtomicU64::new(0) };

@@ -21,14 +21,15 @@ use std::time::{Duration, Instant};
 /// Responses that are sampled to learn from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct RolloutSettings {
     /// Prompts of a rollout. With `filter`, prompts that are left after it.
     #[schemars(range(min = 1))]
     pub prompts: usize,
     /// Responses to each prompt, which make a group.
     #[schemars(range(min = 1))]
     pub responses: usize,
-    /// Divisor of the logits, in sampling and in training alike; from 0.01 to 100.
+    /// Divisor of the logits, in sampling and in training alike.
+    #[schemars(range(min = 0.01, max = 100.0))]
     pub temperature: f32,
     /// Longest response, in tokens.
     #[schemars(range(min = 1))]
@@ -45,7 +46,7 @@ pub struct Settings {
     pub when_short: WhenShort,
 }
 
-impl Default for Settings {
+impl Default for RolloutSettings {
     fn default() -> Self {
         Self {
             prompts: 64,
@@ -73,7 +74,7 @@ pub enum WhenShort {
 /// One step's rollout in the making.
 pub(crate) struct Collector<'a, B: Backend> {
     /// Sizes and filter.
-    pub settings: &'a Settings,
+    pub settings: &'a RolloutSettings,
     /// How responses are drawn.
     pub sampling: Arc<Sampling>,
     /// Whether to judge the most likely response of each prompt as well.
@@ -125,7 +126,7 @@ impl<B: Backend> Collector<'_, B> {
     /// # Errors
     /// [`Error::Run`] when the filter leaves too few groups, or no response could be judged.
     pub fn collect(mut self, seen: &mut dyn FnMut(&Group) -> Result<()>) -> Result<Collected> {
-        let Settings { prompts: wanted, filter, max_batches, .. } = *self.settings;
+        let RolloutSettings { prompts: wanted, filter, max_batches, .. } = *self.settings;
         if let Some(cache) = &mut self.activation_cache {
             cache.clear(); // what it has is of other weights
         }

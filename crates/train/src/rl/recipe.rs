@@ -2,16 +2,14 @@
 
 use crate::collect;
 use crate::error::{Error, Result};
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most, stop_texts};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
-use isentrope_rollout::{Prompter, Sampling};
+use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most responses of a rollout.
 const RESPONSES: usize = 1 << 20;
-/// Most passes of updates through a rollout.
-const EPOCHS: usize = 1 << 16;
 
 /// A recipe for reinforcement learning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,11 +20,11 @@ pub struct Recipe {
     /// The model that is trained.
     pub model: ModelSource,
     /// What is trained on: problems for `train`, examples for `sft`.
-    pub data: isentrope_data::Settings,
+    pub data: isentrope_data::DataSettings,
     /// Responses that are sampled to learn from.
-    pub rollout: collect::Settings,
+    pub rollout: collect::RolloutSettings,
     /// What a response is worth; for `sft`, in evaluations.
-    pub reward: isentrope_reward::Settings,
+    pub reward: isentrope_reward::RewardSettings,
     /// The loss.
     pub objective: isentrope_objective::ObjectiveSettings,
     /// How a rollout is cut into updates.
@@ -50,7 +48,7 @@ pub struct Update {
     #[schemars(range(min = 1))]
     pub prompts: Option<usize>,
     /// How many times the updates go through a rollout.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
 }
 
@@ -96,13 +94,7 @@ impl Recipe {
             );
             return Err(Error::setting("rollout.prompts", what));
         }
-        stop_texts("rollout.stop", &self.rollout.stop)?;
-        at_most("update.epochs", self.update.epochs, EPOCHS)?;
-        let temperature = self.rollout.temperature;
-        if !(0.01..=100.0).contains(&temperature) {
-            let what = format!("is {temperature}: it must be from 0.01 to 100");
-            return Err(Error::setting("rollout.temperature", what));
-        }
+        check_stop_texts(&self.rollout.stop).map_err(|what| Error::setting("rollout.stop", what))?;
         if let Some(prompts) = self.update.prompts
             && prompts > self.rollout.prompts
         {
@@ -119,8 +111,7 @@ impl Recipe {
         self.reward.check(self.rollout.max_tokens)?;
         self.objective.check()?;
         self.optimizer.check()?;
-        self.eval.check()?;
-        self.memory.check()
+        Ok(self.eval.check()?)
     }
 
     /// Whether every update is on-policy: no group is carried over from an earlier step, and none is trained on after another
@@ -183,7 +174,8 @@ mod tests {
             (recipe.rollout.prompts, recipe.rollout.responses) = (prompts, responses);
             recipe.update.epochs = epochs;
             let error = recipe.check().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{key} is ")) && error.contains("at most"), "{error}");
+            let most = if key == "update.epochs" { "from 1 to 65536" } else { "at most 1048576 responses" };
+            assert!(error.starts_with(&format!("{key} is ")) && error.contains(most), "{error}");
         }
         let mut recipe = sound();
         (recipe.rollout.prompts, recipe.rollout.responses, recipe.update.epochs) = (1 << 17, 8, 65536);

@@ -5,7 +5,7 @@
 mod prepare;
 mod recipe;
 
-pub use recipe::{Recipe, Settings};
+pub use recipe::{Recipe, SftSettings};
 
 use crate::error::{Error, Result};
 use crate::examples::{TokenizedExample, tokenize};

@@ -84,7 +84,7 @@ impl TrainingRecipe for Recipe {
 
 /// The examples that the model can learn from; what is wrong with others is noted.
 fn open(
-    data: &isentrope_data::Settings,
+    data: &isentrope_data::DataSettings,
     what: &str,
     recipe: &Recipe,
     prompter: &Prompter,
@@ -111,7 +111,7 @@ fn held_out(recipe: &Recipe, prompter: &Prompter, notes: &mut Vec<String>) -> Re
     if recipe.eval.every == 0 || (recipe.sft.eval_files.is_empty() && !from_task) {
         return Ok(Vec::new());
     }
-    let mut settings = isentrope_data::Settings { shuffle: false, ..recipe.data.clone() };
+    let mut settings = isentrope_data::DataSettings { shuffle: false, ..recipe.data.clone() };
     if !from_task {
         (settings.task, settings.limit) = (None, None);
         settings.files.clone_from(&recipe.sft.eval_files);

@@ -1,14 +1,11 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, at_most};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-/// Most examples of one update.
-const EXAMPLES: usize = 1 << 20;
 
 /// A recipe for supervised fine-tuning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,11 +16,11 @@ pub struct Recipe {
     /// The model that is trained.
     pub model: ModelSource,
     /// What is trained on: problems for `train`, examples for `sft`.
-    pub data: isentrope_data::Settings,
+    pub data: isentrope_data::DataSettings,
     /// What is learnt at a time.
-    pub sft: Settings,
+    pub sft: SftSettings,
     /// What a response is worth; for `sft`, in evaluations.
-    pub reward: isentrope_reward::Settings,
+    pub reward: isentrope_reward::RewardSettings,
     /// AdamW, its schedule and gradient clipping.
     pub optimizer: settings::Optimizer,
     /// Evaluation on held-out problems during the run.
@@ -37,9 +34,9 @@ pub struct Recipe {
 /// What is learnt at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct SftSettings {
     /// Examples of one update.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1048576))]
     pub batch: usize,
     /// Examples with more tokens than this are passed over. Also the longest response in evaluations, unless
     /// `eval.max_tokens` is set.
@@ -50,7 +47,7 @@ pub struct Settings {
     pub eval_files: Vec<PathBuf>,
 }
 
-impl Default for Settings {
+impl Default for SftSettings {
     fn default() -> Self {
         Self { batch: 64, max_tokens: 2048, eval_files: Vec::new() }
     }
@@ -64,12 +61,10 @@ impl Recipe {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
-        at_most("sft.batch", self.sft.batch, EXAMPLES)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
         self.optimizer.check()?;
-        self.eval.check()?;
-        self.memory.check()
+        Ok(self.eval.check()?)
     }
 
     /// Longest response sampled in evaluations, in tokens.

@@ -9,8 +9,9 @@ use crate::{Error, Result};
 /// The recipe's table `[data.countdown]`: what problems of the built-in task are like.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// How many numbers problems may have, each from 3 to 6.
+pub struct CountdownSettings {
+    /// How many numbers problems may have.
+    #[schemars(inner(range(min = 3, max = 6)))]
     pub numbers: Vec<usize>,
     /// How likely each entry of `numbers` is, in proportion; as many entries as `numbers`.
     pub weights: Vec<f64>,
@@ -49,7 +50,7 @@ pub struct Demonstrations {
     pub abandon: f64,
 }
 
-impl Default for Settings {
+impl Default for CountdownSettings {
     fn default() -> Self {
         Self {
             numbers: vec![3, 4],
@@ -68,11 +69,11 @@ impl Default for Demonstrations {
     }
 }
 
-impl Settings {
+impl CountdownSettings {
     pub(super) fn check(&self) -> Result<()> {
         isentrope_settings::check("data.countdown", self)?;
         let numbers = format!("{:?}", self.numbers);
-        if self.numbers.is_empty() || self.numbers.iter().any(|n| !(3..=6).contains(n)) {
+        if self.numbers.is_empty() {
             return Err(Error::setting(
                 "data.countdown.numbers",
                 numbers,

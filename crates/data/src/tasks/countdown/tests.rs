@@ -67,7 +67,7 @@ fn prompts_are_exact() {
 
 #[test]
 fn problems_depend_on_seed_and_position_alone() {
-    let countdown = Countdown::new(&Settings::default()).unwrap();
+    let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
     let first: Vec<_> = (0..64).map(|i| countdown.train(1, i)).collect();
     let backwards: Vec<_> = (0..64).rev().map(|i| countdown.clone().train(1, i)).collect();
     assert!(first.iter().eq(backwards.iter().rev()));
@@ -81,7 +81,7 @@ fn problems_depend_on_seed_and_position_alone() {
 
 #[test]
 fn splits_share_no_problem_and_counts_have_their_weights() {
-    let countdown = Countdown::new(&Settings::default()).unwrap();
+    let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
     let test = countdown.test_set(2048).unwrap();
     let test: HashSet<_> = test.iter().map(canonical).map(|c| (c.numbers, c.target)).collect();
     assert_eq!(test.len(), 2048);
@@ -123,7 +123,7 @@ fn one_in_eight_of_all_problems_is_for_test() {
 
 #[test]
 fn demonstrations_are_what_the_settings_say() {
-    let settings = Settings::default();
+    let settings = CountdownSettings::default();
     let countdown = Countdown::new(&settings).unwrap();
     let (mut correct, mut attempts, mut abandoned, mut failed) = (0, 0, 0, 0);
     let n = 10_000;
@@ -172,7 +172,7 @@ fn demonstrations_are_what_the_settings_say() {
 /// A shipped base model can only be made again while these stay the same.
 #[test]
 fn demonstrations_are_reproducible_everywhere() {
-    let countdown = Countdown::new(&Settings::default()).unwrap();
+    let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
     for (position, expected) in [
         (0, "5 9 1>40:5+9=14;9/1=9,5+9=14;9-1=8,8*5=40!"),
         (1, "3 6 1>3:6-3=3,3/1=3!"),
@@ -185,7 +185,7 @@ fn demonstrations_are_reproducible_everywhere() {
 
 #[test]
 fn demonstrations_exist_where_nearly_all_attempts_succeed() {
-    let settings = Settings { operations: vec![Operation::Add], ..Settings::default() };
+    let settings = CountdownSettings { operations: vec![Operation::Add], ..CountdownSettings::default() };
     let countdown = Countdown::new(&settings).unwrap();
     for i in 0..200 {
         let (problem, response) = countdown.demonstration(7, i);
@@ -195,27 +195,30 @@ fn demonstrations_exist_where_nearly_all_attempts_succeed() {
 
 #[test]
 fn impossible_settings_are_named() {
-    let default = Settings::default;
+    let default = CountdownSettings::default;
     let demonstrations = |change: fn(&mut Demonstrations)| {
         let mut settings = default();
         change(&mut settings.demonstrations);
         settings
     };
     for (settings, key) in [
-        (Settings { numbers: vec![], ..default() }, "data.countdown.numbers"),
-        (Settings { numbers: vec![2, 3], ..default() }, "data.countdown.numbers"),
-        (Settings { numbers: vec![3, 7], ..default() }, "data.countdown.numbers"),
-        (Settings { numbers: vec![3], ..default() }, "data.countdown.weights"),
-        (Settings { weights: vec![0.0, 0.0], ..default() }, "data.countdown.weights"),
-        (Settings { weights: vec![-1.0, 2.0], ..default() }, "data.countdown.weights"),
-        (Settings { weights: vec![f64::NAN, 1.0], ..default() }, "data.countdown.weights"),
-        (Settings { weights: vec![f64::INFINITY, 1.0], ..default() }, "data.countdown.weights"),
-        (Settings { largest_number: 0, ..default() }, "data.countdown.largest_number"),
-        (Settings { largest_number: 100, ..default() }, "data.countdown.largest_number"),
-        (Settings { largest_intermediate: 8, ..default() }, "data.countdown.largest_intermediate"),
-        (Settings { operations: vec![], ..default() }, "data.countdown.operations"),
+        (CountdownSettings { numbers: vec![], ..default() }, "data.countdown.numbers"),
+        (CountdownSettings { numbers: vec![2, 3], ..default() }, "data.countdown.numbers.0"),
+        (CountdownSettings { numbers: vec![3, 7], ..default() }, "data.countdown.numbers.1"),
+        (CountdownSettings { numbers: vec![3], ..default() }, "data.countdown.weights"),
+        (CountdownSettings { weights: vec![0.0, 0.0], ..default() }, "data.countdown.weights"),
+        (CountdownSettings { weights: vec![-1.0, 2.0], ..default() }, "data.countdown.weights"),
+        (CountdownSettings { weights: vec![f64::NAN, 1.0], ..default() }, "data.countdown.weights"),
+        (CountdownSettings { weights: vec![f64::INFINITY, 1.0], ..default() }, "data.countdown.weights"),
+        (CountdownSettings { largest_number: 0, ..default() }, "data.countdown.largest_number"),
+        (CountdownSettings { largest_number: 100, ..default() }, "data.countdown.largest_number"),
+        (CountdownSettings { largest_intermediate: 8, ..default() }, "data.countdown.largest_intermediate"),
+        (CountdownSettings { operations: vec![], ..default() }, "data.countdown.operations"),
         // All numbers are 1 and so is every result: there are not enough problems for two splits.
-        (Settings { largest_number: 1, largest_intermediate: 1, ..default() }, "data.countdown.numbers"),
+        (
+            CountdownSettings { largest_number: 1, largest_intermediate: 1, ..default() },
+            "data.countdown.numbers",
+        ),
         (demonstrations(|d| d.success = 1.5), "data.countdown.demonstrations.success"),
         (demonstrations(|d| d.abandon = f64::NAN), "data.countdown.demonstrations.abandon"),
         (demonstrations(|d| d.attempts = 0.5), "data.countdown.demonstrations.attempts"),
@@ -226,7 +229,7 @@ fn impossible_settings_are_named() {
             other => panic!("{key}: {other:?}"),
         }
     }
-    let few = Settings { numbers: vec![3], weights: vec![1.0], largest_number: 3, ..default() };
+    let few = CountdownSettings { numbers: vec![3], weights: vec![1.0], largest_number: 3, ..default() };
     let error = Countdown::new(&few).unwrap().test_set(1000).unwrap_err().to_string();
     assert!(error.contains("1000") && error.contains("ask for fewer"), "{error}");
 }
@@ -243,12 +246,12 @@ proptest! {
         largest_number in 5u64..30,
         room in 0u64..200,
     ) {
-        let settings = Settings {
+        let settings = CountdownSettings {
             numbers: vec![count],
             weights: vec![1.0],
             largest_number,
             largest_intermediate: largest_number + room,
-            ..Settings::default()
+            ..CountdownSettings::default()
         };
         let countdown = Countdown::new(&settings).unwrap();
         let tests = countdown.test_set(3).unwrap();
@@ -272,11 +275,11 @@ proptest! {
         max_attempts in 1usize..12,
         abandon in 0.0f64..=1.0,
     ) {
-        let settings = Settings {
+        let settings = CountdownSettings {
             numbers: vec![count],
             weights: vec![1.0],
             demonstrations: Demonstrations { success, attempts, max_attempts, abandon },
-            ..Settings::default()
+            ..CountdownSettings::default()
         };
         let (problem, response) = Countdown::new(&settings).unwrap().demonstration(seed, position);
         let expected = if response.ends_with('!') { Verdict::Correct } else { Verdict::Wrong };

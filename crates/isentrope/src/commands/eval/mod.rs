@@ -12,7 +12,7 @@ use crate::results_table;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use isentrope_data::Settings as DataSettings;
+use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
