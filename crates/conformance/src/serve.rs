@@ -17,9 +17,10 @@ pub struct Sequences {
     pub shape: Attention,
     /// `[len, row]` of each sequence.
     pub qkv: Vec<Vec<f32>>,
-    /// Where each sequence's pages stand in the table.
-    pub pages: Vec<Range<usize>>,
-    pub table: Vec<u32>,
+    /// Where the numbers of each sequence's pages stand in `pages`.
+    pub ranges: Vec<Range<usize>>,
+    /// Numbers of pages.
+    pub pages: Vec<u32>,
     /// Pages in the cache.
     pub capacity: usize,
 }
@@ -29,17 +30,17 @@ impl Sequences {
         let role = |len| Role::Activation(len, shape.row());
         let qkv = (0..).zip(lens).map(|(i, &len)| device.noise(role(len), seed + i)).collect();
         let page = S::Backend::PAGE;
-        let mut pages = Vec::new();
-        let mut wanted = 1; // an entry of the table that nobody names
+        let mut ranges = Vec::new();
+        let mut wanted = 1; // a page that no sequence has
         for len in lens {
-            pages.push(wanted..wanted + len.div_ceil(page));
+            ranges.push(wanted..wanted + len.div_ceil(page));
             wanted += len.div_ceil(page);
         }
         let capacity = 2 * wanted;
         let mut order: Vec<u32> = (0..capacity as u32).collect();
         let keys = data::noise(seed + 77, capacity);
         order.sort_by(|&a, &b| keys[a as usize].total_cmp(&keys[b as usize]));
-        Self { shape, qkv, pages, table: order[..wanted].to_vec(), capacity }
+        Self { shape, qkv, ranges, pages: order[..wanted].to_vec(), capacity }
     }
 
     pub fn len(&self, sequence: usize) -> usize {
@@ -55,7 +56,7 @@ impl Sequences {
                 row: qkv.len() / row,
                 len: positions.len(),
                 position: positions.start,
-                pages: self.pages[*sequence].clone(),
+                pages: self.ranges[*sequence].clone(),
             });
             qkv.extend_from_slice(&self.qkv[*sequence][positions.start * row..positions.end * row]);
             qkv.extend(vec![POISON; row]);
@@ -68,7 +69,7 @@ impl Sequences {
         HostBatch {
             tokens: vec![0; rows],
             runs: runs.to_vec(),
-            table: self.table.clone(),
+            pages: self.pages.clone(),
             ..HostBatch::default()
         }
     }

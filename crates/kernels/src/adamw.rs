@@ -1,7 +1,7 @@
 //! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass.
 
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
 /// Settings of one update. Combined in f64, as PyTorch does, and rounded once.
@@ -40,7 +40,7 @@ const NORM_BLOCK: usize = 4096;
 
 /// The square root of the sum of all squares: f32 chains in 16 lanes within blocks of 4096 floats, then f64 in order, the
 /// blocks of a tensor first.
-pub(crate) fn norm(engine: &Engine, tensors: &[&[f32]]) -> f64 {
+pub(crate) fn norm(workers: &Workers, tensors: &[&[f32]]) -> f64 {
     // Where the blocks of each tensor start, and all of them end.
     let mut starts = vec![0];
     starts.extend(tensors.iter().scan(0, |end, x| {
@@ -49,13 +49,13 @@ pub(crate) fn norm(engine: &Engine, tensors: &[&[f32]]) -> f64 {
     }));
     let mut sums = vec![0.0f32; starts[tensors.len()]];
     let shared = Shared::of(&mut sums);
-    engine.threads.ranges(starts[tensors.len()], 1, 8, |blocks| {
+    workers.threads.ranges(starts[tensors.len()], 1, 8, |blocks| {
         for block in blocks {
             let tensor = starts.partition_point(|&start| start <= block) - 1;
             let (x, at) = (tensors[tensor], (block - starts[tensor]) * NORM_BLOCK);
             let x = &x[at..(at + NORM_BLOCK).min(x.len())];
             // SAFETY: blocks are disjoint.
-            unsafe { *shared.start().add(block) = engine.isa.run(SumOfSquares(x)) };
+            unsafe { *shared.start().add(block) = workers.isa.run(SumOfSquares(x)) };
         }
     });
     let of_tensor = |ends: &[usize]| sums[ends[0]..ends[1]].iter().copied().map(f64::from).sum::<f64>();
@@ -83,7 +83,7 @@ impl Kernel for SumOfSquares<'_> {
 
 /// Updates `weights` and both moments from `gradient`.
 pub(crate) fn step(
-    engine: &Engine,
+    workers: &Workers,
     settings: AdamW,
     weights: &mut [f32],
     gradient: &[f32],
@@ -93,10 +93,10 @@ pub(crate) fn step(
     let len = weights.len();
     assert!(gradient.len() == len && first.len() == len && second.len() == len);
     let (weights, first, second) = (Shared::of(weights), Shared::of(first), Shared::of(second));
-    engine.threads.ranges(len, LANES, 1 << 14, |range| {
+    workers.threads.ranges(len, LANES, 1 << 14, |range| {
         // SAFETY: ranges are disjoint; lengths were checked above.
         unsafe {
-            engine.isa.run(Step {
+            workers.isa.run(Step {
                 settings,
                 weights: weights.start(),
                 gradient: gradient.as_ptr(),

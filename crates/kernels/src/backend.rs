@@ -19,11 +19,12 @@
 //! since whoever gets it comes later in the stream.
 //!
 //! # Memory that there is not
-//! What is large and kept (weights, gradients, moments, caches, recordings) is asked for by
+//! What is large and kept (weights, gradients, moments, caches of keys and values and of activations) is asked for by
 //! [`allocate`](Backend::allocate), which can fail with a sentence. What a pass needs for a moment is asked for by
-//! [`buffer`](Backend::buffer), which panics with that sentence: plans leave room for it, by the numbers that the same
-//! backend has given, so a refusal is a mistake in a plan and no state of the program goes on from it. Sizes that do not
-//! fit each other are mistakes of the calling code, and panic as well.
+//! [`buffer`](Backend::buffer), which panics with that sentence. A training run plans its memory, by the numbers that the
+//! same backend has given, so there a refusal is a mistake in the plan. Scoring, generation and evaluation have no plan
+//! for their passes: where the device has too little memory for one, the program ends with the panic and its sentence.
+//! Sizes that do not fit each other are mistakes of the calling code, and panic as well.
 //!
 //! # Numerics
 //! Every operation keeps the contract's first level, invariance; what arithmetic it does is the second level, each
@@ -35,6 +36,7 @@ use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
 use crate::linear::Linear;
 use crate::norm::Grouped;
+use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
 
@@ -80,7 +82,8 @@ pub trait Backend: Send + Sync + 'static {
     fn fill(&self, buffer: &mut Self::Buffer, value: f32);
     /// Copies whole rows from the host, to rows `first ..` of activations or exact numbers.
     fn write(&self, buffer: &mut Self::Buffer, first: usize, rows: &[f32]);
-    /// Copies whole rows to the host, from rows `first ..` of activations or exact numbers.
+    /// Copies whole rows to the host, from rows `first ..` of activations or exact numbers. The decoder does without: this is
+    /// how tests see what an operation has computed.
     fn read(&self, buffer: &Self::Buffer, first: usize, rows: &mut [f32]);
     /// Copies the first rows of a buffer to those of another with as many features.
     fn copy(&self, from: &Self::Buffer, to: &mut Self::Buffer, rows: usize);
@@ -89,10 +92,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies rows `first ..` of a parameter (or its gradient, or a moment) to the host.
     fn unpack(&self, kind: Kind, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
 
-    /// Calls `f`. That it comes with the key of an earlier call is a hint that it makes the same operations on buffers of the
-    /// same shapes, though on other numbers, as a decoding step does: a backend that has recorded those may launch them
-    /// as one, where what `f` asks for is the same. `f` runs every time, since it takes the buffers and returns them.
-    fn replayed<R>(&self, _key: u64, f: impl FnOnce() -> R) -> R {
+    /// Calls `f`, a decoding step. Calls with equal keys make the same operations in the same order, on buffers of the same
+    /// shapes: a backend that has captured those of an earlier call may launch them as one. The buffers may be others,
+    /// and the batch's sequences longer or shorter. `f` runs every time, since it takes the buffers and returns them.
+    fn replayed<R>(&self, _key: ReplayKey, f: impl FnOnce() -> R) -> R {
         f()
     }
 
@@ -138,15 +141,15 @@ pub trait Backend: Send + Sync + 'static {
     /// `db += sum of dy over tokens`, `db: [outputs]`; the sums go on from what `db` holds.
     fn linear_backward_bias(&self, shape: Linear, dy: &Self::Buffer, db: &mut Self::Buffer, tokens: usize);
 
-    /// `y[t] = table[tokens[t]]` for the batch's tokens. The table is packed as a linear layer from hidden size to
+    /// `y[t] = embedding[tokens[t]]` for the batch's tokens. The embedding is packed as a linear layer from hidden size to
     /// vocabulary; `y: [tokens, hidden]`.
-    fn embed(&self, table: Linear, packed: &Self::Buffer, batch: &Self::Batch, y: &mut Self::Buffer);
+    fn embed(&self, vocabulary: Linear, packed: &Self::Buffer, batch: &Self::Batch, y: &mut Self::Buffer);
     /// `rows[slots[t]] += dy[t]` in the order of tokens. `dy: [tokens, hidden]`; `rows: [slots, hidden]`, exact.
     fn embed_backward(&self, slots: &Self::Index, dy: &Self::Buffer, rows: &mut Self::Buffer);
     /// `packed[tokens[slot]] += rows[slot]`, tokens being distinct. `rows: [slots, hidden]`, exact.
     fn add_embedding_rows(
         &self,
-        table: Linear,
+        vocabulary: Linear,
         rows: &Self::Buffer,
         tokens: &Self::Index,
         packed: &mut Self::Buffer,
@@ -177,7 +180,7 @@ pub trait Backend: Send + Sync + 'static {
         rows: usize,
     );
 
-    /// Turns the heads of `layout` in place, each row of the batch by the row of its position in the tables, which are
+    /// Turns the heads of `layout` in place, each row of the batch by its position's row of cosines and sines, which are
     /// exact, `[positions, features of a head / 2]`.
     fn rope(
         &self,

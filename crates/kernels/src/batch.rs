@@ -16,7 +16,7 @@ pub struct Run {
     pub len: usize,
     /// Position of the first row in its sequence.
     pub position: usize,
-    /// Where the numbers of the sequence's pages stand in the page table; page i holds positions
+    /// Where the numbers of the sequence's pages stand in [`HostBatch::pages`]; page i holds positions
     /// [`PAGE`](crate::Backend::PAGE) `i ..`. Empty where there is no cache.
     pub pages: Range<usize>,
 }
@@ -31,17 +31,17 @@ pub struct HostBatch {
     /// Rows whose keys and values go to further pages, beside those of `runs`: what of a shared beginning stands on a page
     /// with rows of one sequence.
     pub copied: Vec<Run>,
-    /// Numbers of pages, which runs refer to.
-    pub table: Vec<u32>,
+    /// Numbers of pages, sequence after sequence; [`Run::pages`] says which are whose.
+    pub pages: Vec<u32>,
 }
 
 impl HostBatch {
     /// Appends rows for `tokens` of a sequence from `position` on, whose pages (from its beginning) are `pages`.
     pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[u32]) {
-        let (row, first) = (self.tokens.len(), self.table.len());
+        let (row, first) = (self.tokens.len(), self.pages.len());
         self.tokens.extend_from_slice(tokens);
-        self.table.extend_from_slice(pages);
-        self.runs.push(Run { row, len: tokens.len(), position, pages: first..self.table.len() });
+        self.pages.extend_from_slice(pages);
+        self.runs.push(Run { row, len: tokens.len(), position, pages: first..self.pages.len() });
     }
 
     /// Rows.
@@ -59,7 +59,7 @@ impl HostBatch {
         self.tokens.clear();
         self.runs.clear();
         self.copied.clear();
-        self.table.clear();
+        self.pages.clear();
     }
 }
 
@@ -70,8 +70,8 @@ pub struct CpuBatch {
     positions: Vec<u32>,
     /// Whether every position has a page.
     paged: bool,
-    /// One more than the largest page number.
-    pages: usize,
+    /// Pages that a cache must have: one more than the largest number.
+    least_pages: usize,
 }
 
 impl CpuBatch {
@@ -92,9 +92,9 @@ impl CpuBatch {
         if paged {
             check_slots(&host);
         }
-        let pages = host.runs.iter().chain(&host.copied).flat_map(|run| &host.table[run.pages.clone()]);
-        let pages = pages.max().map_or(0, |&page| page as usize + 1);
-        Self { host, positions, paged, pages }
+        let pages = host.runs.iter().chain(&host.copied).flat_map(|run| &host.pages[run.pages.clone()]);
+        let least_pages = pages.max().map_or(0, |&page| page as usize + 1);
+        Self { host, positions, paged, least_pages }
     }
 
     pub(crate) fn tokens(&self) -> &[u32] {
@@ -123,14 +123,14 @@ impl CpuBatch {
     }
 
     /// Numbers of pages, which runs refer to.
-    pub(crate) fn table(&self) -> &[u32] {
-        &self.host.table
+    pub(crate) fn pages(&self) -> &[u32] {
+        &self.host.pages
     }
 
     /// Checks that a cache of so many pages has those of every position.
     pub(crate) fn check_pages(&self, pages: usize) {
         assert!(self.paged, "positions beyond the sequence's pages");
-        assert!(self.pages <= pages, "pages beyond the cache");
+        assert!(self.least_pages <= pages, "pages beyond the cache");
     }
 }
 
@@ -151,7 +151,7 @@ fn check_slots(host: &HostBatch) {
         while position < end {
             let lane = position % PAGE;
             let count = (PAGE - lane).min(end - position);
-            let first = host.table[run.pages.start + position / PAGE] as usize * PAGE + lane;
+            let first = host.pages[run.pages.start + position / PAGE] as usize * PAGE + lane;
             slots.push(first..first + count);
             position += count;
         }

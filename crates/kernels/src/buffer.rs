@@ -15,6 +15,8 @@ pub struct CpuBuffer {
     features: usize,
     /// Floats of storage.
     capacity: usize,
+    /// Whether it waits for the next cache of keys and values, not for the next buffer of its size.
+    is_cache: bool,
     recycler: Arc<Recycler>,
 }
 
@@ -102,7 +104,7 @@ enum Storage {
 
 /// From this size on, memory is mapped, so that the kernel can back it with huge pages.
 const MAPPED_BYTES: usize = 1 << 20;
-/// Buffers up to this size are recycled; larger ones go straight back to the system.
+/// Buffers up to this size are recycled, and caches of any; larger ones go straight back to the system.
 const RECYCLED_BYTES: usize = 512 << 20;
 /// How many times larger than asked for a recycled buffer may be: the last micro-batch of several is a small one.
 const SLACK: usize = 4;
@@ -139,16 +141,21 @@ impl Storage {
     }
 }
 
-/// Memory waiting to be used again, by capacity in floats.
+/// Memory waiting to be used again.
 #[derive(Default)]
-pub(crate) struct Recycler(Mutex<BTreeMap<usize, Vec<Storage>>>);
+pub(crate) struct Recycler {
+    /// By capacity in floats.
+    buffers: Mutex<BTreeMap<usize, Vec<Storage>>>,
+    /// At most one cache of keys and values, so that no more memory waits than one rollout was allowed.
+    cache: Mutex<Option<Storage>>,
+}
 
 impl Recycler {
     /// `rows` of `features` whose contents are unspecified (whatever the memory last held).
     pub(crate) fn buffer(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let wanted = capacity(len);
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = free
             .range_mut(wanted..=wanted.saturating_mul(SLACK))
             .find_map(|(&size, waiting)| Some((size, waiting.pop()?)));
@@ -157,7 +164,28 @@ impl Recycler {
             Some(fitting) => fitting,
             None => (wanted, Storage::new(wanted)?),
         };
-        Ok(CpuBuffer { storage: Some(storage), capacity, len, features, recycler: self.clone() })
+        Ok(CpuBuffer {
+            storage: Some(storage),
+            capacity,
+            len,
+            features,
+            is_cache: false,
+            recycler: self.clone(),
+        })
+    }
+
+    /// Like [`buffer`](Self::buffer), in the memory of the last cache if it is large enough.
+    pub(crate) fn cache(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+        let len = rows.saturating_mul(features);
+        let capacity = capacity(len);
+        let waiting = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that is too small goes back to the system before the new one is asked for.
+        let storage = match waiting.filter(|storage| storage.floats().len() >= capacity) {
+            Some(storage) => storage,
+            None => Storage::new(capacity)?,
+        };
+        let storage = Some(storage);
+        Ok(CpuBuffer { storage, capacity, len, features, is_cache: true, recycler: self.clone() })
     }
 
     /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to memory larger than it needs.
@@ -165,12 +193,13 @@ impl Recycler {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
         let storage = Some(Storage::new(capacity)?);
-        Ok(CpuBuffer { storage, capacity, len, features, recycler: self.clone() })
+        Ok(CpuBuffer { storage, capacity, len, features, is_cache: false, recycler: self.clone() })
     }
 
     /// Gives all waiting memory back to the system.
     pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -219,10 +248,14 @@ impl DerefMut for CpuBuffer {
 
 impl Drop for CpuBuffer {
     fn drop(&mut self) {
-        if let Some(storage) = self.storage.take()
-            && self.capacity * size_of::<f32>() <= RECYCLED_BYTES
-        {
-            let mut free = self.recycler.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(storage) = self.storage.take() else { return };
+        if self.is_cache {
+            let mut waiting = self.recycler.cache.lock().unwrap_or_else(PoisonError::into_inner);
+            if waiting.as_ref().is_none_or(|other| other.floats().len() < storage.floats().len()) {
+                *waiting = Some(storage);
+            }
+        } else if self.capacity * size_of::<f32>() <= RECYCLED_BYTES {
+            let mut free = self.recycler.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             free.entry(self.capacity).or_default().push(storage);
         }
     }
@@ -249,10 +282,38 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_of_any_size_waits_for_the_next_one() {
+        let recycler = Arc::new(Recycler::default());
+        let large = RECYCLED_BYTES / size_of::<f32>() + 5000;
+        let marked = |rows, features| {
+            let mut cache = recycler.cache(rows, features).unwrap();
+            let found = cache[0];
+            cache[0] = 3.0;
+            (found, cache)
+        };
+        let waiting = || recycler.cache.lock().unwrap().as_ref().map_or(0, |cache| cache.floats().len());
+        drop(marked(1, 10));
+        let (found, first) = marked(2, large);
+        assert_eq!((found, waiting()), (0.0, 0), "one that is too small does not wait beside a larger one");
+        let (_, second) = marked(1, large);
+        drop(first);
+        drop(second);
+        assert!(waiting() >= 2 * large, "the larger of two waits");
+        let (found, smaller) = marked(1, 10);
+        assert_eq!((found, smaller.len(), waiting()), (3.0, 10, 0));
+        let other = recycler.buffer(1, 2 * large).unwrap();
+        assert_eq!(other[0], 0.0, "what is no cache takes none of its memory");
+        drop(smaller);
+        recycler.clear();
+        assert_eq!(waiting(), 0);
+    }
+
+    #[test]
     fn memory_that_there_is_not_is_refused_with_a_sentence() {
         let recycler = Arc::new(Recycler::default());
         for (rows, features) in [(1 << 50, 16), (usize::MAX, 2), (1 << 62, 1), (usize::MAX, usize::MAX)] {
-            for refused in [recycler.buffer(rows, features), recycler.zeros(rows, features)] {
+            let (buffer, cache) = (recycler.buffer(rows, features), recycler.cache(rows, features));
+            for refused in [buffer, cache, recycler.zeros(rows, features)] {
                 let Err(refused) = refused else { panic!("{rows} rows of {features}") };
                 assert!(refused.asked >= 1 << 52, "{refused:?}");
                 assert!(refused.to_string().starts_with("cannot allocate "), "{refused}");

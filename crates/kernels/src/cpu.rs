@@ -15,12 +15,12 @@ use crate::rope::{self, Turn};
 use crate::rows;
 use crate::simd::Isa;
 use crate::swiglu;
-use crate::threads::{Engine, Threads};
+use crate::threads::{Threads, Workers};
 use std::sync::Arc;
 
 /// The processor this program runs on.
 pub struct Cpu {
-    engine: Engine,
+    workers: Workers,
     recycler: Arc<Recycler>,
     /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they would be taken for
     /// activations that are kept, and allocated anew in every pass.
@@ -36,18 +36,18 @@ impl Cpu {
         if !Isa::available().contains(&isa) {
             return Err(format!("this processor does not have {isa}"));
         }
-        let engine = Engine { isa, threads: Threads::new(threads)? };
-        Ok(Self { engine, recycler: Arc::default(), logits: Reserved::default() })
+        let workers = Workers { isa, threads: Threads::new(threads)? };
+        Ok(Self { workers, recycler: Arc::default(), logits: Reserved::default() })
     }
 
     /// The instruction set in use.
     pub fn isa(&self) -> Isa {
-        self.engine.isa
+        self.workers.isa
     }
 
     /// Threads in the pool.
     pub fn threads(&self) -> usize {
-        self.engine.threads.count()
+        self.workers.threads.count()
     }
 }
 
@@ -64,7 +64,7 @@ fn extent(role: Role) -> (usize, usize) {
     }
 }
 
-fn bytes(floats: usize) -> usize {
+fn bytes_of(floats: usize) -> usize {
     floats.saturating_mul(size_of::<f32>())
 }
 
@@ -78,23 +78,24 @@ impl Backend for Cpu {
 
     fn bytes(&self, role: Role) -> usize {
         let (rows, features) = extent(role);
-        bytes(rows.saturating_mul(features))
+        bytes_of(rows.saturating_mul(features))
     }
     fn workspace(&self, work: Work) -> usize {
         match work {
-            Work::Head(shape, rows) => bytes(head::workspace(shape, rows)),
+            Work::Head(shape, rows) => bytes_of(head::workspace(shape, rows)),
             Work::Statistics(rows) => CpuStatistics::bytes(rows),
             Work::AttentionGradient(shape, positions) => {
-                bytes(shape.gradient_workspace().saturating_mul(positions))
+                bytes_of(shape.gradient_workspace().saturating_mul(positions))
             }
-            Work::Draw(shape, rows) => bytes(draw::most_workspace(shape, rows)),
+            Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
         }
     }
     fn allocate(&self, role: Role) -> Result<CpuBuffer, OutOfMemory> {
         let (rows, features) = extent(role);
         match role {
-            // Every rollout has a cache of its own: page faults would cost more than its memory is worth elsewhere.
-            Role::Cache { .. } => self.recycler.buffer(rows, features),
+            // Every rollout has a cache of its own, and page faults would cost more than its memory is worth elsewhere: it
+            // waits for the next one, however large, until memory is trimmed.
+            Role::Cache { .. } => self.recycler.cache(rows, features),
             _ => self.recycler.zeros(rows, features),
         }
     }
@@ -129,7 +130,7 @@ impl Backend for Cpu {
     }
     fn copy(&self, from: &CpuBuffer, to: &mut CpuBuffer, rows: usize) {
         let features = from.features();
-        rows::copy(&self.engine, from.rows(rows, features), to.rows_mut(rows, features));
+        rows::copy(&self.workers, from.rows(rows, features), to.rows_mut(rows, features));
     }
     fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut CpuBuffer) {
         match kind {
@@ -155,7 +156,7 @@ impl Backend for Cpu {
     ) {
         let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
         let bias = bias.map(|b| &**b);
-        linear::forward(&self.engine, shape, x, weights, bias, y, Destination::Replace, tokens);
+        linear::forward(&self.workers, shape, x, weights, bias, y, Destination::Replace, tokens);
     }
     fn linear_add(
         &self,
@@ -168,7 +169,7 @@ impl Backend for Cpu {
     ) {
         let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
         let bias = bias.map(|b| &**b);
-        linear::forward(&self.engine, shape, x, weights, bias, y, Destination::Add, tokens);
+        linear::forward(&self.workers, shape, x, weights, bias, y, Destination::Add, tokens);
     }
     fn linear_backward_input(
         &self,
@@ -179,7 +180,7 @@ impl Backend for Cpu {
         tokens: usize,
     ) {
         let (dy, dx) = (dy.rows(tokens, shape.outputs), dx.rows_mut(tokens, shape.inputs));
-        linear::backward_input(&self.engine, shape, dy, weights, dx, tokens);
+        linear::backward_input(&self.workers, shape, dy, weights, dx, tokens);
     }
     fn linear_backward_weight(
         &self,
@@ -190,22 +191,28 @@ impl Backend for Cpu {
         tokens: usize,
     ) {
         let (dy, x) = (dy.rows(tokens, shape.outputs), x.rows(tokens, shape.inputs));
-        linear::backward_weight(&self.engine, shape, dy, x, dw, tokens);
+        linear::backward_weight(&self.workers, shape, dy, x, dw, tokens);
     }
     fn linear_backward_bias(&self, shape: Linear, dy: &CpuBuffer, db: &mut CpuBuffer, tokens: usize) {
-        linear::backward_bias(&self.engine, shape.outputs, dy.rows(tokens, shape.outputs), db, tokens);
+        linear::backward_bias(&self.workers, shape.outputs, dy.rows(tokens, shape.outputs), db, tokens);
     }
 
-    fn embed(&self, table: Linear, packed: &CpuBuffer, batch: &CpuBatch, y: &mut CpuBuffer) {
-        let y = y.rows_mut(batch.tokens().len(), table.inputs);
-        embedding::forward(&self.engine, table, packed, batch.tokens(), y);
+    fn embed(&self, vocabulary: Linear, packed: &CpuBuffer, batch: &CpuBatch, y: &mut CpuBuffer) {
+        let y = y.rows_mut(batch.tokens().len(), vocabulary.inputs);
+        embedding::forward(&self.workers, vocabulary, packed, batch.tokens(), y);
     }
     fn embed_backward(&self, slots: &Vec<u32>, dy: &CpuBuffer, rows: &mut CpuBuffer) {
         let hidden = rows.features();
-        embedding::backward(&self.engine, hidden, slots, dy.rows(slots.len(), hidden), rows);
+        embedding::backward(&self.workers, hidden, slots, dy.rows(slots.len(), hidden), rows);
     }
-    fn add_embedding_rows(&self, table: Linear, rows: &CpuBuffer, tokens: &Vec<u32>, packed: &mut CpuBuffer) {
-        embedding::add_rows(table, rows.rows(tokens.len(), table.inputs), tokens, packed);
+    fn add_embedding_rows(
+        &self,
+        vocabulary: Linear,
+        rows: &CpuBuffer,
+        tokens: &Vec<u32>,
+        packed: &mut CpuBuffer,
+    ) {
+        embedding::add_rows(vocabulary, rows.rows(tokens.len(), vocabulary.inputs), tokens, packed);
     }
 
     fn rms_norm(
@@ -218,7 +225,7 @@ impl Backend for Cpu {
         rows: usize,
     ) {
         let (x, y) = (x.rows(rows, layout.stride), y.rows_mut(rows, layout.stride));
-        norm::forward(&self.engine, layout, eps, x, weight, y, rows);
+        norm::forward(&self.workers, layout, eps, x, weight, y, rows);
     }
     fn rms_norm_backward(
         &self,
@@ -233,7 +240,7 @@ impl Backend for Cpu {
     ) {
         let (x, dy) = (x.rows(rows, layout.stride), dy.map(|dy| dy.rows(rows, layout.stride)));
         let dx = dx.rows_mut(rows, layout.stride);
-        norm::backward(&self.engine, layout, eps, x, weight, dy, dx, dw, rows);
+        norm::backward(&self.workers, layout, eps, x, weight, dy, dx, dw, rows);
     }
 
     fn rope(
@@ -246,7 +253,7 @@ impl Backend for Cpu {
         turn: Turn,
     ) {
         let x = x.rows_mut(batch.positions().len(), layout.stride);
-        rope::rotate(&self.engine, layout, x, cos, sin, batch.positions(), turn);
+        rope::rotate(&self.workers, layout, x, cos, sin, batch.positions(), turn);
     }
 
     fn store_kv(
@@ -259,7 +266,7 @@ impl Backend for Cpu {
     ) {
         let qkv = qkv.rows(batch.tokens().len(), shape.row());
         let len = cache.features();
-        attention::store(&self.engine, shape, qkv, batch, &mut cache[layer * len..][..len]);
+        attention::store(&self.workers, shape, qkv, batch, &mut cache[layer * len..][..len]);
     }
     fn copy_pages(&self, shape: Attention, cache: &mut CpuBuffer, pages: &[(u32, u32)]) {
         let len = cache.features();
@@ -279,7 +286,7 @@ impl Backend for Cpu {
         let rows = batch.tokens().len();
         let (qkv, out) = (qkv.rows(rows, shape.row()), out.rows_mut(rows, shape.heads * shape.head_dim));
         let len = cache.features();
-        attention::forward(&self.engine, shape, qkv, batch, &cache[layer * len..][..len], out);
+        attention::forward(&self.workers, shape, qkv, batch, &cache[layer * len..][..len], out);
     }
     fn attention_backward(
         &self,
@@ -292,25 +299,25 @@ impl Backend for Cpu {
         let rows = batch.tokens().len();
         let (qkv, d_qkv) = (qkv.rows(rows, shape.row()), d_qkv.rows_mut(rows, shape.row()));
         let d_out = d_out.rows(rows, shape.heads * shape.head_dim);
-        attention::backward(&self.engine, shape, qkv, batch, d_out, d_qkv);
+        attention::backward(&self.workers, shape, qkv, batch, d_out, d_qkv);
     }
 
     fn swiglu(&self, features: usize, gate_up: &CpuBuffer, y: &mut CpuBuffer, tokens: usize) {
         let (gate_up, y) = (gate_up.rows(tokens, 2 * features), y.rows_mut(tokens, features));
-        swiglu::forward(&self.engine, features, gate_up, y, tokens);
+        swiglu::forward(&self.workers, features, gate_up, y, tokens);
     }
     fn swiglu_backward(&self, features: usize, dy: &mut CpuBuffer, gate_up: &mut CpuBuffer, tokens: usize) {
         let (dy, gate_up) = (dy.rows_mut(tokens, features), gate_up.rows_mut(tokens, 2 * features));
-        swiglu::backward(&self.engine, features, dy, gate_up, tokens);
+        swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
     fn gather_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer) {
         let features = from.features();
-        rows::gather(&self.engine, features, from, rows, to.rows_mut(rows.len(), features));
+        rows::gather(&self.workers, features, from, rows, to.rows_mut(rows.len(), features));
     }
     fn store_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, slots: &Vec<u32>) {
         assert_eq!(from.features(), to.features());
-        rows::store(&self.engine, from.features(), from, rows, to, slots);
+        rows::store(&self.workers, from.features(), from, rows, to, slots);
     }
     fn scatter_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, total: usize) {
         let features = from.features();
@@ -327,7 +334,7 @@ impl Backend for Cpu {
     ) -> CpuStatistics {
         let x = x.rows(targets.len(), shape.inputs);
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
-            head::forward(&self.engine, shape, x, weights, targets, temperature, logits)
+            head::forward(&self.workers, shape, x, weights, targets, temperature, logits)
         })
     }
     fn scores(&self, statistics: &mut CpuStatistics) -> (Vec<f32>, Vec<f32>) {
@@ -348,7 +355,7 @@ impl Backend for Cpu {
         let (x, dx) = (x.rows(rows, shape.inputs), dx.rows_mut(rows, shape.inputs));
         let gradient = HeadGradient { statistics, d_logprobs, d_entropies };
         self.logits.with(head::backward_workspace(shape, rows), |logits| {
-            head::backward(&self.engine, shape, x, weights, gradient, dx, dw, logits);
+            head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
         });
     }
     fn draw(
@@ -360,16 +367,16 @@ impl Backend for Cpu {
     ) -> Vec<Option<Drawn>> {
         let rows = draw::rows(draws);
         let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
-        draw::draw(&self.engine, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
+        draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
     }
 
     fn norm(&self, tensors: &[&CpuBuffer]) -> f64 {
         let tensors: Vec<&[f32]> = tensors.iter().map(|tensor| &***tensor).collect();
-        adamw::norm(&self.engine, &tensors)
+        adamw::norm(&self.workers, &tensors)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, CpuBuffer>]) {
         for Updated { weights, gradient, first, second } in parameters {
-            adamw::step(&self.engine, settings, weights, gradient, first, second);
+            adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }
 }

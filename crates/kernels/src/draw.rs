@@ -4,7 +4,7 @@ use crate::head::{Distribution, softmax_weights};
 use crate::linear::{self, Destination, Linear};
 use crate::math::ln;
 use crate::simd::Isa;
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 
 /// Logits held at a time, in floats.
 const LOGITS_BLOCK: usize = 32 << 20;
@@ -19,7 +19,7 @@ pub struct Draw {
     pub row: usize,
     /// The distribution it is drawn from.
     pub adjustments: Adjustments,
-    /// Tokens that the repetition penalty is about, in any order, repeats allowed; of no account where that is 1.
+    /// Tokens that the repetition penalty is about, in any order, repeats allowed. Not looked at where that penalty is 1.
     pub penalised: Vec<u32>,
     /// A number in [0, 1), whose place in the cumulative distribution the token is.
     pub uniform: f64,
@@ -95,7 +95,7 @@ pub(crate) fn rows(draws: &[Draw]) -> usize {
 /// A token for each draw, None where the row's logits are not finite. `hidden: [rows, hidden]`; `logits` is
 /// [`workspace`].
 pub(crate) fn draw(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     hidden: &[f32],
     weights: &[f32],
@@ -112,13 +112,13 @@ pub(crate) fn draw(
         let first = draws[here[0]].row / block * block;
         let count = block.min(rows - first);
         let hidden = &hidden[first * shape.inputs..];
-        linear::forward(engine, shape, hidden, weights, None, logits, Destination::Replace, count);
+        linear::forward(workers, shape, hidden, weights, None, logits, Destination::Replace, count);
         let (out, logits) = (Shared::of(&mut drawn), &*logits);
-        engine.threads.each(here.len(), |i| {
+        workers.threads.each(here.len(), |i| {
             let draw = &draws[here[i]];
             let row = &logits[(draw.row - first) * shape.outputs..][..shape.outputs];
             // SAFETY: the numbers in `order` are distinct, and below the length of `drawn`.
-            unsafe { *out.start().add(here[i]) = draw_one(engine.isa, draw, row) };
+            unsafe { *out.start().add(here[i]) = draw_one(workers.isa, draw, row) };
         });
     }
     drawn

@@ -7,7 +7,7 @@
 use crate::linear::{self, Destination, Linear, PANEL};
 use crate::math::{EXP_ZERO, exp, ln};
 use crate::simd::{Isa, Kernel, Simd, load, store, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
 /// Logits held at a time, in floats.
@@ -159,7 +159,7 @@ impl CpuStatistics {
 
 /// Log-probability, entropy and distribution of each row. `x: [rows, hidden]` (already normed).
 pub(crate) fn forward(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
@@ -176,7 +176,7 @@ pub(crate) fn forward(
     for first in (0..rows).step_by(block.max(1)) {
         let count = block.min(rows - first);
         linear::forward(
-            engine,
+            workers,
             shape,
             &x[first * shape.inputs..],
             weights,
@@ -187,10 +187,10 @@ pub(crate) fn forward(
         );
         let (out_p, out_d) = (Shared::of(&mut logprobs[first..]), Shared::of(&mut distributions[first..]));
         let logits = &*logits;
-        engine.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
+        workers.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
             for r in range {
                 let row = &logits[r * shape.outputs..(r + 1) * shape.outputs];
-                let distribution = Distribution::of(engine.isa, row, temperature);
+                let distribution = Distribution::of(workers.isa, row, temperature);
                 // SAFETY: rows are disjoint.
                 unsafe {
                     *out_p.start().add(r) =
@@ -238,7 +238,7 @@ pub(crate) struct HeadGradient<'a> {
 /// every weight's chain runs over all rows at once: logits are recomputed, their gradient lives for one block.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
@@ -258,7 +258,7 @@ pub(crate) fn backward(
         let tokens = panels.start * PANEL..(panels.end * PANEL).min(shape.outputs);
         let width = tokens.len();
         linear::forward_columns(
-            engine,
+            workers,
             shape,
             panels.clone(),
             x,
@@ -269,16 +269,16 @@ pub(crate) fn backward(
             rows,
         );
         let shared = Shared::of(logits);
-        engine.threads.ranges(rows, 1, (8192 / width).max(1), |range| {
+        workers.threads.ranges(rows, 1, (8192 / width).max(1), |range| {
             for r in range {
                 // SAFETY: rows are disjoint.
                 let row = unsafe { shared.slice(r * width..(r + 1) * width) };
                 // SAFETY: the kernel stays within its row.
-                unsafe { engine.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row }) };
+                unsafe { workers.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row }) };
             }
         });
-        linear::backward_input_columns(engine, shape, panels.clone(), logits, weights, dx, rows, first > 0);
-        linear::backward_weight_columns(engine, shape, panels, logits, x, dw, rows);
+        linear::backward_input_columns(workers, shape, panels.clone(), logits, weights, dx, rows, first > 0);
+        linear::backward_weight_columns(workers, shape, panels, logits, x, dw, rows);
     }
 }
 

@@ -1,7 +1,7 @@
 //! RMSNorm: `y = x / sqrt(mean(x^2) + eps) * w`, over whole rows or over the heads inside a row.
 
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
 /// Which parts of each row are normalised: `groups` runs of `features` floats from `offset`, in rows `stride`
@@ -41,7 +41,7 @@ impl Grouped {
 
 /// `y = norm(x) * w`; `x` and `y` have the same layout. Writes only the groups.
 pub(crate) fn forward(
-    engine: &Engine,
+    workers: &Workers,
     layout: Grouped,
     eps: f32,
     x: &[f32],
@@ -52,10 +52,10 @@ pub(crate) fn forward(
     assert!(x.len() >= layout.extent(rows) && y.len() >= layout.extent(rows));
     assert!(weight.len() >= layout.features);
     let y = Shared::of(y);
-    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
+    workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
-            engine.isa.run(Forward {
+            workers.isa.run(Forward {
                 layout,
                 eps,
                 x: x.as_ptr(),
@@ -117,7 +117,7 @@ impl Kernel for Forward {
 /// row, in order. `x`, `dy` and `dx` have `layout`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
-    engine: &Engine,
+    workers: &Workers,
     layout: Grouped,
     eps: f32,
     x: &[f32],
@@ -141,15 +141,15 @@ pub(crate) fn backward(
     // The weight's gradient first: it reads dy, which the second pass may overwrite.
     let mut scales = vec![0.0f32; rows * layout.groups];
     let shared = Shared::of(&mut scales);
-    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
+    workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
-        unsafe { engine.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range }) }
+        unsafe { workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range }) }
     });
     let dw = Shared::of(dw);
-    engine.threads.ranges(layout.features, LANES, 64, |features| {
+    workers.threads.ranges(layout.features, LANES, 64, |features| {
         // SAFETY: feature ranges are disjoint; extents were checked above.
         unsafe {
-            engine.isa.run(WeightGradient {
+            workers.isa.run(WeightGradient {
                 layout,
                 x: x.as_ptr(),
                 dy: dy.start(),
@@ -160,10 +160,10 @@ pub(crate) fn backward(
             });
         }
     });
-    engine.threads.ranges(rows, 1, layout.least_rows(), |range| {
+    workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
         unsafe {
-            engine.isa.run(InputGradient {
+            workers.isa.run(InputGradient {
                 layout,
                 x: x.as_ptr(),
                 weight: weight.as_ptr(),

@@ -2,7 +2,7 @@
 
 use crate::norm::Grouped;
 use crate::simd::{Kernel, Simd, load, store, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
 /// Which way to turn.
@@ -18,7 +18,7 @@ pub enum Turn {
 /// `[positions, features / 2]`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one rotation")]
 pub(crate) fn rotate(
-    engine: &Engine,
+    workers: &Workers,
     layout: Grouped,
     x: &mut [f32],
     cos: &[f32],
@@ -31,9 +31,9 @@ pub(crate) fn rotate(
     let rows = positions.iter().max().map_or(0, |&p| p as usize + 1);
     assert!(cos.len() >= rows * half && sin.len() >= rows * half);
     let x = Shared::of(x);
-    engine.threads.ranges(positions.len(), 1, (8192 / (layout.groups * layout.features)).max(1), |range| {
+    workers.threads.ranges(positions.len(), 1, (8192 / (layout.groups * layout.features)).max(1), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
-        unsafe { engine.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range }) }
+        unsafe { workers.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range }) }
     });
 }
 
@@ -58,8 +58,8 @@ impl Kernel for Rotate<'_> {
         unsafe {
             let sign = S::splat(if self.turn == Turn::Forward { 1.0 } else { -1.0 });
             for row in self.range {
-                let table = self.positions[row] as usize * half;
-                let (cos, sin) = (self.cos.as_ptr().add(table), self.sin.as_ptr().add(table));
+                let angles = self.positions[row] as usize * half;
+                let (cos, sin) = (self.cos.as_ptr().add(angles), self.sin.as_ptr().add(angles));
                 for group in 0..groups {
                     let first = self.x.add(row * stride + offset + group * features);
                     let second = first.add(half);

@@ -1,26 +1,26 @@
 //! Copies and row selection.
 
 use crate::simd::LANES;
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 
 /// Floats below which a task is not worth its hand-over.
 const LEAST: usize = 1 << 15;
 
 /// Copies `from` to the equally long `to`.
-pub(crate) fn copy(engine: &Engine, from: &[f32], to: &mut [f32]) {
+pub(crate) fn copy(workers: &Workers, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
     let to = Shared::of(to);
-    engine.threads.ranges(from.len(), LANES, LEAST, |range| {
+    workers.threads.ranges(from.len(), LANES, LEAST, |range| {
         // SAFETY: ranges are disjoint.
         unsafe { to.slice(range.clone()) }.copy_from_slice(&from[range]);
     });
 }
 
 /// `to[i] = from[rows[i]]`, rows of `features` floats.
-pub(crate) fn gather(engine: &Engine, features: usize, from: &[f32], rows: &[u32], to: &mut [f32]) {
+pub(crate) fn gather(workers: &Workers, features: usize, from: &[f32], rows: &[u32], to: &mut [f32]) {
     assert!(to.len() >= rows.len() * features);
     let to = Shared::of(to);
-    engine.threads.ranges(rows.len(), 1, LEAST / features + 1, |range| {
+    workers.threads.ranges(rows.len(), 1, LEAST / features + 1, |range| {
         for i in range {
             let at = rows[i] as usize * features;
             // SAFETY: rows of `to` are disjoint.
@@ -31,7 +31,7 @@ pub(crate) fn gather(engine: &Engine, features: usize, from: &[f32], rows: &[u32
 
 /// `to[slots[i]] = from[rows[i]]`, in order.
 pub(crate) fn store(
-    engine: &Engine,
+    workers: &Workers,
     features: usize,
     from: &[f32],
     rows: &[u32],
@@ -43,7 +43,7 @@ pub(crate) fn store(
     assert!(slots.iter().all(|&slot| (slot as usize) < slot_count), "a slot beyond the end");
     let to = Shared::of(to);
     // Tasks share the features, not the rows: slots need not be distinct.
-    engine.threads.ranges(features, LANES, LEAST / rows.len().max(1) + 1, |range| {
+    workers.threads.ranges(features, LANES, LEAST / rows.len().max(1) + 1, |range| {
         for (&row, &slot) in rows.iter().zip(slots) {
             let (row, slot) = (row as usize * features, slot as usize * features);
             // SAFETY: the slot is within `to`, and ranges of features are disjoint.

@@ -2,19 +2,19 @@
 
 use crate::math::sigmoid;
 use crate::simd::{Kernel, Simd, load, store, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
 /// Floats below which a task is not worth its hand-over.
 const LEAST: usize = 8192;
 
 /// `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
-pub(crate) fn forward(engine: &Engine, features: usize, gate_up: &[f32], y: &mut [f32], tokens: usize) {
+pub(crate) fn forward(workers: &Workers, features: usize, gate_up: &[f32], y: &mut [f32], tokens: usize) {
     assert!(gate_up.len() >= tokens * 2 * features && y.len() >= tokens * features);
     let y = Shared::of(y);
-    engine.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
+    workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
-        unsafe { engine.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range }) }
+        unsafe { workers.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range }) }
     });
 }
 
@@ -48,12 +48,18 @@ impl Kernel for Forward {
 
 /// Replaces `gate_up` by its gradient, and `dy` by the forward pass's y, which the layer above the product needs
 /// for its own weight gradient.
-pub(crate) fn backward(engine: &Engine, features: usize, dy: &mut [f32], gate_up: &mut [f32], tokens: usize) {
+pub(crate) fn backward(
+    workers: &Workers,
+    features: usize,
+    dy: &mut [f32],
+    gate_up: &mut [f32],
+    tokens: usize,
+) {
     assert!(gate_up.len() >= tokens * 2 * features && dy.len() >= tokens * features);
     let (dy, gate_up) = (Shared::of(dy), Shared::of(gate_up));
-    engine.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
+    workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
-        unsafe { engine.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range }) }
+        unsafe { workers.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range }) }
     });
 }
 

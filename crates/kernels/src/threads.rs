@@ -57,7 +57,7 @@ fn pinned(text: &str) -> Result<usize, String> {
 const MAX_THREADS: usize = 1024;
 
 /// What every operation needs: an instruction set and a pool.
-pub(crate) struct Engine {
+pub(crate) struct Workers {
     pub isa: Isa,
     pub threads: Threads,
 }

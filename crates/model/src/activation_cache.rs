@@ -61,6 +61,11 @@ impl<B: Backend> ActivationCache<B> {
         self.free.extend((0..self.slots).rev());
     }
 
+    /// Slots, taken and free.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
     /// Slots that nobody holds.
     pub fn free_slots(&self) -> usize {
         self.free.len()
@@ -76,7 +81,7 @@ impl<B: Backend> ActivationCache<B> {
         self.free.push(slot);
     }
 
-    /// Records the input of a block, `[tokens, hidden]`.
+    /// Stores the input of a block, `[tokens, hidden]`.
     pub(crate) fn store_input(
         &mut self,
         backend: &B,
@@ -87,7 +92,7 @@ impl<B: Backend> ActivationCache<B> {
         backend.store_rows(input, &to.rows, &mut self.blocks[block].input, &to.slots);
     }
 
-    /// Records a block's internals, each `[tokens, ...]`.
+    /// Stores a block's internals, each `[tokens, ...]`.
     pub(crate) fn store_internals(
         &mut self,
         backend: &B,
@@ -100,7 +105,7 @@ impl<B: Backend> ActivationCache<B> {
         }
     }
 
-    /// Records the last block's output, `[tokens, hidden]`.
+    /// Stores the last block's output, `[tokens, hidden]`.
     pub(crate) fn store_last(&mut self, backend: &B, last: &B::Buffer, to: &CachedRows<B::Index>) {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }

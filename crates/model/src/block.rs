@@ -6,7 +6,7 @@ use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
 use crate::layout::BlockLayout;
 use crate::model::Model;
-use crate::rope_table::Table;
+use crate::rope_table::Rotations;
 use isentrope_kernels::{Backend, HostBatch, Role, Turn};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct Rows<B: Backend> {
     pub count: usize,
     pub batch: B::Batch,
-    rope: Arc<Table<B>>,
+    pub rope: Arc<Rotations<B>>,
 }
 
 /// Where a block finds the keys and values of earlier rows, and stores those of its own.

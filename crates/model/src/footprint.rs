@@ -23,7 +23,7 @@ impl Layout {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
     }
 
-    /// Bytes of one slot of a [activation cache](crate::ActivationCache).
+    /// Bytes of one slot of an [activation cache](crate::ActivationCache).
     pub fn activation_bytes_per_slot(&self, backend: &impl Backend) -> usize {
         self.activation_bytes_per_token(backend, Keep::Activations)
     }
@@ -34,12 +34,13 @@ impl Layout {
         per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
     }
 
-    /// Of these, what the head's logits take: not in proportion to the tokens, since it holds some of them at a time.
+    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to the tokens, since the head
+    /// works on some of them at a time.
     pub fn head_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
-        backend.workspace(Work::Head(self.shapes.table, tokens))
+        backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
 
-    /// Of these, what one token takes.
+    /// The rest of [`working_bytes`](Self::working_bytes), for one token.
     pub fn working_bytes_per_token(&self, backend: &impl Backend) -> usize {
         let row = |features| backend.bytes(Role::Activation(1, features));
         let block = self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
@@ -52,7 +53,7 @@ impl Layout {
     /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens went into it, at most: a row
     /// for each token of the vocabulary among them, and the rows so far beside them while there come to be more.
     pub fn embedded_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
-        backend.bytes(Role::Exact(embedded_rows(self.shapes.table, tokens), self.shapes.hidden))
+        backend.bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }
 
     /// Bytes of one page of keys and values, over all layers.
@@ -62,7 +63,7 @@ impl Layout {
 
     /// Bytes that drawing from so many rows takes.
     pub fn draw_bytes(&self, backend: &impl Backend, rows: usize) -> usize {
-        backend.workspace(Work::Draw(self.shapes.table, rows))
+        backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
     /// A cache of so many layers.
@@ -94,9 +95,9 @@ fn cache_bytes_per_position<B: Backend>(backend: &B, page: Role) -> usize {
 
 /// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those that are copied into them,
 /// which are fewer than the tokens and a power of two.
-fn embedded_rows(table: Linear, tokens: usize) -> usize {
-    let used = tokens.min(table.outputs);
-    embedded_capacity(table, used) + used.next_power_of_two() / 2
+fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
+    let used = tokens.min(vocabulary.outputs);
+    embedded_capacity(vocabulary, used) + used.next_power_of_two() / 2
 }
 
 #[cfg(test)]
@@ -107,17 +108,17 @@ mod tests {
     #[test]
     fn rows_of_an_embedding_are_bounded_while_they_grow() {
         for outputs in (1..70).chain([131_072, 131_073, 151_936]) {
-            let table = Linear { inputs: 1, outputs };
+            let vocabulary = Linear { inputs: 1, outputs };
             let (mut capacity, mut most) = (0, 0);
             for used in 1..=outputs {
                 if used > capacity {
-                    let grown = embedded_capacity(table, used);
+                    let grown = embedded_capacity(vocabulary, used);
                     most = most.max(capacity + grown);
                     capacity = grown;
                 }
-                assert_eq!(embedded_rows(table, used), most, "{used} of {outputs} tokens");
+                assert_eq!(embedded_rows(vocabulary, used), most, "{used} of {outputs} tokens");
             }
-            assert_eq!(embedded_rows(table, usize::MAX), most);
+            assert_eq!(embedded_rows(vocabulary, usize::MAX), most);
         }
     }
 }

@@ -55,21 +55,21 @@ impl<B: Backend> Gradient<B> {
         let Layout { embedding, shapes, .. } = &model.layout;
         let EmbeddingRows { tokens, rows, .. } = &self.embedding;
         let (b, packed) = (&*model.backend, &mut self.parameters[*embedding]);
-        b.add_embedding_rows(shapes.table, rows, &b.index(tokens), packed);
+        b.add_embedding_rows(shapes.vocabulary, rows, &b.index(tokens), packed);
         self.embedding.clear();
         &mut self.parameters
     }
 
-    /// Adds `dx: [tokens, hidden]`, the gradient of the tokens embedded by `table`.
-    pub(crate) fn add_embedded(&mut self, backend: &B, table: Linear, tokens: &[u32], dx: &B::Buffer) {
-        let slots = self.embedding.slots_of(backend, table, tokens);
+    /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`.
+    pub(crate) fn add_embedded(&mut self, backend: &B, vocabulary: Linear, tokens: &[u32], dx: &B::Buffer) {
+        let slots = self.embedding.slots_of(backend, vocabulary, tokens);
         backend.embed_backward(&backend.index(&slots), dx, &mut self.embedding.rows);
     }
 }
 
-/// Rows that there is memory for when `used` are in use, of a table's.
-pub(crate) fn embedded_capacity(table: Linear, used: usize) -> usize {
-    used.next_power_of_two().min(table.outputs)
+/// Rows that there is memory for when `used` are in use, each of another token of the vocabulary.
+pub(crate) fn embedded_capacity(vocabulary: Linear, used: usize) -> usize {
+    used.next_power_of_two().min(vocabulary.outputs)
 }
 
 impl<B: Backend> EmbeddingRows<B> {
@@ -78,8 +78,8 @@ impl<B: Backend> EmbeddingRows<B> {
         self.tokens.clear();
     }
 
-    fn slots_of(&mut self, backend: &B, table: Linear, tokens: &[u32]) -> Vec<u32> {
-        let hidden = table.inputs;
+    fn slots_of(&mut self, backend: &B, vocabulary: Linear, tokens: &[u32]) -> Vec<u32> {
+        let hidden = vocabulary.inputs;
         let used = self.tokens.len();
         let slots = tokens
             .iter()
@@ -91,7 +91,7 @@ impl<B: Backend> EmbeddingRows<B> {
             })
             .collect();
         if self.tokens.len() > self.capacity {
-            self.capacity = embedded_capacity(table, self.tokens.len());
+            self.capacity = embedded_capacity(vocabulary, self.tokens.len());
             let mut rows = backend.buffer(Role::Exact(self.capacity, hidden));
             backend.copy(&self.rows, &mut rows, used);
             self.rows = rows;

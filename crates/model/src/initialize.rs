@@ -2,7 +2,7 @@
 
 use crate::config::ModelConfig;
 use crate::layout::Layout;
-use crate::model::Model;
+use crate::model::{Model, next_number};
 use crate::parameters::Parameters;
 use crate::rope_table::RopeTable;
 use crate::{Error, Result};
@@ -45,6 +45,6 @@ impl<B: Backend> Model<B> {
             weights.set_rows(&backend, id, parameter, tensor, 0, &values);
         }
         let rope = RopeTable::new(config.rope.clone());
-        Ok(Self { config, layout, weights, backend, rope })
+        Ok(Self { config, layout, weights, backend, rope, number: next_number() })
     }
 }

@@ -3,7 +3,8 @@
 use crate::layout::{BlockLayout, Shapes};
 use std::convert::Infallible;
 
-/// One thing for each that is needed beside the block's input: features of a row, or a buffer `[tokens, features]`.
+/// What is needed beside the block's input. Each is a buffer, `[tokens, features]`, or, where sizes are computed, the number
+/// of its features.
 pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.
@@ -11,7 +12,7 @@ pub(crate) struct Internals<T> {
     pub gate_up: T,
 }
 
-/// Those of its first half.
+/// What is needed of the attention half of the block.
 pub(crate) struct AttentionInternals<T> {
     /// Queries, keys and values before their own norm, where there is one.
     pub raw_qkv: Option<T>,
@@ -31,7 +32,7 @@ impl Internals<usize> {
 }
 
 impl<T> Internals<T> {
-    /// Something else for each, or the first error.
+    /// Applies `f` to each, and stops at the first error.
     pub fn try_map<U, E>(self, f: impl Fn(T) -> Result<U, E>) -> Result<Internals<U>, E> {
         let AttentionInternals { raw_qkv, qkv, attended } = self.attention;
         let raw_qkv = raw_qkv.map(&f).transpose()?;
@@ -39,13 +40,13 @@ impl<T> Internals<T> {
         Ok(Internals { attention, middle: f(self.middle)?, gate_up: f(self.gate_up)? })
     }
 
-    /// Something else for each.
+    /// Applies `f` to each.
     pub fn map<U>(self, f: impl Fn(T) -> U) -> Internals<U> {
         let Ok(mapped) = self.try_map(|t| Ok::<U, Infallible>(f(t)));
         mapped
     }
 
-    /// Each, beside that of another.
+    /// Pairs each with its counterpart in `other`.
     pub fn beside<'a>(&'a self, other: &'a mut Self) -> impl Iterator<Item = (&'a T, &'a mut T)> {
         let (own, others) = (&self.attention, &mut other.attention);
         let raw_qkv = own.raw_qkv.as_ref().zip(others.raw_qkv.as_mut());

@@ -19,7 +19,7 @@ impl<B: Backend> KvCache<B> {
         model.layout.cache_page_bytes(&*model.backend)
     }
 
-    /// An empty cache of `pages` pages.
+    /// An empty cache of `pages` pages, in one buffer.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -29,6 +29,11 @@ impl<B: Backend> KvCache<B> {
             free: (0..pages as u32).rev().collect(),
             holders: vec![0; pages],
         })
+    }
+
+    /// Pages, held and free.
+    pub(crate) fn pages(&self) -> usize {
+        self.holders.len()
     }
 
     /// Pages that nobody holds.

@@ -76,7 +76,8 @@ pub struct Layout {
 pub(crate) struct Shapes {
     pub hidden: usize,
     pub intermediate: usize,
-    pub table: Linear,
+    /// From hidden states to the vocabulary: the head, and the embedding read the other way.
+    pub vocabulary: Linear,
     pub qkv: Linear,
     pub output: Linear,
     pub gate_up: Linear,
@@ -99,7 +100,7 @@ impl Layout {
         let shapes = Shapes {
             hidden,
             intermediate,
-            table: Linear { inputs: hidden, outputs: config.vocab_size },
+            vocabulary: Linear { inputs: hidden, outputs: config.vocab_size },
             qkv: Linear { inputs: hidden, outputs: row },
             output: Linear { inputs: attention_features, outputs: hidden },
             gate_up: Linear { inputs: hidden, outputs: 2 * intermediate },
@@ -109,7 +110,7 @@ impl Layout {
             turned_heads: heads(0, config.heads + config.kv_heads),
         };
         let mut list = List::default();
-        let embedding = list.matrix(shapes.table, &[("model.embed_tokens.weight", config.vocab_size)]);
+        let embedding = list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);
         let blocks = (0..config.layers)
             .map(|layer| {
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
@@ -154,7 +155,7 @@ impl Layout {
         let head = if config.tie_word_embeddings {
             embedding
         } else {
-            list.matrix(shapes.table, &[("lm_head.weight", config.vocab_size)])
+            list.matrix(shapes.vocabulary, &[("lm_head.weight", config.vocab_size)])
         };
         Self { parameters: list.0, embedding, blocks, norm, head, shapes }
     }

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 use isentrope_kernels::{Backend, Kind, Role};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tensor of an output head.
 const HEAD: &str = "lm_head.weight";
@@ -24,6 +25,14 @@ pub struct Model<B: Backend> {
     /// The device.
     pub backend: Arc<B>,
     pub(crate) rope: RopeTable<B>,
+    /// A number that no other model of the process has.
+    pub(crate) number: u64,
+}
+
+/// The number of the next model.
+pub(crate) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl<B: Backend> Model<B> {
@@ -53,7 +62,7 @@ impl<B: Backend> Model<B> {
         }
         let weights = Parameters::read(&*backend, &layout, Role::Weight, &checkpoint, "")?;
         let rope = RopeTable::new(config.rope.clone());
-        let model = Self { config, layout, weights, backend, rope };
+        let model = Self { config, layout, weights, backend, rope, number: next_number() };
         if model.config.tie_word_embeddings && checkpoint.shape(HEAD).is_some() {
             model.expect_copy_of_embedding(dir, &checkpoint)?;
         }
@@ -63,18 +72,23 @@ impl<B: Backend> Model<B> {
     /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no telling which model
     /// was meant.
     fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
-        let table = self.layout.shapes.table;
+        let vocabulary = self.layout.shapes.vocabulary;
         let mut same = true;
-        checkpoint.read_rows(HEAD, &[table.outputs, table.inputs], ROWS_PER_CALL, |first, rows| {
-            let mut embedded = vec![0.0; rows.len()];
-            self.backend.unpack(
-                Kind::Matrix(table),
-                first,
-                &self.weights[self.layout.embedding],
-                &mut embedded,
-            );
-            same &= embedded == rows;
-        })?;
+        checkpoint.read_rows(
+            HEAD,
+            &[vocabulary.outputs, vocabulary.inputs],
+            ROWS_PER_CALL,
+            |first, rows| {
+                let mut embedded = vec![0.0; rows.len()];
+                self.backend.unpack(
+                    Kind::Matrix(vocabulary),
+                    first,
+                    &self.weights[self.layout.embedding],
+                    &mut embedded,
+                );
+                same &= embedded == rows;
+            },
+        )?;
         if same {
             return Ok(());
         }

@@ -74,7 +74,8 @@ pub struct Packed {
     /// Inputs: every token of each sequence but its last, where a prompt that a unit shares stands once, before what
     /// follows it in each of the unit's sequences.
     pub(crate) tokens: Vec<u32>,
-    /// They once more, in pieces: a shared prompt, then what of each sequence continues it, or a whole sequence.
+    /// How `tokens` divides into sequences: a shared prompt is one stretch, followed by one for what each of its sequences
+    /// adds; any other sequence is one stretch.
     stretches: Vec<Stretch>,
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
@@ -154,17 +155,17 @@ impl Packed {
         let mut batch = HostBatch { tokens: self.tokens.clone(), ..HostBatch::default() };
         let mut taken = 0;
         for &Stretch { row, len, position, prompt, .. } in &self.stretches {
-            let first = batch.table.len();
+            let first = batch.pages.len();
             let prompt = prompt.map(|prompt| batch.runs[prompt].clone());
             // Pages that the prompt fills are shared.
             let shared = prompt.as_ref().map_or(0, |prompt| prompt.len / page);
             if let Some(prompt) = &prompt {
-                batch.table.extend_from_within(prompt.pages.start..prompt.pages.start + shared);
+                batch.pages.extend_from_within(prompt.pages.start..prompt.pages.start + shared);
             }
             let own = (position + len).div_ceil(page) - shared;
-            batch.table.extend((taken..taken + own).map(|page| page as u32));
+            batch.pages.extend((taken..taken + own).map(|page| page as u32));
             taken += own;
-            let pages = first..batch.table.len();
+            let pages = first..batch.pages.len();
             // The others stand once more, before the sequence's own rows.
             let position_of_copy = shared * page;
             if let Some(prompt) = prompt.filter(|prompt| prompt.len > position_of_copy) {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(units, [Unit { sequences: 2, tokens: 36 + 3 + 4 }]);
         let (batch, taken) = packed.on_pages(16);
         let pages_of = |runs: &[Run]| -> Vec<Vec<u32>> {
-            runs.iter().map(|run| batch.table[run.pages.clone()].to_vec()).collect()
+            runs.iter().map(|run| batch.pages[run.pages.clone()].to_vec()).collect()
         };
         assert_eq!((pages_of(&batch.runs), taken), (vec![vec![0, 1, 2], vec![0, 1, 3], vec![0, 1, 4]], 5));
         let places = |runs: &[Run]| runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>();

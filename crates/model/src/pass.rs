@@ -144,7 +144,7 @@ impl<B: Backend> Model<B> {
     }
 
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
-    /// that token would report.
+    /// that token would report. Sampling reads this off its draws; tests ask it of any row.
     pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
         self.predict(hidden, tokens, temperature).0
     }
@@ -164,7 +164,7 @@ impl<B: Backend> Model<B> {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
         let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         let mut kept = Vec::new();
         for block in &self.layout.blocks {
             let input = keep.map(|_| {
@@ -192,7 +192,8 @@ impl<B: Backend> Model<B> {
     /// The head, on rows of final hidden states.
     fn predict(&self, hidden: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
-        let mut statistics = b.head(self.layout.shapes.table, hidden, head, b.index(targets), temperature);
+        let mut statistics =
+            b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), temperature);
         let (logprobs, entropies) = b.scores(&mut statistics);
         (Scores { logprobs, entropies }, statistics)
     }
@@ -227,7 +228,7 @@ impl<B: Backend> Model<B> {
             });
             self.block_backward(block, &input, internals, &rows, &mut dx, gradient);
         }
-        gradient.add_embedded(b, s.table, &packed.tokens, &dx);
+        gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
     /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.
@@ -245,7 +246,7 @@ impl<B: Backend> Model<B> {
         self.norm(&last, self.layout.norm, &mut normed, targets);
         let mut d_normed = self.activations(targets, s.hidden);
         let (w, dw) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
-        b.head_backward(s.table, &normed, w, statistics, d_logprobs, d_entropies, &mut d_normed, dw);
+        b.head_backward(s.vocabulary, &normed, w, statistics, d_logprobs, d_entropies, &mut d_normed, dw);
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
         self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);

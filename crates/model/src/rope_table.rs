@@ -6,26 +6,26 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) struct RopeTable<B: Backend> {
     rope: Rope,
-    table: RwLock<Option<Arc<Table<B>>>>,
+    known: RwLock<Option<Arc<Rotations<B>>>>,
 }
 
-/// Both `[positions, head_dim / 2]`.
-pub(crate) struct Table<B: Backend> {
+/// Cosines and sines, `[positions, head_dim / 2]` each.
+pub(crate) struct Rotations<B: Backend> {
     pub cos: B::Buffer,
     pub sin: B::Buffer,
-    positions: usize,
+    pub positions: usize,
 }
 
 impl<B: Backend> RopeTable<B> {
     pub(crate) fn new(rope: Rope) -> Self {
-        Self { rope, table: RwLock::new(None) }
+        Self { rope, known: RwLock::new(None) }
     }
 
-    /// A table of at least `positions` positions.
-    pub(crate) fn up_to(&self, backend: &B, positions: usize) -> Arc<Table<B>> {
-        let known = self.table.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(table) = known.filter(|t| t.positions >= positions) {
-            return table;
+    /// Those of at least `positions` positions.
+    pub(crate) fn up_to(&self, backend: &B, positions: usize) -> Arc<Rotations<B>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(rotations) = known.filter(|known| known.positions >= positions) {
+            return rotations;
         }
         let positions = positions.next_power_of_two().max(256);
         let (cos, sin) = self.rope.table(0..positions);
@@ -34,8 +34,8 @@ impl<B: Backend> RopeTable<B> {
             backend.write(&mut buffer, 0, rows);
             buffer
         };
-        let table = Arc::new(Table { cos: upload(&cos), sin: upload(&sin), positions });
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = Some(table.clone());
-        table
+        let rotations = Arc::new(Rotations { cos: upload(&cos), sin: upload(&sin), positions });
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(rotations.clone());
+        rotations
     }
 }

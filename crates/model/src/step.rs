@@ -2,10 +2,10 @@
 //! sequences.
 
 use crate::activation_cache::{ActivationCache, CachedRows};
-use crate::block::CacheLayer;
+use crate::block::{CacheLayer, Rows};
 use crate::kv_cache::KvCache;
 use crate::model::Model;
-use isentrope_kernels::{Backend, Draw, Drawn, HostBatch};
+use isentrope_kernels::{Backend, Draw, Drawn, HostBatch, ReplayKey};
 use std::ops::Range;
 
 /// The rows of one step.
@@ -38,7 +38,7 @@ impl Step {
         self.batch.rows()
     }
 
-    /// Of these, the ones pushed last.
+    /// The rows pushed last.
     pub fn last_rows(&self) -> Range<usize> {
         self.batch.runs.last().map_or(0..0, |run| run.row..run.row + run.len)
     }
@@ -62,7 +62,8 @@ impl Step {
         self.cached_rows.slots.clear();
     }
 
-    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat.
+    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what tells them apart is their
+    /// [`ReplayKey`], since a chunk of a prompt may have one row as well.
     fn is_decoding(&self) -> bool {
         self.batch.runs.iter().all(|run| run.len == 1)
     }
@@ -83,32 +84,52 @@ impl<B: Backend> Model<B> {
     ) -> B::Buffer {
         assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
         let activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
+        let rows = self.rows(&step.batch);
         if step.is_decoding() {
-            let key = 2 * step.rows() as u64 + u64::from(activation_cache.is_some());
-            self.backend.replayed(key, || self.advance(step, cache, activation_cache))
+            let key = self.replay_key(step, &rows, cache, activation_cache.as_deref());
+            self.backend.replayed(key, || self.advance(step, &rows, cache, activation_cache))
         } else {
-            self.advance(step, cache, activation_cache)
+            self.advance(step, &rows, cache, activation_cache)
+        }
+    }
+
+    /// Tells apart decoding steps whose operations or buffers have different shapes.
+    fn replay_key(
+        &self,
+        step: &Step,
+        rows: &Rows<B>,
+        cache: &KvCache<B>,
+        activation_cache: Option<&ActivationCache<B>>,
+    ) -> ReplayKey {
+        ReplayKey {
+            model: self.number,
+            rows: rows.count,
+            wanted: step.wanted.len(),
+            cached_rows: step.cached_rows.rows.len(),
+            slots: activation_cache.map_or(0, ActivationCache::slots),
+            pages: cache.pages(),
+            positions: rows.rope.positions,
         }
     }
 
     fn advance(
         &self,
         step: &Step,
+        rows: &Rows<B>,
         cache: &mut KvCache<B>,
         activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let rows = self.rows(&step.batch);
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
-        b.embed(s.table, &self.weights[self.layout.embedding], &rows.batch, &mut x);
+        b.embed(s.vocabulary, &self.weights[self.layout.embedding], &rows.batch, &mut x);
         for (i, block) in self.layout.blocks.iter().enumerate() {
             if let Some((activation_cache, cached_rows)) = &mut activation_cache {
                 activation_cache.store_input(b, i, &x, cached_rows);
             }
             let layer = CacheLayer { cache: &mut cache.buffer, layer: i };
-            let internals = self.block_forward(block, &mut x, &rows, layer, activation_cache.is_some());
+            let internals = self.block_forward(block, &mut x, rows, layer, activation_cache.is_some());
             if let (Some((activation_cache, cached_rows)), Some(internals)) =
                 (&mut activation_cache, internals)
             {
@@ -129,11 +150,70 @@ impl<B: Backend> Model<B> {
     /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not finite.
     pub fn draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
-        self.backend.draw(self.layout.shapes.table, hidden, head, draws)
+        self.backend.draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
     /// An empty buffer for so many rows of final hidden states.
     pub fn hidden(&self, rows: usize) -> B::Buffer {
         self.activations(rows, self.layout.shapes.hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_kernels::{Cpu, Isa};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of it.
+    #[derive(Clone)]
+    struct Case {
+        positions: Vec<usize>,
+        wanted: usize,
+        cached_rows: u32,
+        slots: usize,
+        pages: usize,
+    }
+
+    fn key(model: &Model<Cpu>, case: &Case) -> ReplayKey {
+        let mut step = Step::default();
+        for (i, &position) in case.positions.iter().enumerate() {
+            let pages = vec![0; KvCache::<Cpu>::pages_for(position + 1)];
+            step.push(&[7 * i as u32], position, &pages, i < case.wanted);
+            if (i as u32) < case.cached_rows {
+                step.cache_activations(&[i as u32]);
+            }
+        }
+        assert!(step.is_decoding());
+        let cache = KvCache::new(model, case.pages).unwrap();
+        let activation_cache = ActivationCache::new(model, case.slots).unwrap();
+        let activation_cache = Some(&activation_cache).filter(|_| case.cached_rows > 0);
+        model.replay_key(&step, &model.rows(&step.batch), &cache, activation_cache)
+    }
+
+    #[test]
+    fn steps_of_other_shapes_have_other_keys() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/qwen3");
+        let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+        let [model, other] = [(); 2].map(|()| Model::load(&dir, cpu.clone()).unwrap());
+        let base = Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
+        let first = key(&model, &base);
+        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows are not cached.
+        for case in [
+            Case { positions: vec![3, 20], wanted: 2, ..base.clone() },
+            Case { wanted: 2, ..base.clone() },
+            Case { cached_rows: 1, ..base.clone() },
+            Case { cached_rows: 0, ..base.clone() },
+            Case { slots: 6, ..base.clone() },
+            Case { pages: 9, ..base.clone() },
+        ] {
+            assert_ne!(key(&model, &case), first);
+        }
+        assert_ne!(key(&other, &base), first, "two models share a backend");
+        let later = Case { positions: vec![4, 21, 40], ..base.clone() };
+        assert_eq!(key(&model, &later), first, "the next tokens are a step of the same shapes");
+        let longer = Case { positions: vec![3, 20, 300], ..base };
+        assert_ne!(key(&model, &longer), first, "more positions take more cosines and sines");
     }
 }

@@ -29,8 +29,8 @@ impl<B: Backend> ActivationSlots<'_, B> {
         }
     }
 
-    /// Has the activations of the rows of the step's last run cached, after those of the same sequence in `slots`, if there is room for all
-    /// of them; else the sequence, a prompt, is cached no more.
+    /// Has the activations of the step's last run cached, if there is room for all its rows, and appends their slots to those
+    /// of the same sequence. Otherwise the sequence, a prompt, is cached no more.
     pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
         let (Some(activation_cache), Some(own)) = (&mut self.0, &mut *slots) else {
             return;

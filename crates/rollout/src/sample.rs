@@ -18,8 +18,8 @@ pub enum Interrupt {
     WhenAsked,
 }
 
-/// The completions of each request, in the order of requests and samples. What the model computes for requests with `cache_activations`
-/// goes into the activation cache, if there is one.
+/// The completions of each request, in the order of requests and samples. The activations of requests with
+/// `cache_activations` go into the activation cache, if there is one.
 ///
 /// # Errors
 /// As [`Engine::submit`] and [`Engine::step`].

@@ -40,8 +40,8 @@ pub struct Completion {
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
-    /// Where the engine's activation cache has what the model computed for each token of the prompt and of the response but its
-    /// last, if all of it has been cached.
+    /// The slots of the engine's activation cache that hold the activations of each token of the prompt and of the response but
+    /// its last, if all of them have been cached.
     pub activation_slots: Option<Vec<u32>>,
 }
 

@@ -12,18 +12,18 @@ const SHAPES: [(usize, usize); 6] = [(1, 1), (7, 2), (17, 61), (65, 130), (64, 6
 fn rows_are_looked_up<S: Subject>(trial: &Trial<S>) {
     let device = trial.device();
     for (hidden, vocabulary) in SHAPES {
-        let table = Linear { inputs: hidden, outputs: vocabulary };
-        let rows = device.noise(weights(table), 1);
-        let packed = device.upload(weights(table), &rows);
+        let shape = Linear { inputs: hidden, outputs: vocabulary };
+        let rows = device.noise(weights(shape), 1);
+        let packed = device.upload(weights(shape), &rows);
         for count in [0, 1, 6, 13, 1000] {
             let wanted = indices(2, count, vocabulary);
             let want: Vec<f32> =
                 wanted.iter().flat_map(|&t| rows[t as usize * hidden..][..hidden].iter().copied()).collect();
             let role = Role::Activation(count, hidden);
             let mut y = device.blank(role);
-            device.embed(table, &packed, &device.tokens(&wanted), &mut y);
+            device.embed(shape, &packed, &device.tokens(&wanted), &mut y);
             let want = device.seen(role, want);
-            assert_bits(&format!("{table:?}, {count} tokens"), &device.download(role, &y), &want);
+            assert_bits(&format!("{shape:?}, {count} tokens"), &device.download(role, &y), &want);
         }
     }
 }
@@ -31,11 +31,11 @@ fn rows_are_looked_up<S: Subject>(trial: &Trial<S>) {
 fn gradients_add_up_by_token<S: Subject>(trial: &Trial<S>) {
     let device = trial.device();
     for (hidden, vocabulary) in SHAPES {
-        let table = Linear { inputs: hidden, outputs: vocabulary };
+        let shape = Linear { inputs: hidden, outputs: vocabulary };
         for count in [0, 1, 7, 100, 1000] {
             let dy_role = Role::Activation(count, hidden);
             let (tokens, dy) = (indices(2, count, vocabulary), device.noise(dy_role, 3));
-            let before = device.noise(gradient(table), 4);
+            let before = device.noise(gradient(shape), 4);
             // The tokens' gradients one after another, and their sum added to what was there.
             let mut sums = vec![0.0; before.len()];
             for (&token, dy) in tokens.iter().zip(dy.chunks(hidden)) {
@@ -51,10 +51,10 @@ fn gradients_add_up_by_token<S: Subject>(trial: &Trial<S>) {
             let mut rows = device.upload(sums_role, &vec![0.0; distinct.len() * hidden]);
             device.embed_backward(&device.index(&slots), &device.upload(dy_role, &dy), &mut rows);
             device.download(sums_role, &rows);
-            let mut sum = device.upload(gradient(table), &before);
-            device.add_embedding_rows(table, &rows, &device.index(&distinct), &mut sum);
-            let what = format!("{table:?}, {count} tokens");
-            assert_bits(&what, &device.download(gradient(table), &sum), &want);
+            let mut sum = device.upload(gradient(shape), &before);
+            device.add_embedding_rows(shape, &rows, &device.index(&distinct), &mut sum);
+            let what = format!("{shape:?}, {count} tokens");
+            assert_bits(&what, &device.download(gradient(shape), &sum), &want);
         }
     }
 }

@@ -13,7 +13,7 @@ properties!(
     what_cannot_be_sampled_is_refused_and_nothing_is_queued,
     huge_limits_mean_to_the_end_of_the_context,
     stop_tokens_and_end_tokens_end_a_response_and_belong_to_it,
-    a_full_recording_keeps_whole_responses,
+    a_full_activation_cache_keeps_whole_responses,
     memory_that_there_is_not_is_refused_with_a_sentence
 );
 
@@ -121,11 +121,11 @@ fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it<S: Subject>(trial:
 }
 
 /// Where not everything fits, what started last is given up, and what it held serves the others.
-fn a_full_recording_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
+fn a_full_activation_cache_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
     let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
-    let recorded = |slots: usize| -> Vec<bool> {
+    let cached = |slots: usize| -> Vec<bool> {
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
         let mut engine =
             Engine::new(model, None, ROOMY).unwrap().caching_activations(Some(&mut activation_cache));
@@ -134,11 +134,11 @@ fn a_full_recording_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
             .map(|completion| completion.activation_slots.is_some())
             .collect()
     };
-    assert_eq!(recorded(4 + 4 * 9), [true; 4]);
-    assert_eq!(recorded(4 + 4 * 9 - 1), [true, true, true, false]);
-    assert_eq!(recorded(4 + 2 * 9), [true, true, false, false]);
-    assert_eq!(recorded(4), [false; 4]);
-    assert_eq!(recorded(3), [false; 4]);
+    assert_eq!(cached(4 + 4 * 9), [true; 4]);
+    assert_eq!(cached(4 + 4 * 9 - 1), [true, true, true, false]);
+    assert_eq!(cached(4 + 2 * 9), [true, true, false, false]);
+    assert_eq!(cached(4), [false; 4]);
+    assert_eq!(cached(3), [false; 4]);
 }
 
 fn memory_that_there_is_not_is_refused_with_a_sentence<S: Subject>(trial: &Trial<S>) {

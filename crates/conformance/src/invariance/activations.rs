@@ -8,11 +8,11 @@ use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
 use proptest::prelude::*;
 
-properties!(a_recording_gives_the_gradient_of_the_pass);
+properties!(cached_activations_give_the_gradient_of_the_pass);
 
 const SLOTS: usize = 600;
 
-fn a_recording_gives_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
+fn cached_activations_give_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
     proptest!(cases(96), |(
         family in family(),
         groups in prop::collection::vec((tokens(1..40), prop::collection::vec(tokens(1..25), 1..4)), 1..4),
@@ -24,10 +24,10 @@ fn a_recording_gives_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
         let mut activation_cache = scrambled(model, &order);
         let (mut texts, mut slots) = (Vec::new(), Vec::new());
         for (prompt, responses) in &groups {
-            let of_prompt = record(model, &mut activation_cache, prompt, 0, &chunks);
+            let of_prompt = feed(model, &mut activation_cache, prompt, 0, &chunks);
             for response in responses {
                 let text = [&prompt[..], response].concat();
-                let own = record(model, &mut activation_cache, &text[..text.len() - 1], prompt.len(), &chunks);
+                let own = feed(model, &mut activation_cache, &text[..text.len() - 1], prompt.len(), &chunks);
                 slots.push([&of_prompt[..], &own].concat());
                 texts.push(Text { tokens: text, score_from: prompt.len() });
             }
@@ -47,15 +47,15 @@ fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> ActivationCache<B> 
     let mut from = 0;
     while activation_cache.free_slots() > 0 {
         let rows = activation_cache.free_slots().min(64);
-        record(model, &mut activation_cache, &vec![from % 61; rows], 0, &[rows]);
+        feed(model, &mut activation_cache, &vec![from % 61; rows], 0, &[rows]);
         from += 7;
     }
     order.iter().for_each(|&slot| activation_cache.release(slot));
     activation_cache
 }
 
-/// Feeds tokens in chunks beside another sequence, and records those from a position on.
-fn record<B: Backend>(
+/// Feeds tokens in chunks beside another sequence, and caches the activations of those from a position on; returns their slots.
+fn feed<B: Backend>(
     model: &Model<B>,
     activation_cache: &mut ActivationCache<B>,
     tokens: &[u32],

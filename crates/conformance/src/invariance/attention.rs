@@ -101,10 +101,10 @@ fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
     let mut copied = Sequences::new(device, shape, &[len, len], 1);
     // The copies stand where the second sequence stood.
     copied.qkv[1] = copied.qkv[0].clone();
-    let pages: Vec<(u32, u32)> = sequences.pages[0]
+    let pages: Vec<(u32, u32)> = sequences.ranges[0]
         .clone()
-        .zip(sequences.pages[1].clone())
-        .map(|(from, to)| (sequences.table[from], sequences.table[to]))
+        .zip(sequences.ranges[1].clone())
+        .map(|(from, to)| (sequences.pages[from], sequences.pages[to]))
         .collect();
     let whole = sequences.serve_whole(device);
     let (qkv, runs) = sequences.batch(&[(0, 0..len), (1, 0..len)]);

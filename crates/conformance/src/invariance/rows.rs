@@ -64,9 +64,9 @@ fn operate<S: Subject>(
     device.rms_norm_backward(NORM, 1e-6, &x, &norm_weight, dy_norm, &mut d_norm, &mut d_weight, n);
 
     let at = device.positions(&indices(9, rows, 50)[range.clone()]);
-    let table = |seed| upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
+    let angles = |seed| upload_noise(Role::Exact(50, ROTATED.features / 2), seed);
     let mut turned = part(10, inputs);
-    device.rope(ROTATED, &mut turned, &table(11), &table(12), &at, Turn::Forward);
+    device.rope(ROTATED, &mut turned, &angles(11), &angles(12), &at, Turn::Forward);
 
     let mut gated = device.blank(some(inputs / 2));
     device.swiglu(inputs / 2, &x, &mut gated, n);
@@ -148,7 +148,7 @@ fn a_row_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Micro-batches are not an event: outputs and sums are those of the whole batch.
+/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole batch.
 fn micro_batches<S: Subject>(trial: &Trial<S>) {
     let device = &trial.device();
     assert_pieces(device, 1, &[]);

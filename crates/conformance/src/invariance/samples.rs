@@ -15,7 +15,7 @@ properties!(
     responses_are_those_of_each_request_alone,
     a_sample_does_not_depend_on_how_many_there_are,
     keys_decide_what_is_drawn,
-    a_recording_has_what_a_pass_computes
+    cached_activations_are_what_a_pass_computes
 );
 
 fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
@@ -102,7 +102,7 @@ fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>))
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }
 
-fn a_recording_has_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
+fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
     proptest!(cases(48), |(
         requests in prop::collection::vec((requests(S::Backend::PAGE), any::<bool>()), 1..3),

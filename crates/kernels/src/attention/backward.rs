@@ -4,7 +4,7 @@ use super::forward::exponentials;
 use super::{Attention, check};
 use crate::batch::{CpuBatch, Run};
 use crate::simd::{Kernel, LANES, Simd, vectors};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
 
 /// Query positions per tile.
@@ -24,7 +24,7 @@ impl Attention {
 /// ends. A key's or value's gradient is one chain over the runs that see it in order, within a run over the heads of its
 /// group, and within a head over the queries in order; a query's is one chain over the keys in order.
 pub(crate) fn backward(
-    engine: &Engine,
+    workers: &Workers,
     shape: Attention,
     qkv: &[f32],
     batch: &CpuBatch,
@@ -44,13 +44,13 @@ pub(crate) fn backward(
         );
     }
     let d_qkv = Shared::of(d_qkv);
-    engine.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
+    workers.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
         for i in range {
             let (runs, kv_head) = (families[i / shape.kv_heads], i % shape.kv_heads);
             // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CpuBatch` runs share no rows; extents were checked
             // above.
             unsafe {
-                engine.isa.run(Family {
+                workers.isa.run(Family {
                     shape,
                     kv_head,
                     runs,

@@ -1,11 +1,10 @@
 //! Attention outputs of a batch of runs.
 
 use super::{Attention, check};
-use crate::batch::CpuBatch;
-use crate::batch::PAGE;
+use crate::batch::{CpuBatch, PAGE};
 use crate::math::exp;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use crate::tile::TILE_ROWS;
 
 /// Query rows (tokens times heads of a group) per tile.
@@ -18,7 +17,7 @@ const PAGES_AHEAD: usize = 6;
 /// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer of the cache, which must
 /// already hold those of the batch itself.
 pub(crate) fn forward(
-    engine: &Engine,
+    workers: &Workers,
     shape: Attention,
     qkv: &[f32],
     batch: &CpuBatch,
@@ -29,7 +28,7 @@ pub(crate) fn forward(
     batch.check_pages(cache.len() / shape.page_len());
     let rows = batch.tokens().len();
     assert!(qkv.len() >= rows * shape.row() && out.len() >= rows * shape.heads * shape.head_dim);
-    let (runs, table) = (batch.runs(), batch.table());
+    let (runs, pages) = (batch.runs(), batch.pages());
     let tokens = (TILE / shape.group()).max(1);
     // One task per run, key-value head and tile of tokens.
     let tiles: Vec<(usize, usize)> = runs
@@ -38,7 +37,7 @@ pub(crate) fn forward(
         .flat_map(|(r, run)| (0..run.len).step_by(tokens).map(move |first| (r, first)))
         .collect();
     let out = Shared::of(out);
-    engine.threads.ranges(tiles.len() * shape.kv_heads, 1, 4, |range| {
+    workers.threads.ranges(tiles.len() * shape.kv_heads, 1, 4, |range| {
         let jobs = range.map(|i| (&tiles[i / shape.kv_heads], i % shape.kv_heads));
         let jobs: Vec<Job<'_>> = jobs
             .map(|(&(r, first), kv_head)| {
@@ -47,14 +46,20 @@ pub(crate) fn forward(
                     row: run.row + first,
                     tokens: tokens.min(run.len - first),
                     position: run.position + first,
-                    pages: &table[run.pages.clone()],
+                    pages: &pages[run.pages.clone()],
                     kv_head,
                 }
             })
             .collect();
         // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows; extents were checked above.
         unsafe {
-            engine.isa.run(Tiles { shape, qkv: qkv.as_ptr(), cache: cache.as_ptr(), out: out.start(), jobs });
+            workers.isa.run(Tiles {
+                shape,
+                qkv: qkv.as_ptr(),
+                cache: cache.as_ptr(),
+                out: out.start(),
+                jobs,
+            });
         }
     });
 }

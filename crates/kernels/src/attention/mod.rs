@@ -14,7 +14,7 @@ pub(crate) use forward::forward;
 
 use crate::batch::{CpuBatch, PAGE};
 use crate::simd::LANES;
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 
 /// Shape of one attention layer. Rows of queries, keys and values are `[heads + 2 kv_heads, head_dim]`: queries of
 /// every head, then keys, then values.
@@ -66,17 +66,17 @@ impl Attention {
 }
 
 /// Copies the keys and values of every row of the batch into its places in one layer of the cache, `[pages, page]`.
-pub(crate) fn store(engine: &Engine, shape: Attention, qkv: &[f32], batch: &CpuBatch, cache: &mut [f32]) {
+pub(crate) fn store(workers: &Workers, shape: Attention, qkv: &[f32], batch: &CpuBatch, cache: &mut [f32]) {
     check(shape);
     batch.check_pages(cache.len() / shape.page_len());
     assert!(qkv.len() >= batch.tokens().len() * shape.row());
     let cache = Shared::of(cache);
     let (dim, padded) = (shape.head_dim, shape.padded_dim());
-    engine.threads.ranges(batch.stored_len(), 1, 1, |range| {
+    workers.threads.ranges(batch.stored_len(), 1, 1, |range| {
         for run in range.map(|i| batch.stored(i)) {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page = batch.table()[run.pages.start + position / PAGE] as usize * shape.page_len();
+                let page = batch.pages()[run.pages.start + position / PAGE] as usize * shape.page_len();
                 let lane = position % PAGE;
                 let row = &qkv[(run.row + i) * shape.row() + shape.heads * dim..];
                 for head in 0..shape.kv_heads {

@@ -2,14 +2,14 @@
 
 use super::{Destination, Grid, Linear, PANEL, REDUCTION_BLOCK, ROW_BLOCK};
 use crate::simd::{Kernel, Simd};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start, TILE_ROWS};
 use std::ops::Range;
 
 /// `y = x W^T + b`, or `y += x W^T + b`. `x: [tokens, inputs]`, `y: [tokens, outputs]`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn forward(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
@@ -18,13 +18,13 @@ pub(crate) fn forward(
     to: Destination,
     tokens: usize,
 ) {
-    forward_columns(engine, shape, 0..shape.panels(), x, weights, bias, y, to, tokens);
+    forward_columns(workers, shape, 0..shape.panels(), x, weights, bias, y, to, tokens);
 }
 
 /// The outputs of `panels` alone, into `y: [tokens, outputs of those panels]`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn forward_columns(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     panels: Range<usize>,
     x: &[f32],
@@ -38,14 +38,14 @@ pub(crate) fn forward_columns(
     assert!(x.len() >= tokens * shape.inputs && y.len() >= tokens * columns);
     assert_eq!(weights.len(), shape.packed_len());
     assert!(bias.is_none_or(|b| b.len() >= shape.outputs));
-    let threads = engine.threads.count();
+    let threads = workers.threads.count();
     let (grid, tasks) = Grid::new(tokens, ROW_BLOCK, panels.len(), threads);
     let y = Shared::of(y);
-    engine.threads.each(tasks, |i| {
+    workers.threads.each(tasks, |i| {
         let (rows, cut) = grid.task(i, tokens, panels.len());
         // SAFETY: tasks own disjoint rectangles of y; lengths were checked above.
         unsafe {
-            engine.isa.run(ForwardBlock {
+            workers.isa.run(ForwardBlock {
                 shape,
                 first_panel: panels.start,
                 cut,

@@ -3,26 +3,26 @@
 use super::{Grid, Linear, PANEL, REDUCTION_BLOCK, ROW_BLOCK};
 use crate::buffer::Scratch;
 use crate::simd::{Kernel, LANES, Simd};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
 use std::ops::Range;
 
 /// `dx = dy W`: one chain over the outputs in ascending order. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
 pub(crate) fn backward_input(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     dy: &[f32],
     weights: &[f32],
     dx: &mut [f32],
     tokens: usize,
 ) {
-    backward_input_columns(engine, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
+    backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
 }
 
 /// The part of the chains that runs over the outputs of `panels`; they go on from what `dx` holds if `resume`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn backward_input_columns(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     panels: Range<usize>,
     dy: &[f32],
@@ -34,15 +34,15 @@ pub(crate) fn backward_input_columns(
     let columns = (panels.end * PANEL).min(shape.outputs) - panels.start * PANEL;
     assert!(dx.len() >= tokens * shape.inputs && dy.len() >= tokens * columns);
     assert_eq!(weights.len(), shape.packed_len());
-    let threads = engine.threads.count();
+    let threads = workers.threads.count();
     let input_panels = shape.inputs.div_ceil(PANEL);
     let (grid, tasks) = Grid::new(tokens, ROW_BLOCK, input_panels, threads);
     let dx = Shared::of(dx);
-    engine.threads.each(tasks, |i| {
+    workers.threads.each(tasks, |i| {
         let (rows, cut) = grid.task(i, tokens, input_panels);
         // SAFETY: tasks own disjoint rectangles of dx; lengths were checked above.
         unsafe {
-            engine.isa.run(BackwardInputBlock {
+            workers.isa.run(BackwardInputBlock {
                 shape,
                 panels: panels.clone(),
                 cut,

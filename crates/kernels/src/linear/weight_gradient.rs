@@ -3,7 +3,7 @@
 use super::{Grid, Linear, PANEL};
 use crate::buffer::Scratch;
 use crate::simd::{Kernel, LANES, Simd, prefetch};
-use crate::threads::{Engine, Shared};
+use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start, TILE_ROWS};
 use std::ops::Range;
 
@@ -17,19 +17,19 @@ const INPUT_BLOCK: usize = 384;
 /// `dW += dy^T x`: each weight's chain goes on over the tokens in order from what `dw` holds.
 /// `x: [tokens, inputs]`, `dy: [tokens, outputs]`, `dw` packed.
 pub(crate) fn backward_weight(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     dy: &[f32],
     x: &[f32],
     dw: &mut [f32],
     tokens: usize,
 ) {
-    backward_weight_columns(engine, shape, 0..shape.panels(), dy, x, dw, tokens);
+    backward_weight_columns(workers, shape, 0..shape.panels(), dy, x, dw, tokens);
 }
 
 /// The gradients of the weights in `panels` alone, from `dy: [tokens, outputs of those panels]`.
 pub(crate) fn backward_weight_columns(
-    engine: &Engine,
+    workers: &Workers,
     shape: Linear,
     panels: Range<usize>,
     dy: &[f32],
@@ -40,14 +40,14 @@ pub(crate) fn backward_weight_columns(
     let columns = (panels.end * PANEL).min(shape.outputs) - panels.start * PANEL;
     assert!(x.len() >= tokens * shape.inputs && dy.len() >= tokens * columns);
     assert_eq!(dw.len(), shape.packed_len());
-    let threads = engine.threads.count();
+    let threads = workers.threads.count();
     let (grid, tasks) = Grid::new(shape.inputs, INPUT_BLOCK, panels.len(), threads);
     let dw = Shared::of(dw);
-    engine.threads.each(tasks, |i| {
+    workers.threads.each(tasks, |i| {
         let (inputs, cut) = grid.task(i, shape.inputs, panels.len());
         // SAFETY: tasks own disjoint parts of dw; lengths were checked above.
         unsafe {
-            engine.isa.run(BackwardWeightBlock {
+            workers.isa.run(BackwardWeightBlock {
                 shape,
                 first_panel: panels.start,
                 cut,
@@ -150,10 +150,10 @@ fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut
 }
 
 /// `db += sum over tokens of dy`, token by token in order. `dy: [tokens, outputs]`.
-pub(crate) fn backward_bias(engine: &Engine, outputs: usize, dy: &[f32], db: &mut [f32], tokens: usize) {
+pub(crate) fn backward_bias(workers: &Workers, outputs: usize, dy: &[f32], db: &mut [f32], tokens: usize) {
     assert!(dy.len() >= tokens * outputs && db.len() >= outputs);
     let db = Shared::of(&mut db[..outputs]);
-    engine.threads.ranges(outputs, LANES, 256, |range| {
+    workers.threads.ranges(outputs, LANES, 256, |range| {
         // SAFETY: ranges are disjoint.
         let db = unsafe { db.slice(range.clone()) };
         for row in dy[..tokens * outputs].chunks_exact(outputs) {

@@ -43,7 +43,7 @@ fn pages_of_a_cache() {
     const LAYER: usize = 2;
     let unfilled = f32::from_bits(0x7fc0_beef);
     // Runs of rows 1, 3 and 41 of a batch, from positions on of sequences with these pages of 9.
-    let table = [4u32, 7, 0, 2, 8, 5];
+    let pages = [4u32, 7, 0, 2, 8, 5];
     let stretches = [(1, 1, 0, 1..2), (3, 37, 0, 2..5), (41, 8, 3, 5..6)];
     for (kv_heads, head_dim) in [(1, 2), (2, 10), (3, 16), (2, 24)] {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, head_dim, window: None, scale: 1.0 };
@@ -55,7 +55,7 @@ fn pages_of_a_cache() {
         let host = HostBatch {
             tokens: vec![0; rows],
             runs: runs.to_vec(),
-            table: table.to_vec(),
+            pages: pages.to_vec(),
             ..HostBatch::default()
         };
         let mut device_qkv = cpu().buffer(Role::Activation(rows, shape.row()));
@@ -69,7 +69,7 @@ fn pages_of_a_cache() {
         for run in runs {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page = table[run.pages.start + position / Cpu::PAGE] as usize;
+                let page = pages[run.pages.start + position / Cpu::PAGE] as usize;
                 let page = &mut layer[page * page_len..][..page_len];
                 let row = &qkv[(run.row + i) * shape.row()..][..shape.row()];
                 let slot = position % Cpu::PAGE;

@@ -35,25 +35,25 @@ fn rows_of_a_norm_that_overlap() {
 #[test]
 #[should_panic(expected = "assertion")]
 fn a_position_beyond_the_tables() {
-    let table = cpu().allocate(Role::Exact(3, 4)).unwrap();
+    let angles = cpu().allocate(Role::Exact(3, 4)).unwrap();
     let run = Run { row: 0, len: 1, position: 3, pages: 0..0 };
-    cpu().rope(Grouped::rows(8), &mut zeros(1, 8), &table, &table, &batch(1, &[run], &[]), Turn::Forward);
+    cpu().rope(Grouped::rows(8), &mut zeros(1, 8), &angles, &angles, &batch(1, &[run], &[]), Turn::Forward);
 }
 
 #[test]
 #[should_panic(expected = "vocabulary")]
 fn a_token_in_the_padding_of_the_table() {
-    let table = Linear { inputs: 3, outputs: 61 };
-    let mut gradient = cpu().allocate(Role::Gradient(Kind::Matrix(table))).unwrap();
-    cpu().add_embedding_rows(table, &zeros(1, 3), &cpu().index(&[61]), &mut gradient);
+    let vocabulary = Linear { inputs: 3, outputs: 61 };
+    let mut gradient = cpu().allocate(Role::Gradient(Kind::Matrix(vocabulary))).unwrap();
+    cpu().add_embedding_rows(vocabulary, &zeros(1, 3), &cpu().index(&[61]), &mut gradient);
 }
 
 #[test]
 #[should_panic(expected = "assertion")]
 fn a_token_beyond_the_vocabulary() {
-    let table = Linear { inputs: 3, outputs: 61 };
+    let vocabulary = Linear { inputs: 3, outputs: 61 };
     let batch = cpu().batch(&HostBatch { tokens: vec![61], ..HostBatch::default() });
-    cpu().embed(table, &no_weights(table), &batch, &mut zeros(1, 3));
+    cpu().embed(vocabulary, &no_weights(vocabulary), &batch, &mut zeros(1, 3));
 }
 
 #[test]
@@ -67,17 +67,17 @@ fn run(row: usize, len: usize, pages: Range<usize>) -> Run {
     Run { row, len, position: 0, pages }
 }
 
-fn batch(rows: usize, runs: &[Run], table: &[u32]) -> CpuBatch {
+fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> CpuBatch {
     let host =
-        HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), table: table.to_vec(), copied: Vec::new() };
+        HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), pages: pages.to_vec(), copied: Vec::new() };
     cpu().batch(&host)
 }
 
 const ONE_HEAD: Attention = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
 
-fn attend(runs: &[Run], table: &[u32]) {
+fn attend(runs: &[Run], pages: &[u32]) {
     let cache = cpu().allocate(Role::Cache { shape: ONE_HEAD, layers: 1, pages: 4 }).unwrap();
-    let (qkv, batch) = (zeros(40, ONE_HEAD.row()), batch(40, runs, table));
+    let (qkv, batch) = (zeros(40, ONE_HEAD.row()), batch(40, runs, pages));
     cpu().attention(ONE_HEAD, &qkv, &batch, &cache, 0, &mut zeros(40, 16));
 }
 

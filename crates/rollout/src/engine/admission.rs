@@ -37,8 +37,13 @@ impl<B: Backend> Engine<'_, B> {
         self.groups.retain(|g| g.started < g.samples);
         let backend = &*self.model.backend;
         let mut rows = self.model.hidden(sources.len());
-        for (to, (hidden, from)) in (0..).zip(&sources) {
-            backend.store_rows(hidden, &backend.index(&[*from]), &mut rows, &backend.index(&[to]));
+        let mut stored = 0;
+        // Prompts that became ready in one step have their rows in one buffer.
+        for step in sources.chunk_by(|(a, _), (b, _)| Arc::ptr_eq(a, b)) {
+            let from: Vec<u32> = step.iter().map(|&(_, row)| row).collect();
+            let to: Vec<u32> = (stored..).take(from.len()).collect();
+            backend.store_rows(&step[0].0, &backend.index(&from), &mut rows, &backend.index(&to));
+            stored += from.len() as u32;
         }
         (rows, due)
     }

@@ -64,8 +64,8 @@ impl<'a, B: Backend> Engine<'a, B> {
         })
     }
 
-    /// Records what the model computes for the requests that ask for it, as far as there is room. The slots of completions
-    /// remain taken.
+    /// Caches the activations of the requests that ask for it, as far as there is room. The slots of completions remain
+    /// taken.
     #[must_use]
     pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);

@@ -1,0 +1,21 @@
+//! Which steps are alike.
+
+/// All that the operations of a decoding step and the shapes of their buffers follow from: steps with equal keys differ in
+/// the numbers that go in, and in how long their sequences are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplayKey {
+    /// A number that no other model of the process has: it stands for the shapes of all layers.
+    pub model: u64,
+    /// Rows of the batch, each of a sequence of its own.
+    pub rows: usize,
+    /// Rows whose next token is wanted.
+    pub wanted: usize,
+    /// Rows whose activations are cached.
+    pub cached_rows: usize,
+    /// Slots of the activation cache; 0 where no rows go there.
+    pub slots: usize,
+    /// Pages of the cache of keys and values.
+    pub pages: usize,
+    /// Positions of the rotary embedding's cosines and sines.
+    pub positions: usize,
+}
