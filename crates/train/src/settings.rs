@@ -123,7 +123,7 @@ impl Optimizer {
     /// Checks what the types' ranges do not say.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) for the first that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         positive("optimizer.learning_rate", self.learning_rate)?;
         for (key, beta) in [("optimizer.beta1", self.beta1), ("optimizer.beta2", self.beta2)] {
@@ -209,7 +209,7 @@ impl MemorySettings {
     /// Checks what the types' ranges do not say.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first that is out of range.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) for the first that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         self.budget_gib.map_or(Ok(()), |budget| positive("memory.budget_gib", budget))
     }
