@@ -1,6 +1,5 @@
 //! What can go wrong while a policy is measured. Every message is a sentence for the user that says what to do.
 
-use isentrope_rollout::AFTER_TRAINING;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -46,8 +45,12 @@ pub enum Error {
     /// Sampling or judging failed.
     #[error(transparent)]
     Rollout(isentrope_rollout::Error),
-    /// The model's numbers are not finite. What was said of it is part of the message, so that it is no source of its own.
-    #[error("{}{AFTER_TRAINING}", .0)]
+    /// The model's numbers are not finite, and its weights may have been trained here. What sampling said of it is part of
+    /// the message, so that it is no source of its own.
+    #[error(
+        "{0}; where training has damaged them, lower optimizer.learning_rate or raise optimizer.eps, and go on from an \
+         earlier checkpoint"
+    )]
     NotFinite(isentrope_rollout::Error),
 }
 
@@ -73,15 +76,18 @@ impl From<isentrope_rollout::Error> for Error {
 }
 
 impl Error {
-    pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
+    /// [`Error::Setting`].
+    pub fn setting(key: &'static str, what: impl Into<String>) -> Self {
         Self::Setting { key, what: what.into() }
     }
 
-    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+    /// [`Error::Io`] at `path`.
+    pub fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
+    /// [`Error::Invalid`] at `path`.
+    pub fn invalid(path: &Path, what: impl Into<String>) -> Self {
         Self::Invalid { path: path.to_owned(), what: what.into() }
     }
 }

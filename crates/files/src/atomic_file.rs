@@ -1,5 +1,6 @@
 //! A file that appears whole or not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use crate::directory::{parent, sync_directory};
 use crate::{Error, NewFile, Result};
 
 /// A file under a temporary name until [`commit`](Self::commit) gives it its own, in place of a file that has that name.
-/// Every error names the file's own.
+/// Once it is started, every error names the file's own.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: NewFile,
@@ -27,14 +28,20 @@ enum Temporary {
 }
 
 impl AtomicFile {
-    /// Starts the file that is to become `target`, under a name beside it that nobody else uses. Dropped without
-    /// [`commit`](Self::commit), it is removed; a kill leaves `.isentrope-*` behind.
+    /// Starts the file that is to become `target`, under a name beside it that nobody else uses, of the same ending. Dropped
+    /// without [`commit`](Self::commit), it is removed; a kill leaves `.isentrope-*` behind.
     ///
     /// # Errors
-    /// [`Error::Io`] when the target's directory cannot be written to.
+    /// [`Error::Io`] naming the target, when its directory cannot be written to.
     pub fn create(target: &Path) -> Result<Self> {
+        let mut ending = OsString::new();
+        if let Some(extension) = target.extension() {
+            ending.push(".");
+            ending.push(extension);
+        }
         let (file, temporary) = tempfile::Builder::new()
             .prefix(".isentrope-")
+            .suffix(&ending)
             .make_in(parent(target), |path| File::create_new(path)) // with the permissions of any other new file
             .map_err(Error::at(target))?
             .into_parts();
@@ -46,9 +53,9 @@ impl AtomicFile {
     /// after a failure as after a kill.
     ///
     /// # Errors
-    /// [`Error::Io`] when the temporary file cannot be written.
+    /// [`Error::Io`] naming the temporary file, when it cannot be made.
     pub fn create_as(target: &Path, temporary: PathBuf) -> Result<Self> {
-        let file = File::create(&temporary).map_err(Error::at(target))?;
+        let file = File::create(&temporary).map_err(Error::at(&temporary))?;
         Ok(Self { file: NewFile::over(file, target), temporary: Temporary::Named(temporary) })
     }
 
@@ -115,6 +122,7 @@ impl Temporary {
 }
 
 /// The name that a file has beside its own until it is complete, where the next process is to know what a kill has left.
+/// Files of responses are `NAME.jsonl.partial` meanwhile: people look into them while they grow, and see what they hold.
 pub fn partial(path: &Path) -> PathBuf {
     path.with_extension("partial")
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// The directory in which `path` has its name; the current one where it has a name alone.
-pub(crate) fn parent(path: &Path) -> &Path {
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 

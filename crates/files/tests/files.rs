@@ -30,6 +30,7 @@ fn a_file_takes_the_place_of_another_only_when_it_is_complete() {
     file.write(b"text\n").unwrap();
     file.json(&json!({"c": {}, "d": [1]})).unwrap();
     assert_eq!(file.temporary().parent(), target.parent());
+    assert_eq!(file.temporary().extension(), target.extension());
     assert_eq!((fs::read_to_string(&target).unwrap(), listing(dir.path()).len()), ("older".to_owned(), 2));
     file.commit().unwrap();
     let written = "{\"a\":1.5,\"b\":[1,\"x\"]}\ntext\n{\n  \"c\": {},\n  \"d\": [\n    1\n  ]\n}\n";
@@ -90,19 +91,22 @@ fn a_full_disk_leaves_the_target_as_it_was_and_is_told_with_its_name() {
 }
 
 #[test]
-fn errors_name_the_target_and_leave_nothing() {
+fn errors_name_what_could_not_be_made_and_leave_nothing() {
     let dir = tempdir().unwrap();
     let absent = dir.path().join("absent/out");
+    let temporary = dir.path().join("absent/temporary");
     let said = |error: Error| error.to_string();
     for error in [
         AtomicFile::create(&absent).unwrap_err(),
-        AtomicFile::create_as(&absent, dir.path().join("absent/temporary")).unwrap_err(),
+        AtomicFile::create_as(&absent, temporary.clone()).unwrap_err(),
         NewFile::create(&absent).unwrap_err(),
         sha256_of_file(&absent).unwrap_err(),
     ] {
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
     }
     assert!(said(AtomicFile::create(&absent).unwrap_err()).starts_with(&absent.display().to_string()));
+    let begun = AtomicFile::create_as(&absent, temporary.clone());
+    assert!(said(begun.unwrap_err()).starts_with(&temporary.display().to_string()));
     // A directory is no place for a file.
     let taken = dir.path().join("taken");
     fs::create_dir_all(taken.join("below")).unwrap();

@@ -4,9 +4,9 @@
 
 mod commands;
 mod device;
-mod engine;
 mod interrupt;
 mod lines;
+mod loaded_model;
 mod memory;
 mod output;
 mod progress;
@@ -15,6 +15,7 @@ mod results_table;
 mod terminal;
 
 use clap::{Parser, Subcommand};
+use isentrope_train::{rl, sft};
 use std::process::ExitCode;
 
 /// Reinforcement learning of reasoning language models with controlled entropy and exact numerics.
@@ -39,8 +40,8 @@ enum Command {
 fn main() -> ExitCode {
     interrupt::listen();
     let result = match Arguments::parse().command {
-        Command::Train(command) => command.run(),
-        Command::Sft(command) => command.run(),
+        Command::Train(command) => command.arguments.train::<rl::Recipe>("train"),
+        Command::Sft(command) => command.arguments.train::<sft::Recipe>("sft"),
         Command::Eval(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Score(command) => command.run(),

@@ -2,7 +2,7 @@
 
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
-use isentrope_files::AtomicFile;
+use isentrope_files::{AtomicFile, parent};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -33,13 +33,9 @@ impl Output {
             let writer = BufWriter::new(device.with_context(|| path.display().to_string())?);
             return Ok(Self::Device { path, writer });
         }
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
         let file = AtomicFile::create(&path)
             .map_err(io::Error::from)
-            .with_context(|| format!("{}: cannot write there", parent.display()))?;
+            .with_context(|| format!("{}: cannot write there", parent(&path).display()))?;
         interrupt::clean_up(file.temporary());
         Ok(Self::File { path, file })
     }

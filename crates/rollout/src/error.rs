@@ -47,8 +47,3 @@ pub enum Error {
 
 /// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// What is added to [`Error::NotFinite`] where the weights may have been trained here: what else may be the cause, and what
-/// to do then.
-pub const AFTER_TRAINING: &str = "; where training has damaged them, lower optimizer.learning_rate or raise \
-     optimizer.eps, and go on from an earlier checkpoint";

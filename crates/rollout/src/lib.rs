@@ -22,7 +22,7 @@ mod stop;
 pub use isentrope_kernels::Drawn;
 
 pub use engine::{Engine, Event, Limits, Request, RequestId};
-pub use error::{AFTER_TRAINING, Error, Result};
+pub use error::{Error, Result};
 pub use judge::{Judge, check_problem, verifier_item};
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use prompter::Prompter;

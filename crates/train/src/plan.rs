@@ -71,8 +71,8 @@ impl Plan {
     /// Divides the budget of a run on a device.
     ///
     /// # Errors
-    /// [`Error::Run`] with the knobs that would make it fit; [`Error::Setting`] when `memory.micro_batch_tokens` is what does
-    /// not.
+    /// [`Error::Run`] with the knobs that would make it fit; [`Setting`](isentrope_evaluation::Error::Setting) when
+    /// `memory.micro_batch_tokens` is what does not.
     pub fn new<B: Backend>(
         backend: &B,
         layout: &Layout,

@@ -128,7 +128,7 @@ impl Optimizer {
     /// Checks what the types' ranges do not say.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `eps` is 0 in single precision.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when `eps` is 0 in single precision.
     pub(crate) fn check(&self) -> Result<()> {
         if (self.eps as f32) < f32::MIN_POSITIVE {
             let what =

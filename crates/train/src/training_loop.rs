@@ -55,8 +55,24 @@ pub fn train<T: Trainer, B: Backend>(
     };
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
-    let (sets, plan, model_dir) = (&sets, &plan, &model_dir);
-    TrainingLoop { trainer, state, learner, reference, run, evaluator, sets, plan, model_dir, observer }.run()
+    let mut training = TrainingLoop {
+        trainer,
+        state,
+        learner,
+        run,
+        reference,
+        evaluator,
+        sets: &sets,
+        plan: &plan,
+        model_dir: &model_dir,
+        observer,
+    };
+    let mut stop = training.begin()?;
+    while !stop && training.run.step < training.run.steps {
+        stop = training.step()?;
+    }
+    let ending = if stop { Ending::Interrupted } else { Ending::Complete };
+    Ok(training.run.summary(ending, &sets))
 }
 
 /// A run under way.
@@ -77,55 +93,25 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
 }
 
 impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
-    fn run(mut self) -> Result<RunSummary> {
-        let ending = self.steps()?;
-        Ok(self.run.summary(ending, self.sets))
-    }
-
-    /// Goes on from where the run is, to its last step or until the observer asks to stop.
-    fn steps(&mut self) -> Result<Ending> {
+    /// What comes before the first step: the evaluation of the model as it is, or what the step of the checkpoint still
+    /// lacks. Returns whether to stop before the last step.
+    fn begin(&mut self) -> Result<bool> {
         if self.run.step == 0 {
             let mut record = StepRecord::default();
             self.evaluate(&mut record)?;
             self.run.record(record, self.observer)?;
-            if self.observer.stop_requested() {
-                return Ok(Ending::Interrupted); // there is nothing to save
-            }
+            return Ok(self.observer.stop_requested()); // there is nothing to save
         }
-        // The step of the checkpoint, if all of it but the evaluation has been made.
-        if let Some(record) = self.run.take_unrecorded()
-            && self.finish_step(record)?
-        {
-            return Ok(Ending::Interrupted);
+        match self.run.take_unrecorded() {
+            Some(record) => self.finish_step(record),
+            None => Ok(false),
         }
-        while self.run.step < self.run.steps {
-            if self.step()? {
-                return Ok(Ending::Interrupted);
-            }
-        }
-        Ok(Ending::Complete)
     }
 
     /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
     fn step(&mut self) -> Result<bool> {
         self.run.begin_step();
         let mut record = StepRecord::default();
-        let gathered = match self.gather(&mut record) {
-            Ok(gathered) => gathered,
-            Err(error) => {
-                // Neither weights nor state have changed: the run is where the step before has left it.
-                self.run.undo_step();
-                self.save_before_failing(&error, None);
-                return Err(error);
-            }
-        };
-        self.trim_if_tight();
-        self.learn(gathered, &mut record)?;
-        self.trim_if_tight();
-        self.finish_step(record)
-    }
-
-    fn gather(&mut self, record: &mut StepRecord) -> Result<T::Gathered> {
         let mut context = GatherContext {
             step: self.run.step,
             model: &self.learner.model,
@@ -135,13 +121,19 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             judge: self.evaluator.judge,
             limits: self.plan.sampling(),
             directory: &self.run.directory,
-            record,
+            record: &mut record,
             observer: self.observer,
         };
-        self.trainer.gather(&self.state, &mut context)
-    }
-
-    fn learn(&mut self, gathered: T::Gathered, record: &mut StepRecord) -> Result<()> {
+        let gathered = match self.trainer.gather(&self.state, &mut context) {
+            Ok(gathered) => gathered,
+            Err(error) => {
+                // Neither weights nor state have changed: the run is where the step before has left it.
+                self.run.undo_step();
+                self.save_before_failing(&error, None);
+                return Err(error);
+            }
+        };
+        self.trim_if_tight();
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
         let mut context = LearnContext {
@@ -149,21 +141,27 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             learner: &mut self.learner,
             reference: self.reference.as_ref(),
             learning_rate,
-            record,
+            record: &mut record,
             observer: self.observer,
         };
         self.trainer.learn(gathered, &mut self.state, &mut context)?;
-        let skipped = self.learner.optimizer.progress.skipped;
         record.metrics.set("optimizer/learning_rate", learning_rate);
+        self.record_skipped(skipped_before, &mut record);
+        self.trim_if_tight();
+        self.finish_step(record)
+    }
+
+    /// Measures how many updates were left out so far, and says how many since there were `before`.
+    fn record_skipped(&mut self, before: u32, record: &mut StepRecord) {
+        let skipped = self.learner.optimizer.progress.skipped;
         record.metrics.set("optimizer/skipped", f64::from(skipped));
-        if skipped > skipped_before {
-            let what = match skipped - skipped_before {
+        if skipped > before {
+            let what = match skipped - before {
                 1 => "1 update is".to_owned(),
                 several => format!("{several} updates are"),
             };
             self.observer.note(&format!("{what} left out of this step: the gradient is not finite"));
         }
-        Ok(())
     }
 
     /// Evaluates, records and saves. Returns whether to stop before the last step.

@@ -2,10 +2,11 @@
 
 use super::manifest::read_manifest;
 use super::response_log::{read_lines, responses};
-use super::setting_changes::{differences, of_benchmark};
+use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
 use crate::statistics::{Outcome, PairedTest, accuracy, is_graded, mean_score};
 use isentrope_files::write_json;
+use isentrope_settings::differences;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -1,7 +1,8 @@
 //! `manifest.json`: which model, seed and settings a directory's results were made with.
 
-use super::setting_changes::{differences, of_benchmark};
+use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
+use isentrope_settings::differences;
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;

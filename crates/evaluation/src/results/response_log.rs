@@ -167,3 +167,28 @@ pub(super) fn outcomes(path: &Path) -> Result<Vec<Vec<Outcome>>> {
     read_lines(path, &mut |line| problems.entry(line.problem).or_default().push(line.outcome))?;
     Ok(problems.into_values().collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn a_log_that_was_cut_off_meanwhile_is_not_taken_for_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let (complete, partial) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.partial"));
+        let line =
+            |problem: usize| format!("{}\n", json!({"problem": problem, "sample": 0, "verdict": "correct"}));
+        fs::write(&partial, line(1) + &line(0)).unwrap();
+        let open = || ResponseLog::open(complete.clone(), partial.clone(), 2, 1).unwrap();
+        let log = open();
+        assert_eq!(log.missing(), [0; 0]);
+        File::options().write(true).open(&partial).unwrap().set_len(line(1).len() as u64 + 5).unwrap();
+        let error = log.finish().unwrap_err();
+        let Error::Io { path, source } = &error else { panic!("{error}") };
+        assert_eq!((path, source.kind()), (&complete, ErrorKind::UnexpectedEof));
+        // What is whole stays, and the next process goes on from it.
+        assert!(!complete.exists());
+        assert_eq!(open().missing(), [0]);
+    }
+}

@@ -1,5 +1,6 @@
-//! What differs between the settings of two evaluations, or of a run and its resumption.
+//! What differs between the settings of two evaluations.
 
+use isentrope_settings::differences;
 use serde_json::{Map, Value};
 
 /// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it says only
@@ -28,21 +29,6 @@ pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mu
 fn without_hashes(settings: &Value) -> Value {
     let kept = settings.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("files_sha256"));
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
-}
-
-/// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
-pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
-    match (before, now) {
-        (Value::Object(b), Value::Object(n)) => {
-            for name in n.keys().chain(b.keys().filter(|name| !n.contains_key(*name))) {
-                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                let value = |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
-                differences(&key, &value(b), &value(n), changes);
-            }
-        }
-        _ if before != now => changes.push(format!("{key} {before} -> {now}")),
-        _ => {}
-    }
 }
 
 #[cfg(test)]

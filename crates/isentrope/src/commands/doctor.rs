@@ -1,11 +1,11 @@
 //! `isentrope doctor`: what this machine can do.
 
-use crate::device::{self, Device};
+use crate::device::{self, Description, Device};
 use crate::memory::{Memory, human};
 use crate::output::print;
 use anyhow::Result;
 use clap::Args;
-use isentrope_kernels::{Backend, Isa, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
 use serde::Serialize;
 use std::fmt;
@@ -60,14 +60,15 @@ struct Part {
 impl Doctor {
     pub fn run(self) -> Result<()> {
         let device = device::open(self.threads)?;
+        let Description { instruction_set, available, threads } = device::describe(&device);
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
-            instruction_set: device.isa().to_string(),
-            instruction_sets_available: Isa::available().iter().map(ToString::to_string).collect(),
+            instruction_set,
+            instruction_sets_available: available,
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            threads: device.threads(),
+            threads,
             memory_bytes: memory.total,
             memory_available_bytes: memory.available,
             linear: vec![

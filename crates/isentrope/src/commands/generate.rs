@@ -1,9 +1,9 @@
 //! `isentrope generate`: sample responses.
 
 use crate::device::Device;
-use crate::engine::{Loaded, ModelArguments, warn_of_losses};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
+use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::output::{Output, print};
 use crate::progress::Work;
 use anyhow::{Context, Result, anyhow, bail};

@@ -1,8 +1,8 @@
 //! `isentrope score`: log-probs and entropies of given texts.
 
-use crate::engine::{Loaded, ModelArguments, warn_of_losses};
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
+use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::output::Output;
 use crate::progress::Work;
 use anyhow::{Result, bail};

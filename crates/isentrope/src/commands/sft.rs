@@ -1,9 +1,7 @@
 //! `isentrope sft`: supervised fine-tuning.
 
 use super::train::RunArguments;
-use anyhow::Result;
 use clap::Args;
-use isentrope_train::sft;
 
 /// Fine-tune a model on examples
 ///
@@ -14,11 +12,5 @@ use isentrope_train::sft;
 #[derive(Args)]
 pub struct Sft {
     #[command(flatten)]
-    run: RunArguments,
-}
-
-impl Sft {
-    pub fn run(self) -> Result<()> {
-        self.run.train::<sft::Recipe>("sft")
-    }
+    pub arguments: RunArguments,
 }

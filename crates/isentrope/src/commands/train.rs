@@ -1,8 +1,8 @@
 //! `isentrope train`: reinforcement learning; and what `sft` shares with it, from a recipe to a run directory.
 
-use crate::device::{self, Device};
-use crate::engine::file_hashes;
+use crate::device::{self, Description, Device};
 use crate::interrupt::{self, Interrupted};
+use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
 use crate::output::print;
 use crate::progress::Download;
@@ -13,7 +13,6 @@ use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_model::hub;
 use isentrope_train::observer::ProgressObserver;
-use isentrope_train::rl;
 use isentrope_train::run::{Ending, Existing, Place, RunSummary};
 use isentrope_train::trainer::{Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
@@ -33,13 +32,7 @@ use std::time::SystemTime;
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
-    run: RunArguments,
-}
-
-impl Train {
-    pub fn run(self) -> Result<()> {
-        self.run.train::<rl::Recipe>("train")
-    }
+    pub arguments: RunArguments,
 }
 
 /// Prompts or examples that a dry run shows.
@@ -72,7 +65,7 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// Trains as the recipe says, and says what has come of it.
+    /// Trains as the recipe says, by reinforcement learning or on examples, and says what has come of it.
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
         let path = match &self.recipe {
             Some(path) if !self.keys => path,
@@ -123,6 +116,7 @@ impl RunArguments {
 /// Everything that can be known before step 1. What the run would need and is not here is said, since a recipe can be looked
 /// at before its model and its data have been fetched.
 fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
+    let device = device::open(threads)?;
     print(&recipe::render(&recipe))?;
     let path = recipe.tables().model.path.clone();
     let Some(dir) = hub::cached(&path)? else {
@@ -138,7 +132,6 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
              training would {then}.\n"
         ));
     };
-    let device = device::open(threads)?;
     let mut prepared = recipe.prepare(&dir, &device, Memory::now().available as usize)?;
     print(&format!("\n# {}\n", prepared.plan))?;
     for note in &prepared.notes {
@@ -189,13 +182,14 @@ fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result<Value> {
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
+    let Description { instruction_set, threads, .. } = device::describe(device);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     Ok(json!({
         "isentrope": env!("CARGO_PKG_VERSION"),
         "started_unix_s": now,
         "seed": trainer.tables().run.seed,
-        "instruction_set": device.isa().to_string(),
-        "threads": device.threads(),
+        "instruction_set": instruction_set,
+        "threads": threads,
         "model": { "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? },
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
@@ -211,7 +205,9 @@ mod tests {
         let told = |kind: io::ErrorKind| {
             let source = io::Error::from(kind);
             let path = PathBuf::from("out/model");
-            crate::sentence(&or_free_space(isentrope_train::Error::Io { path, source }.into()))
+            crate::sentence(&or_free_space(
+                isentrope_train::Error::from(isentrope_evaluation::Error::Io { path, source }).into(),
+            ))
         };
         let full = told(io::ErrorKind::StorageFull);
         let cause = io::Error::from(io::ErrorKind::StorageFull).to_string();

@@ -529,6 +529,12 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
+    // The device is looked at before anything is printed, and before the model.
+    for set in ["run.seed=1", "model.path=Qwen/Qwen2.5-0.5B"] {
+        let output = bench.command("out", &[set], &["--dry-run", "--threads", "0"]).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+        assert!(stderr(&output).contains("--threads: "), "{}", stderr(&output));
+    }
 }
 
 #[test]

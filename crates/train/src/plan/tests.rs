@@ -114,7 +114,7 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
                         made += 1;
                         assert!(plan.peak() <= plan.budget, "{settings:?}, {trained}: {plan}");
                     }
-                    Err(Error::Setting { key, .. }) => {
+                    Err(Error::Common(isentrope_evaluation::Error::Setting { key, .. })) => {
                         refused += 1;
                         assert_eq!(key, "memory.micro_batch_tokens");
                         assert!(micro_batch_tokens.is_some_and(|tokens| tokens > 1), "{settings:?}");

@@ -9,8 +9,7 @@ use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_rollout::Judge;
-use isentrope_rollout::Prompter;
+use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
 impl TrainingRecipe for Recipe {

@@ -89,7 +89,7 @@ impl CheckpointStore {
     /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn make(&self) -> Result<()> {
         fs::create_dir_all(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         for name in names(&self.dir)? {
@@ -152,8 +152,9 @@ impl CheckpointStore {
     /// The latest checkpoint that is whole. Tells `note` of damaged ones that it passed over.
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read; [`Error::Run`] when there are checkpoints and all are damaged;
-    /// [`Error::Invalid`] when the latest that is whole is none that this version can go on from.
+    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`] when there are
+    /// checkpoints and all are damaged; [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none
+    /// that this version can go on from.
     pub fn latest<S: DeserializeOwned>(
         &self,
         note: &mut dyn FnMut(&str),
@@ -200,7 +201,7 @@ impl CheckpointStore {
     /// Removes the checkpoints up to a step's, but for the last few of them and the best.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn retire(&self, step: u64, best: Option<u64>) -> Result<()> {
         let steps: Vec<u64> = self.steps()?.into_iter().filter(|&s| s <= step).collect();
         let old = steps.len().saturating_sub(self.settings.keep.max(1));

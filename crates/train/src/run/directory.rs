@@ -9,8 +9,8 @@ use super::place::{Existing, Place, RECIPE, VALUES};
 use super::response_file::ResponseFile;
 use crate::error::{Error, Result};
 use crate::settings::Checkpoints;
-use isentrope_evaluation::results::differences;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
+use isentrope_settings::differences;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs;
@@ -30,7 +30,7 @@ impl RunDirectory {
     /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// As [`Place::check`]; [`Error::Io`] when the directory cannot be made.
+    /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made.
     pub(super) fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
         place.check()?;
         let dir = place.dir.clone();
@@ -44,7 +44,8 @@ impl RunDirectory {
     /// those that the run began with.
     ///
     /// # Errors
-    /// As [`CheckpointStore::latest`]; [`Error::Invalid`] when the recipe that it was started with cannot be read.
+    /// As [`CheckpointStore::latest`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started
+    /// with cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &Place,
@@ -60,7 +61,7 @@ impl RunDirectory {
     /// Writes the recipe, now that the run can start. A run that is to be overwritten is removed first.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn begin(&self, place: &Place) -> Result<()> {
         let Place { existing, recipe: (text, values), .. } = place;
         if *existing == Existing::Overwrite && self.dir.join(VALUES).exists() {
@@ -77,7 +78,7 @@ impl RunDirectory {
     /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
         let path = self.dir.join("manifest.json");
         let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
@@ -96,7 +97,7 @@ impl RunDirectory {
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
         [ROLLOUTS, EVALUATIONS].iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
@@ -119,7 +120,7 @@ impl RunDirectory {
     /// Starts the file of the responses sampled in a step.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
         ResponseFile::create(&self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
     }
@@ -127,7 +128,7 @@ impl RunDirectory {
     /// Starts the file of the responses to a set of held-out problems after a step.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
         ResponseFile::create(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
     }

@@ -24,7 +24,7 @@ impl Log {
     /// Starts the files in a run's directory, which has none of them.
     ///
     /// # Errors
-    /// [`Error::Exists`](crate::Error::Exists), [`Error::Io`](crate::Error::Io).
+    /// [`Error::Exists`](crate::Error::Exists), [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn create(dir: &Path) -> Result<Self> {
         Self {
             metrics: JsonlSink::create(dir.join(METRICS))?,
@@ -57,7 +57,7 @@ impl Log {
     /// Waits until the metrics are on the disk, so that they are there whenever a checkpoint made later is.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn sync(&self) -> Result<()> {
         self.metrics.sync()?;
         self.timings.sync()
@@ -66,7 +66,7 @@ impl Log {
     /// Writes the numbers of a step.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn write(&mut self, step: u64, metrics: &Metrics, timings: &Metrics) -> Result<()> {
         self.metrics.write(step, metrics)?;
         self.timings.write(step, timings)?;

@@ -41,7 +41,7 @@ impl Place {
     ///
     /// # Errors
     /// [`Error::Run`] when there is a run that is to be left alone, when files that are no run are there, or when the run that
-    /// is to be overwritten holds something that the new one reads; [`Error::Io`].
+    /// is to be overwritten holds something that the new one reads; [`Io`](isentrope_evaluation::Error::Io).
     pub fn check(&self) -> Result<()> {
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {

@@ -1,6 +1,6 @@
 //! Files of responses with their verdicts, a JSON line each.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
 use isentrope_data::Problem;
 use isentrope_files::AtomicFile;
@@ -13,15 +13,13 @@ pub struct ResponseFile(AtomicFile);
 
 impl ResponseFile {
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let temporary = path.with_extension("jsonl.partial");
-        let file = AtomicFile::create_as(path, temporary.clone());
-        Ok(Self(file.map_err(|e| Error::io(&temporary, e.into()))?))
+        Ok(Self(AtomicFile::create_as(path, path.with_extension("jsonl.partial"))?))
     }
 
     /// Writes a group's responses, then its greedy one, if it has one: the baseline of the others.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn group(&mut self, group: &Group) -> Result<()> {
         self.responses(&group.problem, &group.responses)?;
         let Some(greedy) = &group.greedy else { return Ok(()) };
@@ -33,7 +31,7 @@ impl ResponseFile {
     /// Writes the responses to a problem.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn responses(&mut self, problem: &Problem, responses: &[Response]) -> Result<()> {
         for (sample, response) in responses.iter().enumerate() {
             self.line(response.line(problem, sample))?;
@@ -48,7 +46,7 @@ impl ResponseFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn finish(self) -> Result<()> {
         Ok(self.0.commit()?)
     }

@@ -11,8 +11,7 @@ use isentrope_data::{Examples, Longest};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, held_out_sets};
 use isentrope_kernels::Backend;
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_rollout::Judge;
-use isentrope_rollout::Prompter;
+use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
 impl TrainingRecipe for Recipe {

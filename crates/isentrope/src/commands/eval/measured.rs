@@ -1,7 +1,7 @@
 //! A benchmark as the command's flags have it.
 
 use super::Eval;
-use crate::engine::Loaded;
+use crate::loaded_model::Loaded;
 use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};

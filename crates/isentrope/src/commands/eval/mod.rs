@@ -3,8 +3,8 @@
 mod measured;
 mod sampling;
 
-use crate::engine::{self, file_hashes};
 use crate::interrupt;
+use crate::loaded_model::{self, file_hashes};
 use crate::output::print;
 use crate::progress::Download;
 use crate::recipe;
@@ -114,7 +114,7 @@ impl Eval {
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
         // What can be wrong with the benchmarks is found before the model is loaded.
         let found = self.find()?;
-        let loaded = engine::load(model, self.threads)?;
+        let loaded = loaded_model::load(model, self.threads)?;
         let vocabulary = loaded.model.config.vocab_size;
         let prompter = Prompter::read(&loaded.dir, vocabulary, &DataSettings::default())?;
         let measured: Vec<Measured> =

@@ -1,7 +1,7 @@
 //! The sampling of a benchmark: what is there already and was judged stays, what is ready is kept.
 
-use crate::engine::Loaded;
 use crate::interrupt::{self, Interrupted};
+use crate::loaded_model::Loaded;
 use crate::progress::Work;
 use anyhow::Result;
 use isentrope_evaluation::results::Results;

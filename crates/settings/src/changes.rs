@@ -1,0 +1,36 @@
+//! What differs between settings as they were and as they are: of a run and its resumption, of two evaluations.
+
+use serde_json::{Map, Value};
+
+/// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
+pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
+    match (before, now) {
+        (Value::Object(b), Value::Object(n)) => {
+            for name in n.keys().chain(b.keys().filter(|name| !n.contains_key(*name))) {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                let value = |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
+                differences(&key, &value(b), &value(n), changes);
+            }
+        }
+        _ if before != now => changes.push(format!("{key} {before} -> {now}")),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn changes_are_named_by_their_keys_and_what_is_missing_is_null() {
+        let before = json!({"run": {"steps": 3, "seed": 1}, "gone": true});
+        let now = json!({"run": {"steps": 5, "seed": 1}, "new": [2]});
+        let mut changes = Vec::new();
+        differences("", &before, &now, &mut changes);
+        assert_eq!(changes, ["run.steps 3 -> 5", "new null -> [2]", "gone true -> null"]);
+        changes.clear();
+        differences("data", &before, &before, &mut changes);
+        assert_eq!(changes, [""; 0]);
+    }
+}
