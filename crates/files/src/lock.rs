@@ -35,7 +35,7 @@ fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
 /// Locks a directory. `doing` is what the process does in it, which another one is told that wants to do the same.
 ///
 /// # Errors
-/// [`Error::Refused`] while another process holds it; [`Error::Io`] as [`try_lock_directory`].
+/// [`Error::Refused`] while another process holds it; [`Error::Io`] where the directory cannot be read.
 pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
     try_lock_directory(dir)?.ok_or_else(|| {
         Error::Refused(format!("another process is {doing} in {}; wait for it or end it", dir.display()))

@@ -68,7 +68,7 @@ pub trait Backend: Send + Sync + 'static {
     /// A buffer for a moment, that holds anything.
     ///
     /// # Panics
-    /// When there is no such memory, see the [module](self).
+    /// When there is no such memory, see the head of this file.
     fn buffer(&self, role: Role) -> Self::Buffer;
     /// Gives memory that waits to be used again back to the system.
     fn trim(&self);
