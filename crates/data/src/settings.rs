@@ -118,7 +118,8 @@ pub struct Columns {
     /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem, Question, extra_info.question.
     pub prompt: Option<String>,
     /// Column of the answer. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, final_answer,
-    /// expected_answer, Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer, solution, extra_info.answer.
+    /// expected_answer, Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
+    /// solution, extra_info.answer.
     pub answer: Option<String>,
 }
 

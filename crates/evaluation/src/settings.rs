@@ -30,7 +30,8 @@ pub struct EvaluationSettings {
     /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
     /// and each benchmark's own.
     pub temperature: Option<f32>,
-    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and each benchmark's own.
+    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and
+    /// each benchmark's own.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<usize>,
     /// Texts that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.

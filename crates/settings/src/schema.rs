@@ -10,7 +10,8 @@ impl Shape {
     ///
     /// # Panics
     /// When the type is one that recipes do not support: a recursive type, a tuple, an enum with settings in its
-    /// variants that are told apart neither by a tag nor by a required key each, or an optional key that is on by default (nothing could turn it off).
+    /// variants that are told apart neither by a tag nor by a required key each, or an optional key that is on by default
+    /// (nothing could turn it off).
     pub fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
         Self::read(settings.into_generator().into_root_schema_for::<T>().as_value())

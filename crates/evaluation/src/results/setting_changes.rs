@@ -38,7 +38,9 @@ mod tests {
 
     #[test]
     fn files_are_named_and_their_hashes_are_not() {
-        let settings = |files: &str, scripts: Value, limit: u32| json!({"files_sha256": [files], "verifier_files_sha256": scripts, "limit": limit});
+        let settings = |files: &str, scripts: Value, limit: u32| -> Value {
+            json!({"files_sha256": [files], "verifier_files_sha256": scripts, "limit": limit})
+        };
         let changes = |before: &Value, now: &Value| {
             let mut changes = Vec::new();
             of_benchmark("mine", before, now, &mut changes);

@@ -185,7 +185,9 @@ fn named(answer: &Answer) -> Option<(&str, &Answer)> {
 
 /// Whether an equation is among answers.
 pub(super) fn has_equation(answers: &[Answer]) -> bool {
-    let is_equation = |answer: &Answer| matches!(answer, Answer::Chain(_, relations) if relations.first() == Some(&Relation::Equal));
+    let is_equation = |answer: &Answer| -> bool {
+        matches!(answer, Answer::Chain(_, relations) if relations.first() == Some(&Relation::Equal))
+    };
     answers.iter().any(is_equation)
 }
 

@@ -16,7 +16,8 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
             continue;
         }
         let end = place + length(&text[place..]);
-        let is_name = matches!(bytes[..place], [.., before] if before.is_ascii_alphabetic() || matches!(before, b'^' | b'_' | b'.'));
+        let names = |before: u8| before.is_ascii_alphabetic() || matches!(before, b'^' | b'_' | b'.');
+        let is_name = bytes[..place].last().is_some_and(|&before| names(before));
         if !is_name {
             found.push((place - usize::from(is_negative(&bytes[..place])), end));
         }

@@ -121,7 +121,9 @@ pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool
         rest => is_unit(rest),
     };
     // sin 30° is no number of degrees.
-    let of_function = tokens[..start].iter().any(|token| matches!(token.kind, Kind::Command(name) if name.len() >= 3 && name != "frac" && name != "sqrt"));
+    let is_function = |name: &str| name.len() >= 3 && name != "frac" && name != "sqrt";
+    let of_function =
+        tokens[..start].iter().any(|token| matches!(token.kind, Kind::Command(name) if is_function(name)));
     if scale && start > 0 && !of_function { (&tokens[..start], true) } else { (tokens, false) }
 }
 
@@ -170,7 +172,8 @@ pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>]
         is_word(token) || matches!(token.kind, Kind::Mark('{' | '}' | '^') | Kind::Number("2" | "3"))
     };
     // Five one half is a number.
-    let is_number = |token: &Token<'_>| matches!(token.kind, Kind::Upright(word) | Kind::Word(word) if number(&word.to_ascii_lowercase()).is_some());
+    let names_number = |word: &str| number(&word.to_ascii_lowercase()).is_some();
+    let is_number = |token: &Token<'_>| matches!(token.kind, Kind::Upright(word) | Kind::Word(word) if names_number(word));
     let length = tokens.iter().rev().take_while(is_part).count();
     let (before, parts) = tokens.split_at(tokens.len() - length);
     match before {

@@ -45,7 +45,8 @@ pub struct Generate {
     #[arg(long)]
     chat: bool,
     /// Responses per prompt
-    #[arg(short, long = "samples", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(short, long = "samples", value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: u32,
     /// Longest response, in tokens
     #[arg(long, value_name = "N", default_value_t = 256)]

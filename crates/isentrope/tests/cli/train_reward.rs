@@ -295,7 +295,10 @@ fn interrupt_group(id: u32) {
 #[test]
 fn verifiers_are_chosen_by_data_source_and_summed() {
     let bench = Bench::train();
-    let problem = |a: u32, source: &str| json!({"problem": format!("{a} 2 3>{}:", a + 5), "answer": (a + 5).to_string(), "data_source": source});
+    let problem = |a: u32, source: &str| {
+        let (problem, answer) = (format!("{a} 2 3>{}:", a + 5), (a + 5).to_string());
+        json!({"problem": problem, "answer": answer, "data_source": source})
+    };
     let rows: Vec<Value> = (1..=5).flat_map(|a| [problem(a, "a"), problem(a + 10, "b")]).collect();
     let file = bench.scratch.lines("sources.jsonl", &rows);
     let files = format!("data.files=[{file:?}]");

@@ -26,7 +26,8 @@ const KNOWN_DIFFERENCES: &[&str] = &[
 
 fn special() -> SpecialTokens {
     let dir = tempfile::tempdir().unwrap();
-    let config = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "special": true}, "pad_token": "<pad>", "unk_token": null}"#;
+    let config = r#"{"bos_token": "<s>", "eos_token": {"content": "</s>", "special": true}, "pad_token": "<pad>",
+        "unk_token": null}"#;
     fs::write(dir.path().join("tokenizer_config.json"), config).unwrap();
     SpecialTokens::read(dir.path()).unwrap()
 }
