@@ -29,7 +29,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Starts listening. Until [`wind_up_first`] the first signal ends the process.
+/// Starts listening. Until [`wind_up_first`] the first signal ends the process; where there are no Unix signals, every one does.
 pub fn listen() {
     #[cfg(unix)]
     signals::listen();

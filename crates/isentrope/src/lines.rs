@@ -1,6 +1,5 @@
 //! JSON lines in: each error names the file and the line.
 
-use crate::interrupt;
 use crate::paths::refuse_dangling;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
@@ -92,12 +91,13 @@ impl Read for Stdin {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(unix)]
         {
+            use nix::errno::Errno;
             use nix::poll::{PollFd, PollFlags, poll};
             use std::os::fd::AsFd;
             let stdin = stdin();
             let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-            while poll(&mut input, LOOK) == Ok(0) {
-                if interrupt::requested() {
+            while matches!(poll(&mut input, LOOK), Ok(0) | Err(Errno::EINTR)) {
+                if crate::interrupt::requested() {
                     return Err(io::Error::other("the command has been asked to end"));
                 }
             }

@@ -319,7 +319,7 @@ impl Generate {
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<Device>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
+            .map(|p| KvCache::<Device>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }

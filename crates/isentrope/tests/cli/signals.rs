@@ -34,7 +34,7 @@ fn lines(out: &Path) -> usize {
 #[test]
 fn a_run_finishes_its_step_saves_and_goes_on_later() {
     for bench in [Bench::train(), Bench::sft()] {
-        let sets = ["run.steps=40", "eval.every=0", "checkpoint.every=0"];
+        let sets = ["run.steps=40", "eval.every=0", "checkpoint.every=0", "checkpoint.keep=1"];
         let whole = bench.run("whole", &sets, &[]);
         for signal in ASKING {
             let out = bench.out(signal);

@@ -166,14 +166,14 @@ fn a_command_that_cannot_be_started_is_named() {
     let answers = bench.scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
     let text = bench.scratch.file("text", "no program");
     let directory = bench.scratch.path(".");
-    let broken = bench.scratch.file("broken", "\u{7f}ELF");
+    let broken = bench.scratch.file("broken", "#!/no/such/interpreter\n");
     assert!(Command::new("chmod").args(["+x", &broken]).status().unwrap().success());
     for (program, said) in [
         ("no-such-program-anywhere", "cannot be started: No such file or directory"),
         ("/no/such/program", "cannot be started: No such file or directory"),
         (&text, "cannot be started: Permission denied"),
         (&directory, "cannot be started: Permission denied"),
-        (&broken, "cannot be started: Exec format error"),
+        (&broken, "cannot be started: No such file or directory"),
     ] {
         let verifier = format!("{{ command = [{program:?}] }}");
         let output = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();

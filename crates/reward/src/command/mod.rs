@@ -1,7 +1,8 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A worker that does anything
-//! but answer is ended and replaced; the response it was asked about counts as one that could not be judged.
+//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A
+//! worker that does anything but answer is ended and replaced; the response it was asked about counts as one that could not be
+//! judged.
 
 mod processes;
 mod protocol;

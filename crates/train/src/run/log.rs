@@ -44,8 +44,8 @@ impl Log {
         let metrics = dir.join(METRICS);
         if !metrics.exists() {
             return Err(Error::Run(format!(
-                "{}: is not there, and the run has made {last_step} steps: put it back, or make an empty file of that name to \
-                 go on without the numbers of these steps",
+                "{}: is not there, and the run has made {last_step} steps: put it back, make an empty file of that name to go \
+                 on without the numbers of these steps, or start anew with --overwrite",
                 metrics.display()
             )));
         }
