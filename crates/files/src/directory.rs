@@ -3,13 +3,21 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
 /// The directory in which `path` has its name; the current one where it has a name alone.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// The first link on the way to `path` that leads to nothing, as what it leads to.
+pub fn dangling(path: &Path) -> Option<PathBuf> {
+    path.ancestors().filter(|above| *above != Path::new("")).find_map(|above| {
+        let leads_to = fs::read_link(above).ok()?;
+        (!above.exists()).then_some(leads_to)
+    })
 }
 
 /// Makes a directory with those above it, and puts the names of new ones on disk.

@@ -15,7 +15,7 @@ mod new_file;
 pub use atomic_directory::AtomicDirectory;
 pub use atomic_file::{AtomicFile, partial, put_in_place, write_file, write_json};
 pub use digest::{Digest, sha256, sha256_of_file};
-pub use directory::{make_directory, names, parent, remove, sync_directory};
+pub use directory::{dangling, make_directory, names, parent, remove, sync_directory};
 pub use error::{Error, Result};
 pub use lock::{Lock, lock_directory, lock_file};
 pub use new_file::NewFile;

@@ -62,3 +62,19 @@ pub fn lock_file(path: &Path, waits: impl FnOnce()) -> Result<Lock> {
         Err(error) => Lock::Unsupported(error),
     })
 }
+
+/// Locks a file that is there, for as long as it is open; `None` while somebody else has it locked, or where that cannot be
+/// told.
+pub(crate) fn try_lock_file(path: &Path) -> Option<Lock> {
+    let file = File::open(path).ok()?;
+    file.try_lock().ok()?;
+    Some(Lock::Held(file))
+}
+
+/// Locks an open file. Who has it locked holds it for a moment only.
+pub(crate) fn lock_open(file: File) -> Lock {
+    match file.lock() {
+        Ok(()) => Lock::Held(file),
+        Err(error) => Lock::Unsupported(error),
+    }
+}

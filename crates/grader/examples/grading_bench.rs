@@ -1,6 +1,7 @@
 //! Speed of the grader: every answer of the sample as ground truth, with a response that boxes it.
 //!
 //! `cargo run --release -p isentrope-grader --example grading_bench`
+#![allow(clippy::print_stdout, reason = "the terminal is what it is for")]
 
 use std::time::Instant;
 

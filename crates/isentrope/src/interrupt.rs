@@ -1,17 +1,20 @@
-//! Ctrl-C: the first asks the work to wind up, the second ends the process at once.
+//! Signals: the first asks the work to wind up, the second ends the process at once.
+//!
+//! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a job, SIGHUP is what a session
+//! leaves to its programs when its terminal goes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What the work under way does at Ctrl-C, once there is work that can wind up.
+/// What the work under way does when it is asked to end, once there is work that can wind up.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// The work stopped because the user asked for it.
+/// The work stopped because it was asked to.
 #[derive(Debug)]
 pub struct Interrupted {
     /// What has been kept.
@@ -26,29 +29,19 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Starts listening. Until [`wind_up_first`] the first Ctrl-C ends the process.
+/// Starts listening. Until [`wind_up_first`] the first signal ends the process; where there are no Unix signals, every one does.
 pub fn listen() {
-    // Refused only where a handler exists already; Ctrl-C then ends the process, as it would without this.
-    let _ = ctrlc::set_handler(|| {
-        let told = WINDING_UP.get().filter(|_| !REQUESTED.swap(true, Ordering::Relaxed));
-        let Some(told) = told else {
-            if let Some(path) = &*TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) {
-                let _ = std::fs::remove_file(path); // it may have got its final name by now
-            }
-            isentrope_reward::command::kill_all();
-            std::process::exit(130);
-        };
-        eprintln!("\n{told}; Ctrl-C again ends at once");
-    });
+    #[cfg(unix)]
+    signals::listen();
 }
 
-/// From now on the first Ctrl-C makes [`requested`] true, which somebody looks at; `told` says what is done then, as in
+/// From now on the first signal makes [`requested`] true, which somebody looks at; `told` says what is done then, as in
 /// "finishing the current step".
 pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
 }
 
-/// Whether Ctrl-C has been pressed.
+/// Whether the work has been asked to end.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -56,4 +49,91 @@ pub fn requested() -> bool {
 /// Has a temporary file removed if the process ends at once.
 pub fn clean_up(path: &Path) {
     *TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
+}
+
+#[cfg(unix)]
+mod signals {
+    use super::{REQUESTED, TEMPORARY, WINDING_UP};
+    use crate::messages;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+    use signal_hook::flag;
+    use signal_hook::iterator::Signals;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, PoisonError};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    pub fn listen() {
+        // A file that has reached its limit is an error of the write, as a full disk is, and no end of the process.
+        let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+        // SIGINT is heeded though a shell without job control has what it starts in the background ignore it: who sends one
+        // means it.
+        let others = [SIGTERM, SIGHUP, SIGUSR1].into_iter().filter(|signal| !is_ignored(*signal));
+        // Refused only for want of memory or threads; the signals then end the process, as they would without this.
+        if let Ok(signals) = Signals::new(others.chain([SIGINT])) {
+            let _ = thread::Builder::new().name("signals".into()).spawn(move || heed(signals));
+        }
+    }
+
+    fn heed(mut signals: Signals) {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            let Some(told) = WINDING_UP.get() else { end_at_once() };
+            match first {
+                Some(first) if first.elapsed() >= echo(signal) => end_at_once(),
+                Some(_) => {}
+                None => {
+                    first = Some(Instant::now());
+                    REQUESTED.store(true, Ordering::Relaxed);
+                    let said = match signal {
+                        SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
+                        _ => format!("{}: {told}; another signal ends at once", name(signal)),
+                    };
+                    // Where nobody reads, saying it takes for ever, and the second signal must not wait for that.
+                    thread::spawn(move || messages::say(&said));
+                }
+            }
+        }
+    }
+
+    /// For how long after the first signal another one says the same thing once more. A dropped session sends SIGHUP several
+    /// times over, from the kernel and from the shell; `timeout` sends SIGTERM to the process and to its group.
+    fn echo(signal: i32) -> Duration {
+        match signal {
+            SIGINT => Duration::ZERO,
+            SIGTERM => Duration::from_millis(100),
+            _ => Duration::from_secs(1),
+        }
+    }
+
+    fn end_at_once() -> ! {
+        if let Some(path) = &*TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = std::fs::remove_file(path); // it may have got its final name by now
+        }
+        isentrope_reward::command::kill_all();
+        std::process::exit(130)
+    }
+
+    fn name(signal: i32) -> &'static str {
+        match signal {
+            SIGTERM => "SIGTERM",
+            SIGHUP => "SIGHUP",
+            _ => "SIGUSR1",
+        }
+    }
+
+    /// Whether the process was started to ignore a signal, as `nohup` does with SIGHUP.
+    #[cfg(target_os = "linux")]
+    fn is_ignored(signal: i32) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+        ignored >> (signal - 1) & 1 == 1
+    }
+
+    /// Nothing tells: SIGHUP is left as it is, so that `nohup` holds.
+    #[cfg(not(target_os = "linux"))]
+    fn is_ignored(signal: i32) -> bool {
+        signal == SIGHUP
+    }
 }

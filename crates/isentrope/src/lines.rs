@@ -1,13 +1,18 @@
 //! JSON lines in: each error names the file and the line.
 
+use crate::paths::refuse_dangling;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::io::{self, BufRead, BufReader, Read, stdin};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read: a context of a million tokens fits many times.
 const MAX_LINE: u64 = 64 << 20;
+
+/// How often a wait for standard input is looked up from, in milliseconds.
+#[cfg(unix)]
+const LOOK: u8 = 100;
 
 /// One line of a file.
 pub struct Line {
@@ -41,8 +46,9 @@ impl Lines {
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
-            return Ok(Self { reader: Box::new(stdin().lock()), file, number: 0 });
+            return Ok(Self { reader: Box::new(BufReader::new(Stdin)), file, number: 0 });
         }
+        refuse_dangling(path)?;
         let file = File::open(path).with_context(|| path.display().to_string())?;
         if file.metadata().with_context(|| path.display().to_string())?.is_dir() {
             bail!("{}: is a directory, not a file of JSON lines", path.display());
@@ -75,6 +81,28 @@ impl Lines {
 
     fn at(&self) -> String {
         format!("{}:{}", self.file.display(), self.number)
+    }
+}
+
+/// Standard input, whose reader does not wait for more once it has been asked to end.
+struct Stdin;
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        {
+            use nix::errno::Errno;
+            use nix::poll::{PollFd, PollFlags, poll};
+            use std::os::fd::AsFd;
+            let stdin = stdin();
+            let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            while matches!(poll(&mut input, LOOK), Ok(0) | Err(Errno::EINTR)) {
+                if crate::interrupt::requested() {
+                    return Err(io::Error::other("the command has been asked to end"));
+                }
+            }
+        }
+        stdin().lock().read(buffer)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::device::{self, Device};
 use crate::memory::{Memory, human};
+use crate::messages;
+use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -56,6 +58,7 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 /// Finds, checks and loads a model.
 pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     let device = device::open(threads)?;
+    refuse_dangling(Path::new(model))?;
     let dir = hub::resolve(model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     let needed = Layout::new(&config).parameter_bytes(&device, Role::Weight) as u64;
@@ -84,7 +87,7 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
             0 => String::new(),
             others => format!("; {others} more with such characters"),
         };
-        eprintln!("warning: {first}{more}");
+        messages::warning(&format!("{first}{more}"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The isentrope command line: commands, progress and exit codes, nothing else.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that asks a program to end).
 
 mod commands;
 mod device;
@@ -8,14 +8,21 @@ mod interrupt;
 mod lines;
 mod loaded_model;
 mod memory;
+mod messages;
 mod output;
+mod paths;
 mod progress;
 mod recipe;
 mod results_table;
+mod standard_output;
 mod terminal;
+mod visible;
 
 use clap::{Parser, Subcommand};
 use isentrope_train::{rl, sft};
+use standard_output::ReaderGone;
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Reinforcement learning of reasoning language models with controlled entropy and exact numerics.
@@ -38,8 +45,29 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // What runs a command of the user's for this program is this program.
+    #[cfg(unix)]
+    if let Some(code) = isentrope_reward::command::supervision() {
+        return code;
+    }
     interrupt::listen();
-    let result = match Arguments::parse().command {
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => run(arguments.command),
+        Err(wrong) if wrong.use_stderr() => return refuse(&wrong),
+        Err(help) => standard_output::print_help(&help),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
+        Err(error) => {
+            messages::error(&sentence(&error));
+            if error.is::<interrupt::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Train(command) => command.arguments.train::<rl::Recipe>("train"),
         Command::Sft(command) => command.arguments.train::<sft::Recipe>("sft"),
         Command::Eval(command) => command.run(),
@@ -47,15 +75,19 @@ fn main() -> ExitCode {
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
         Command::Doctor(command) => command.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", sentence(&error));
-            if error.is::<interrupt::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
-        }
     }
+}
+
+/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put there hold anything.
+fn refuse(wrong: &clap::Error) -> ExitCode {
+    let is_plain =
+        |argument: OsString| matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_));
+    if std::env::args_os().all(is_plain) {
+        let _ = wrong.print(); // in colours
+    } else {
+        messages::say(wrong.render().to_string().trim_end());
+    }
+    ExitCode::from(2)
 }
 
 /// The error and what caused it; a cause that the message before it ends with already is not said twice.
@@ -63,12 +95,4 @@ fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |said, cause| {
         if said.ends_with(&cause) { said } else { format!("{said}: {cause}") }
     })
-}
-
-/// A reader that has seen enough, such as `head`, is no failure.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,6 +1,8 @@
 //! JSON lines out: a file appears under its name when it is complete, and not before.
 
 use crate::interrupt;
+use crate::paths::refuse_dangling;
+use crate::standard_output::{check_open, failed, print};
 use anyhow::{Context, Result, bail};
 use isentrope_files::{AtomicFile, parent};
 use serde::Serialize;
@@ -19,13 +21,20 @@ pub enum Output {
 }
 
 impl Output {
-    /// A file, or standard output without a path. Made before the work starts, so that a directory that cannot be
+    /// A file; standard output for `-` or without a path. Made before the work starts, so that a directory that cannot be
     /// written to is found out at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(Self::Stdout) };
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            check_open()?;
+            return Ok(Self::Stdout);
+        };
+        if path.as_os_str().is_empty() {
+            bail!("--out: the name is empty; name a file, or - for standard output");
+        }
         if path.is_dir() {
             bail!("{}: is a directory; name a file", path.display());
         }
+        refuse_dangling(path)?;
         // A link stays a link: what it leads to is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if path.exists() && !path.is_file() {
@@ -47,7 +56,7 @@ impl Output {
         match self {
             Self::Stdout => print(&text)?,
             Self::Device { path, writer } => {
-                writer.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
+                writer.write_all(text.as_bytes()).map_err(|e| failed(path.display(), e))?;
             }
             Self::File { file, .. } => file.write(text.as_bytes())?,
         }
@@ -72,7 +81,7 @@ impl Output {
         match self {
             Self::Stdout => Ok(None),
             Self::Device { path, mut writer } => {
-                writer.flush().with_context(|| path.display().to_string())?;
+                writer.flush().map_err(|e| failed(path.display(), e))?;
                 Ok(None)
             }
             Self::File { path, file } => {
@@ -81,30 +90,5 @@ impl Output {
                 Ok(Some(path))
             }
         }
-    }
-}
-
-/// Writes to standard output at once.
-pub fn print(text: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
-}
-
-/// Text from elsewhere for the terminal, which would obey its control characters: they are shown escaped.
-pub fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_escaped_and_lines_and_letters_kept() {
-        assert_eq!(visible("a\u{1b}[2J\u{9b}\r\té\nπ \\"), "a\\u{1b}[2J\\u{9b}\\r\\té\nπ \\");
     }
 }

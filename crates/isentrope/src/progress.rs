@@ -1,5 +1,7 @@
 //! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that matter.
 
+use crate::messages;
+use crate::visible::capped;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use isentrope_model::hub;
 use std::cell::RefCell;
@@ -40,19 +42,19 @@ impl Work {
     /// `done` items are done; `detail` says how it goes.
     pub fn advance(&mut self, done: u64, detail: &str) {
         self.bar.set_position(done);
-        self.bar.set_message(format!("{}  {detail}", self.what));
+        self.bar.set_message(capped(&format!("{}  {detail}", self.what)));
         if let Some(last) = &mut self.lines
             && last.elapsed() >= LINE_INTERVAL
         {
             *last = Instant::now();
             let of = self.total.map_or(String::new(), |total| format!("/{total}"));
-            eprintln!("{done}{of} {}  {detail}", self.what);
+            messages::say(&format!("{done}{of} {}  {detail}", self.what));
         }
     }
 
-    /// A line beside the bar.
-    pub fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+    /// A note beside the bar.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| messages::note(text));
     }
 
     /// Takes the bar away.
@@ -97,9 +99,9 @@ impl hub::Progress for Download {
             {
                 bar.set_style(style);
             }
-            bar.set_message(file.to_owned());
+            bar.set_message(capped(file));
             if !stderr().is_terminal() {
-                eprintln!("downloading {file} ({})", HumanBytes(total));
+                messages::say(&format!("downloading {file} ({})", HumanBytes(total)));
             }
             *current = Some((file.to_owned(), bar));
         }
@@ -112,7 +114,7 @@ impl hub::Progress for Download {
     }
 
     fn warn(&self, message: &str) {
-        eprintln!("warning: {message}");
+        messages::warning(message);
     }
 }
 

@@ -3,14 +3,16 @@
 //! Where stderr is no terminal there is no live line, and steps are told less often.
 
 mod notes;
+mod steps;
 
 use self::notes::Notes;
+use self::steps::Steps;
 use crate::interrupt;
-use crate::output::print;
+use crate::messages;
+use crate::standard_output::print_text;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
-use isentrope_train::metrics::Metrics;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::run::{Ending, RunSummary};
 use std::collections::VecDeque;
@@ -23,8 +25,6 @@ const TERMINAL_INTERVAL: Duration = Duration::from_millis(300);
 const PLAIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Steps whose mean length makes the estimate of the time left.
 const RECENT: usize = 10;
-/// Lines of steps under one heading.
-const HEADED: usize = 25;
 
 /// Watches a run for the user.
 pub struct Terminal {
@@ -34,7 +34,7 @@ pub struct Terminal {
     /// When each of the last steps ended.
     ends: VecDeque<Instant>,
     shown: Option<Instant>,
-    lines: usize,
+    steps: Steps,
     notes: Notes,
 }
 
@@ -51,7 +51,7 @@ impl Terminal {
             phase: None,
             ends: VecDeque::new(),
             shown: None,
-            lines: 0,
+            steps: Steps::default(),
             notes: Notes::default(),
         }
     }
@@ -67,7 +67,7 @@ impl Terminal {
     }
 
     fn line(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| messages::say(text));
     }
 
     fn time_left(&self, step: &StepReport<'_>) -> Option<Duration> {
@@ -114,8 +114,8 @@ impl ProgressObserver for Terminal {
     }
 
     fn note(&mut self, text: &str) {
-        if let Some(line) = self.notes.line(text) {
-            self.line(&line);
+        if let Some((label, text)) = self.notes.line(text) {
+            self.bar.suspend(|| messages::labelled(&label, &text));
         }
     }
 }
@@ -135,21 +135,10 @@ impl Observer for Terminal {
             return;
         }
         self.shown = Some(now);
-        let cells = cells(step, self.time_left(step));
-        if self.lines.is_multiple_of(HEADED) && step.step > 0 {
-            let heads: String = cells.iter().fold(String::new(), |mut line, (name, value)| {
-                let _ = write!(line, "{name:>width$}  ", width = name.len().max(value.len()));
-                line
-            });
-            self.line(heads.trim_end());
-        }
         if step.step > 0 {
-            self.lines += 1;
-            let values: String = cells.iter().fold(String::new(), |mut line, (name, value)| {
-                let _ = write!(line, "{value:>width$}  ", width = name.len().max(value.len()));
-                line
-            });
-            self.line(values.trim_end());
+            for line in self.steps.lines(step, self.time_left(step), messages::width()) {
+                self.line(&line);
+            }
         }
         if evaluated {
             for text in evaluation_lines(step) {
@@ -157,28 +146,6 @@ impl Observer for Terminal {
             }
         }
     }
-}
-
-/// What a step's line says: names and values.
-fn cells(step: &StepReport<'_>, left: Option<Duration>) -> Vec<(&'static str, String)> {
-    let mut cells = vec![("   step", format!("{}/{}", step.step, step.steps))];
-    let mut add = |heading, metrics: &Metrics, name, show: fn(f64) -> String| {
-        if let Some(value) = metrics.get(name) {
-            cells.push((heading, show(value)));
-        }
-    };
-    let (m, t) = (step.metrics, step.timings);
-    add("  loss", m, "sft/loss", |v| format!("{v:.4}"));
-    add("reward", m, "reward/mean", |v| format!("{v:.3}"));
-    add("entropy", m, "policy/entropy", |v| format!("{v:.4}"));
-    add("entropy", m, "sft/entropy", |v| format!("{v:.4}"));
-    add("     cov", m, "cov/mean", |v| format!("{v:.1e}"));
-    add("length", m, "response/length_mean", |v| format!("{v:.1}"));
-    add("  grad", m, "grad/norm", |v| format!("{v:.3}"));
-    add("rollout tok/s", t, "throughput/rollout_tokens_per_s", |v| format!("{v:.0}"));
-    add("update tok/s", t, "throughput/update_tokens_per_s", |v| format!("{v:.0}"));
-    cells.push(("   left", left.map_or_else(|| "?".into(), duration)));
-    cells
 }
 
 /// `eval/SET/NAME` metrics, a line per set.
@@ -259,7 +226,7 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
         let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
         let _ = writeln!(text, "    {run} --dry-run      shows every setting; docs/recipe.md explains them");
     }
-    print(&text)
+    print_text(&text)
 }
 
 fn rows(e: &Evaluation) -> Vec<(String, String)> {

@@ -250,6 +250,7 @@ fn largest(values: impl Iterator<Item = f32>) -> f64 {
 }
 
 /// `deviation` is relative.
+#[allow(clippy::print_stdout, reason = "shown with --nocapture")]
 fn require(what: &str, deviation: f64) {
     println!("{what}: {deviation:.1e}");
     assert!(deviation <= TOLERANCE, "{what} is off by {deviation:.1e} of PyTorch's");

@@ -2,7 +2,7 @@
 
 use crate::device::{self, Description, Device};
 use crate::memory::{Memory, human};
-use crate::output::print;
+use crate::standard_output::{print, print_text};
 use anyhow::Result;
 use clap::Args;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
@@ -83,7 +83,7 @@ impl Doctor {
         if self.json {
             print(&(serde_json::to_string_pretty(&report)? + "\n"))
         } else {
-            print(&report.to_string())
+            print_text(&report.to_string())
         }
     }
 }

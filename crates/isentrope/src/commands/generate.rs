@@ -4,8 +4,10 @@ use crate::device::Device;
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
-use crate::output::{Output, print};
+use crate::messages;
+use crate::output::Output;
 use crate::progress::Work;
+use crate::standard_output::print_text;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
@@ -78,7 +80,7 @@ pub struct Generate {
     /// Goes on after end-of-sequence tokens
     #[arg(long)]
     ignore_eos: bool,
-    /// Where JSON lines go [default: standard output]
+    /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Memory for keys and values, in MiB [default: half of what is available]
@@ -149,7 +151,7 @@ impl Generate {
         if let Display::Lines(output) = display {
             output.finish()?;
         }
-        eprintln!("{summary}");
+        messages::say(&summary);
         Ok(())
     }
 
@@ -180,7 +182,7 @@ impl Generate {
                         entropy += f64::from(drawn.entropy);
                         if let (Display::Stream { shown }, Some(text)) = (&mut *display, text) {
                             *shown += text.len();
-                            print(&text)?;
+                            print_text(&text)?;
                         }
                     }
                     Event::Finished { request, sample, completion } => {
@@ -188,7 +190,7 @@ impl Generate {
                         match display {
                             Display::Stream { shown } => {
                                 let rest = completion.text.as_deref().and_then(|t| t.get(*shown..));
-                                print(&format!("{}\n", rest.unwrap_or_default()))?;
+                                print_text(&format!("{}\n", rest.unwrap_or_default()))?;
                             }
                             Display::Headed => {
                                 let heading = format!(
@@ -197,7 +199,7 @@ impl Generate {
                                     completion.tokens.len(),
                                     completion.finish_reason.name()
                                 );
-                                print(&format!("{heading}\n{}\n", shown_text(&completion)))?;
+                                print_text(&format!("{heading}\n{}\n", shown_text(&completion)))?;
                             }
                             Display::Lines(output) => {
                                 waiting.insert(request * samples + sample, completion);
@@ -317,7 +319,7 @@ impl Generate {
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<Device>::pages_for(p.tokens.len() + sampling.max_tokens) + 1)
+            .map(|p| KvCache::<Device>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }

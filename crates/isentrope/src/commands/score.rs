@@ -3,6 +3,7 @@
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
+use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use anyhow::{Result, bail};
@@ -36,7 +37,7 @@ pub struct Score {
     /// JSON lines to score
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// Where JSON lines go [default: standard output]
+    /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Divisor of the logits
@@ -171,19 +172,19 @@ impl Score {
         work.finish();
         output.finish()?;
         let seconds = started.elapsed().as_secs_f64();
-        eprintln!(
+        messages::say(&format!(
             "scored {scored} tokens of {} lines in {seconds:.1} s ({:.0} tokens/s), mean entropy {:.4} nats",
             items.len(),
             done as f64 / seconds,
             entropy / (scored.max(1)) as f64,
-        );
+        ));
         if total.count > 0 {
             let MismatchRecord { mean, max, outside } = total.record();
-            eprintln!(
+            messages::say(&format!(
                 "mismatch over {} tokens: mean |difference| {mean:.3e}, max {max:.3e}, ratios outside [0.9, 1.1] {:.3} %",
                 total.count,
                 100.0 * outside
-            );
+            ));
         }
         Ok(())
     }

@@ -4,9 +4,10 @@ use crate::device::{self, Description, Device};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
-use crate::output::print;
+use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use crate::recipe;
+use crate::standard_output::{print, print_text};
 use crate::terminal::{self, Terminal};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
@@ -28,7 +29,8 @@ use std::time::SystemTime;
 /// The run directory gets the resolved recipe, metrics.jsonl (the same bytes whenever the same recipe runs), TensorBoard
 /// events, every sampled response with its verdict, and checkpoints that transformers and vLLM load.
 ///
-/// Ctrl-C ends the run after the current step and saves it; --resume goes on from the last checkpoint, also after a crash.
+/// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume goes on from the last
+/// checkpoint, also after a crash.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
@@ -89,6 +91,7 @@ impl RunArguments {
             source: path.clone(),
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
         };
+        place.check_name().with_context(|| path.display().to_string())?;
         place.check()?;
         let device = device::open(self.threads)?;
         let model = recipe.tables().model.path.clone();
@@ -105,9 +108,9 @@ impl RunArguments {
         let summary = training_loop::train(prepared, &place, Arc::new(device), manifest, &mut terminal)
             .map_err(|error| or_free_space(error.into()))?;
         terminal.finish();
-        terminal::print_summary(&summary, command)?;
+        let printed = terminal::print_summary(&summary, command);
         match summary.ending {
-            Ending::Complete => Ok(()),
+            Ending::Complete => printed,
             Ending::Interrupted => Err(Interrupted { kept: kept(&summary) }.into()),
         }
     }
@@ -117,7 +120,7 @@ impl RunArguments {
 /// at before its model and its data have been fetched.
 fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     let device = device::open(threads)?;
-    print(&recipe::render(&recipe))?;
+    print_text(&recipe::render(&recipe))?;
     let path = recipe.tables().model.path.clone();
     let Some(dir) = hub::cached(&path)? else {
         let (what, then) = match hub::neighbours(&path).filter(|_| path.contains('/')) {
@@ -127,18 +130,18 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
             ),
             None => ("is not here yet".to_owned(), "download it"),
         };
-        return print(&format!(
+        return print_text(&format!(
             "\n# The recipe is well-formed. The model {path} {what}, so its memory plan and prompts cannot be shown; \
              training would {then}.\n"
         ));
     };
     let mut prepared = recipe.prepare(&dir, &device, Memory::now().available as usize)?;
-    print(&format!("\n# {}\n", prepared.plan))?;
+    print_text(&format!("\n# {}\n", prepared.plan))?;
     for note in &prepared.notes {
-        print(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
+        print_text(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
     }
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
-        print(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
+        print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
     Ok(())
 }
@@ -165,8 +168,10 @@ fn or_free_space(error: Error) -> Error {
     }
 }
 
-/// A model directory that is not where the command looks, but beside the recipe, would else be taken for a hub id.
+/// A link to nothing, or a model directory that is not where the command looks but beside the recipe, would else be taken for
+/// a hub id.
 fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
+    refuse_dangling(model).context("model.path")?;
     let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(

@@ -264,5 +264,6 @@ fn found(value: &Value) -> String {
         Value::Scalar(toml::Value::String(_)) => "a string".to_owned(),
         Value::Scalar(toml::Value::Datetime(_)) => "a date or time".to_owned(),
         Value::Scalar(scalar) => scalar.to_string(),
+        Value::TooLarge(number) => format!("{number}: the number is too large"),
     }
 }

@@ -52,25 +52,10 @@ fn value(text: &str, at: &str) -> Result<Value> {
         Ok(Node { value: Value::Table(mut entries), .. }) if entries.len() == 1 => {
             Ok(entries.remove(0).1.value)
         }
-        _ if is_word && is_number(text) => {
-            bail!("{at}: the number is too large; for a text of these characters, put it in quotes")
-        }
         _ if is_word => Ok(Value::Scalar(toml::Value::String(text.to_owned()))),
         Ok(_) => bail!("{at}: has more than one value"),
         Err(error) => Err(error),
     }
-}
-
-/// Whether a text that is no TOML has the form of a TOML number in decimal: then the number is one that cannot be held.
-fn is_number(text: &str) -> bool {
-    let digits =
-        |text: &str| text.split('_').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    let unsigned = |text: &str| text.strip_prefix(['+', '-']).unwrap_or(text).to_owned();
-    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let number = unsigned(number);
-    let (whole, fraction) = number.split_once('.').unwrap_or((&number, "0"));
-    let is_whole = digits(whole) && (whole == "0" || !whole.starts_with('0')); // others are not numbers in TOML
-    is_whole && digits(fraction) && digits(&unsigned(exponent))
 }
 
 fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -> Result<()> {
@@ -96,7 +81,7 @@ fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -
                 )
             })?
         }
-        Value::Scalar(_) => {
+        Value::Scalar(_) | Value::TooLarge(_) => {
             bail!("{at}: `{}` is not a table, so it has no key `{key}`", path[..depth].join("."))
         }
     };

@@ -1,5 +1,6 @@
 //! A TOML file as a tree that remembers where each value was written.
 
+use crate::paths::refuse_dangling;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ pub enum Value {
     Array(Vec<Node>),
     /// Anything else.
     Scalar(toml::Value),
+    /// A number that is too large to be held, as it is written. No setting may be one.
+    TooLarge(String),
 }
 
 /// Reads a TOML file.
@@ -41,6 +44,7 @@ pub enum Value {
 pub fn read(path: &Path) -> Result<Node> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
+    refuse_dangling(path)?;
     let file = File::open(path).with_context(|| name.clone())?;
     if file.metadata().with_context(|| name.clone())?.is_dir() {
         bail!("{name}: is a directory, not a recipe file");
@@ -98,8 +102,16 @@ fn node(
             Value::Array(items.into_iter().map(item).collect::<Result<_>>()?)
         }
         scalar => {
-            let scalar = toml::Value::deserialize(ValueDeserializer::from(Spanned::new(span, scalar)));
-            Value::Scalar(scalar.map_err(|e| anyhow!("{}: {}", at(start), e.message()))?)
+            let number = match &scalar {
+                DeValue::Integer(number) => Some(number.to_string()),
+                DeValue::Float(number) => Some(number.to_string()),
+                _ => None,
+            };
+            match (toml::Value::deserialize(ValueDeserializer::from(Spanned::new(span, scalar))), number) {
+                (Ok(scalar), _) => Value::Scalar(scalar),
+                (Err(_), Some(number)) => Value::TooLarge(number),
+                (Err(e), None) => bail!("{}: {}", at(start), e.message()),
+            }
         }
     };
     Ok(Node { at: at(start), value })
@@ -113,6 +125,7 @@ impl From<Node> for toml::Value {
             }
             Value::Array(items) => Self::Array(items.into_iter().map(Into::into).collect()),
             Value::Scalar(value) => value,
+            Value::TooLarge(number) => Self::String(number), // of a recipe that is refused
         }
     }
 }

@@ -28,8 +28,8 @@ impl Notes {
         self.rows.retain(|row| row.after == before);
     }
 
-    /// The line of a note, unless the note has just been told.
-    pub fn line(&mut self, text: &str) -> Option<String> {
+    /// A note as its label and text, unless it has just been told.
+    pub fn line(&mut self, text: &str) -> Option<(String, String)> {
         let row = match self.rows.iter_mut().find(|row| row.text == text) {
             Some(row) if row.after == self.after => return None,
             Some(row) => {
@@ -42,10 +42,10 @@ impl Notes {
                 self.rows.last()?
             }
         };
-        let place = self.after.map_or(String::new(), |step| format!(" after step {step}"));
+        let label = self.after.map_or("note".to_owned(), |step| format!("note after step {step}"));
         match row.steps {
-            1 => Some(format!("note{place}: {text}")),
-            steps if is_power(steps) => Some(format!("note{place}: {text} ({steps} steps in a row)")),
+            1 => Some((label, text.to_owned())),
+            steps if is_power(steps) => Some((label, format!("{text} ({steps} steps in a row)"))),
             _ => None,
         }
     }
@@ -72,6 +72,7 @@ mod tests {
             }
             notes.step(step);
         }
+        let told: Vec<String> = told.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
         assert_eq!(
             told,
             [
@@ -86,7 +87,7 @@ mod tests {
         );
         // Once it has not come, it is new again.
         notes.step(300);
-        assert_eq!(notes.line("dull").unwrap(), "note after step 300: dull");
+        assert_eq!(notes.line("dull").unwrap(), ("note after step 300".into(), "dull".into()));
         assert_eq!(notes.line("dull"), None);
     }
 }

@@ -124,3 +124,43 @@ fn help_mentions_every_flag() {
         assert!(text.contains(command), "{text}");
     }
 }
+
+#[test]
+fn numbers_as_large_as_can_be_written_are_taken_or_refused() {
+    let scratch = Scratch::new();
+    let prompts = scratch.lines("prompts.jsonl", &[json!({"tokens": [1, 2, 3]})]);
+    let base = ["generate", &token_model("qwen3"), "--prompts", &prompts];
+    let most = u64::MAX.to_string();
+    for flag in ["--max-tokens", "--kv-memory", "--seed", "--top-k"] {
+        let status = isentrope(&[&base[..], &[flag, &most]].concat()).output().unwrap().status;
+        assert_eq!(status.code(), Some(0), "{flag}");
+        wrong_usage(&mut isentrope(&[&base[..], &[flag, "99999999999999999999"]].concat()), flag);
+    }
+    failure_saying(
+        &mut isentrope(&[&base[..], &["--temperature", "1e400"]].concat()),
+        &["--temperature is inf"],
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn links_to_nothing_are_told_from_names_that_are_not_there() {
+    let scratch = Scratch::new();
+    let prompts = scratch.lines("prompts.jsonl", &[json!({"tokens": [1, 2, 3]})]);
+    let (link, below) = (scratch.path("link"), scratch.path("link/below"));
+    std::os::unix::fs::symlink("no/such/place", &link).unwrap();
+    let model = token_model("qwen3");
+    for arguments in [
+        &["generate", &link, "--prompts", &prompts][..],
+        &["generate", &model, "--prompts", &link],
+        &["generate", &model, "--prompts", &prompts, "--out", &link],
+        &["generate", &model, "--prompts", &prompts, "--out", &below],
+        &["grade", "--in", &link],
+        &["score", &model, "--in", &below],
+        &["eval", &model, "--bench", "mine=x.jsonl", "--out", &link],
+        &["train", &link],
+    ] {
+        failure_saying(&mut isentrope(arguments), &["leads by a link to no/such/place, which is not there"]);
+    }
+    assert_eq!(scratch.names(), ["link", "prompts.jsonl"]);
+}

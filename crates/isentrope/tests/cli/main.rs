@@ -18,6 +18,10 @@ mod output;
 mod program;
 mod recipes;
 mod score;
+#[cfg(target_os = "linux")]
+mod signals;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod text_model;
 mod train_bad_recipe;
 mod train_data;
@@ -28,4 +32,6 @@ mod train_reproducible;
 mod train_resume;
 #[cfg(unix)]
 mod train_reward;
+#[cfg(target_os = "linux")]
+mod train_workers;
 mod training;

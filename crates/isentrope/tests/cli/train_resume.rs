@@ -479,3 +479,56 @@ fn failure_of_last_line(command: &mut Command) -> String {
     assert_eq!(output.status.code(), Some(1));
     stderr(&output).lines().last().unwrap_or_default().to_owned()
 }
+
+/// A run that fails before its first step is done can be started again once its cause is mended.
+#[test]
+fn a_run_that_failed_before_its_first_step_is_started_anew() {
+    let bench = Bench::train();
+    let whole = bench.run("whole", &["run.steps=2"], &[]);
+    let worker = |then: &str| {
+        let script = format!("while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done");
+        format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}] }}")
+    };
+    // It fails in the evaluation before the first step, then in the first step itself.
+    for eval in ["eval.every=2", "eval.every=0"] {
+        let message = failure_of_last_line(&mut bench.command("run", &[&worker("exit 1"), eval], &[]));
+        assert!(!message.contains("holds a run"), "{message}");
+        assert!(bench.out("run").join(".recipe.json").exists(), "it failed before it had begun");
+        fs::write(bench.out("run").join("notes.txt"), "mine").unwrap();
+    }
+    bench.run("run", &["run.steps=2"], &[]);
+    assert_same_results(&whole, &bench.out("run"));
+    assert!(bench.out("run").join("notes.txt").exists());
+    assert!(failure(&mut bench.command("run", &["run.steps=2"], &[])).contains("holds a run"));
+}
+
+#[test]
+fn a_history_that_is_gone_is_not_passed_over_in_silence() {
+    let bench = Bench::sft();
+    let out = bench.run("run", &["run.steps=2"], &[]);
+    let (metrics, timings) = (out.join("metrics.jsonl"), out.join("timings.jsonl"));
+    let text = fs::read(&metrics).unwrap();
+    fs::remove_file(&metrics).unwrap();
+    let before = tree(&out);
+    let message = failure_of_last_line(&mut bench.command("run", &["run.steps=4"], &["--resume"]));
+    for part in ["metrics.jsonl: is not there", "2 steps", "put it back", "empty file"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+    // The remedy, and what else may be missing.
+    fs::write(&metrics, "").unwrap();
+    fs::remove_file(&timings).unwrap();
+    fs::remove_dir_all(out.join("tensorboard")).unwrap();
+    let said = succeed(&mut bench.command("run", &["run.steps=4"], &["--resume"]));
+    for part in [
+        "metrics.jsonl: the numbers of steps 0 to 2 are missing",
+        "timings.jsonl: the numbers",
+        "tensorboard: is not",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // A history that is put back is gone on with, and nothing is said.
+    fs::write(&metrics, [&text[..], &fs::read(&metrics).unwrap()].concat()).unwrap();
+    let said = succeed(&mut bench.command("run", &["run.steps=5"], &["--resume"]));
+    assert!(!said.contains("are missing, and the run goes on"), "{said}");
+}

@@ -1,13 +1,18 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how they begin and end. A worker that does anything
-//! but answer is ended and replaced; the response it was asked about counts as one that could not be judged.
+//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A
+//! worker that does anything but answer is ended and replaced; the response it was asked about counts as one that could not be
+//! judged.
 
 mod processes;
 mod protocol;
+#[cfg(unix)]
+mod supervisor;
 mod worker;
 
 pub use processes::kill_all;
+#[cfg(unix)]
+pub use supervisor::supervision;
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -144,7 +149,7 @@ impl CommandVerifier {
             if let Some(misconduct) = place.worker.as_ref().and_then(|worker| worker.unasked(deadline))
                 && let Some(worker) = place.worker.take()
             {
-                let remains = worker.end();
+                let remains = worker.end(&misconduct);
                 let did = with_status(&misconduct, &remains);
                 let problem = format!("a worker {did} before it was asked anything");
                 return Err(verifier.error(problem, Some(remains.stderr)));
@@ -208,7 +213,7 @@ impl CommandVerifier {
             Err(misconduct) => misconduct,
         };
         place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
-        let remains = worker.end();
+        let remains = worker.end(&misconduct);
         let did = with_status(&misconduct, &remains);
         if place.failures == MAX_FAILURES {
             let problem = format!(
@@ -231,6 +236,7 @@ impl CommandVerifier {
 fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
     match (misconduct, remains.status) {
         (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
+        (Misconduct::Ended, None) => "closed its standard output".to_owned(),
         _ => misconduct.to_string(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -14,7 +14,7 @@ use super::protocol::{MAX_LINE, Misconduct, STRAY};
 /// How much of the end of a worker's standard error is kept, in bytes.
 const TAIL: usize = 8 << 10;
 
-/// How long the last words of a worker that has been killed may take to arrive.
+/// How long a worker that has closed its output may take to end, and the last words of one that has ended to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A worker process.
@@ -31,7 +31,7 @@ pub struct Worker {
 
 /// What is left of a worker.
 pub struct Remains {
-    /// How it ended.
+    /// How it ended, if by itself.
     pub status: Option<ExitStatus>,
     /// The end of its standard error.
     pub stderr: String,
@@ -41,16 +41,16 @@ impl Worker {
     /// Starts the program of a command with its arguments.
     ///
     /// # Errors
-    /// As [`Command::spawn`].
+    /// As [`Command::spawn`](std::process::Command::spawn).
     pub fn start(command: &[String]) -> io::Result<Self> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Else Python keeps an answer back until it has many.
-        command.env("PYTHONUNBUFFERED", "1");
-        let mut process = Process::start(&mut command)?;
+        let mut process = Process::start(program, arguments, |command| {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            // Else Python keeps an answer back until it has many.
+            command.env("PYTHONUNBUFFERED", "1");
+        })?;
         let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
             return Err(io::Error::other("its streams are not there"));
         };
@@ -91,9 +91,13 @@ impl Worker {
         }
     }
 
-    /// Ends it now, with everything that it has started.
-    pub fn end(mut self) -> Remains {
-        let status = self.process.end();
+    /// Ends it with everything that it has started: now, or once it has had a moment to end by itself if it seems about to.
+    pub fn end(mut self, misconduct: &Misconduct) -> Remains {
+        let status = match misconduct {
+            Misconduct::Ended => self.process.wait_until(Instant::now() + LAST_WORDS),
+            _ => None,
+        };
+        self.process.end();
         Remains { status, stderr: self.stderr.text() }
     }
 

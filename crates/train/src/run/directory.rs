@@ -13,6 +13,7 @@ use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remo
 use isentrope_settings::differences;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -58,13 +59,13 @@ impl RunDirectory {
         self.checkpoints.latest(note)
     }
 
-    /// Writes the recipe, now that the run can start. A run that is to be overwritten is removed first.
+    /// Writes the recipe, now that the run can start. A run that it takes the place of is removed first.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn begin(&self, place: &Place) -> Result<()> {
-        let Place { existing, recipe: (text, values), .. } = place;
-        if *existing == Existing::Overwrite && self.dir.join(VALUES).exists() {
+        let (text, values) = &place.recipe;
+        if place.starts_anew()? {
             clear(&self.dir)?;
         }
         write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
@@ -103,13 +104,13 @@ impl RunDirectory {
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
-    /// later ones is removed.
+    /// later ones is removed. `note` is told what is missing of earlier ones.
     ///
     /// # Errors
     /// As [`Log::create`] and [`Log::resume`].
-    pub(super) fn log(&self, step: Option<u64>) -> Result<Log> {
+    pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Log> {
         if let Some(step) = step {
-            return Log::resume(&self.dir, step);
+            return Log::resume(&self.dir, step, note);
         }
         for name in [METRICS, TIMINGS, TENSORBOARD] {
             remove(&self.dir.join(name))?;
@@ -135,7 +136,7 @@ impl RunDirectory {
 }
 
 /// Where sampled responses are kept.
-const ROLLOUTS: &str = "rollouts";
+pub(super) const ROLLOUTS: &str = "rollouts";
 /// Where responses to held-out problems are kept.
 const EVALUATIONS: &str = "evaluations";
 
@@ -166,14 +167,17 @@ fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
 /// Removes the files `step-N...` of steps after this one, or of all steps.
 fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
     for name in names(dir)? {
-        let text = name.to_string_lossy();
-        let number = text.strip_prefix("step-").map(|rest| rest.split(|c: char| !c.is_ascii_digit()));
-        let step = number.and_then(|mut parts| parts.next()?.parse::<u64>().ok());
-        if step.is_some_and(|step| last_step.is_none_or(|last| step > last)) {
+        if step_of(&name).is_some_and(|step| last_step.is_none_or(|last| step > last)) {
             remove(&dir.join(&name))?;
         }
     }
     Ok(())
+}
+
+/// The step of a file `step-N...`.
+pub(super) fn step_of(name: &OsStr) -> Option<u64> {
+    let digits = name.to_str()?.strip_prefix("step-")?.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by which a run is known, goes

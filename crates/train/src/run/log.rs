@@ -1,7 +1,7 @@
 //! The numbers of a run's steps: `metrics.jsonl`, `timings.jsonl` and `tensorboard/`.
 
 use super::sinks::{JsonlSink, TensorBoardSink};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::sync_directory;
 use std::path::Path;
@@ -34,11 +34,36 @@ impl Log {
         .with_names_on_the_disk(dir)
     }
 
-    /// Goes on with the files after `last_step`; what is there of later steps is removed.
+    /// Goes on with the files after `last_step`; what is there of later steps is removed. `note` is told what is missing of
+    /// earlier ones.
     ///
     /// # Errors
-    /// As [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
-    pub(super) fn resume(dir: &Path, last_step: u64) -> Result<Self> {
+    /// [`Error::Run`] when the metrics are not there, which a run that was resumed would never have again; as
+    /// [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
+    pub(super) fn resume(dir: &Path, last_step: u64, note: &mut dyn FnMut(&str)) -> Result<Self> {
+        let metrics = dir.join(METRICS);
+        if !metrics.exists() {
+            return Err(Error::Run(format!(
+                "{}: is not there, and the run has made {last_step} steps: put it back, make an empty file of that name to go \
+                 on without the numbers of these steps, or start anew with --overwrite",
+                metrics.display()
+            )));
+        }
+        for name in [METRICS, TIMINGS] {
+            let path = dir.join(name);
+            // Steps are recorded one after the other: the last one there tells whether one is missing at the end.
+            let last = if path.exists() { JsonlSink::last_step(&path)? } else { None };
+            if last.is_none_or(|last| last < last_step) {
+                let first = last.map_or(0, |last| last + 1);
+                note(&format!(
+                    "{}: the numbers of steps {first} to {last_step} are missing, and the run goes on without them",
+                    path.display()
+                ));
+            }
+        }
+        if !dir.join(TENSORBOARD).exists() {
+            note(&format!("{}: is not there, and begins anew", dir.join(TENSORBOARD).display()));
+        }
         Self {
             metrics: JsonlSink::resume(dir.join(METRICS), last_step)?,
             timings: JsonlSink::resume(dir.join(TIMINGS), last_step)?,

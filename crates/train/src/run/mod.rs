@@ -80,13 +80,15 @@ impl Run {
         // Before anything is written, so that a run that cannot start changes nothing.
         let learner = learner(found.as_ref())?;
         let recorded = found.as_ref().map(|f| f.state.recorded());
-        let goes_on = recorded.map(|step| directory.log(Some(step))).transpose()?;
+        let goes_on = recorded
+            .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
+            .transpose()?;
         directory.begin(place)?;
         directory.write_manifest(&manifest, &mut |text: &str| observer.note(text))?;
         directory.remove_responses(found.as_ref().map(|f| f.state.step))?;
         let log = match goes_on {
             Some(log) => log,
-            None => directory.log(None)?,
+            None => directory.log(None, &mut |_: &str| {})?,
         };
         let mut opened = Self {
             directory,

@@ -1,7 +1,10 @@
 //! Where a run is to be kept, and what may be done with what is there.
 
+use super::directory::{ROLLOUTS, step_of};
+use super::log::{METRICS, TIMINGS};
+use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
-use isentrope_files::{names, partial};
+use isentrope_files::{dangling, names, partial};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +31,7 @@ pub struct Place {
 /// What to do with a run that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Leave it alone: an error.
+    /// Leave it alone: an error, unless no step of it was made.
     Refuse,
     /// Go on from its latest checkpoint; start it where there is none.
     Resume,
@@ -40,9 +43,10 @@ impl Place {
     /// Checks that a run can be kept there.
     ///
     /// # Errors
-    /// [`Error::Run`] when there is a run that is to be left alone, when files that are no run are there, or when the run that
-    /// is to be overwritten holds something that the new one reads; [`Io`](isentrope_evaluation::Error::Io).
+    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run, or when the run that is to be
+    /// removed holds something that the new one reads; [`Io`](isentrope_evaluation::Error::Io).
     pub fn check(&self) -> Result<()> {
+        self.check_name()?;
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
             let names = names(&self.dir)?;
@@ -56,6 +60,7 @@ impl Place {
         match self.existing {
             Existing::Resume => Ok(()),
             Existing::Overwrite => self.check_inputs(),
+            Existing::Refuse if self.is_unbegun()? => self.check_inputs(),
             Existing::Refuse => Err(Error::Run(format!(
                 "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and --set run.out=... \
                  starts another"
@@ -63,7 +68,64 @@ impl Place {
         }
     }
 
-    /// The run that is overwritten must not hold the recipe, or anything that the recipe reads.
+    /// Checks that the directory's name is that of a directory, or may become one.
+    ///
+    /// # Errors
+    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `run.out`.
+    pub fn check_name(&self) -> Result<()> {
+        let shown = self.dir.display();
+        if self.dir.as_os_str().is_empty() {
+            let what = "is empty: name a directory, or leave it out for runs/ and the recipe's name";
+            return Err(Error::setting("run.out", what));
+        }
+        if self.dir == Path::new("-") {
+            let what = "is -, and a run is a directory: name one (./- is one of that name)";
+            return Err(Error::setting("run.out", what));
+        }
+        if let Some(leads_to) = dangling(&self.dir) {
+            let what = format!("is {shown}, by way of a link to {}, which is not there", leads_to.display());
+            return Err(Error::setting("run.out", what));
+        }
+        let existing = self.dir.ancestors().find(|dir| dir.exists());
+        if let Some(file) = existing.filter(|existing| !existing.is_dir()) {
+            let what = format!("is {shown}, and {} is a file: name a directory", file.display());
+            return Err(Error::setting("run.out", what));
+        }
+        Ok(())
+    }
+
+    /// Whether the run that is there is removed when the new one can start: because it is to be, or because there is nothing in
+    /// it to keep.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io).
+    pub(super) fn starts_anew(&self) -> Result<bool> {
+        Ok(self.dir.join(VALUES).exists()
+            && match self.existing {
+                Existing::Overwrite => true,
+                Existing::Refuse => self.is_unbegun()?,
+                Existing::Resume => false,
+            })
+    }
+
+    /// Whether the run that is there has made no step: it has no checkpoint, no numbers but those from before the first step, and
+    /// no responses but those of the first step. A new run of the recipe makes these again, to the same bytes. What cannot be
+    /// read is kept.
+    fn is_unbegun(&self) -> Result<bool> {
+        let is_before =
+            |name| JsonlSink::last_step(&self.dir.join(name)).is_ok_and(|last| last.unwrap_or(0) == 0);
+        let rollouts = names(&self.dir.join(ROLLOUTS))?;
+        Ok(names(&self.dir.join("checkpoints"))?.is_empty()
+            && [METRICS, TIMINGS].into_iter().all(is_before)
+            && rollouts.iter().all(|name| step_of(name).is_none_or(|step| step <= 1)))
+    }
+
+    /// What removes the run that is there.
+    fn remover(&self) -> &'static str {
+        if self.existing == Existing::Overwrite { "--overwrite" } else { "starting anew" }
+    }
+
+    /// The run that is removed must not hold the recipe, or anything that the recipe reads.
     fn check_inputs(&self) -> Result<()> {
         let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
         let shown = self.dir.display();
@@ -71,8 +133,9 @@ impl Place {
         let own = dir.join(RECIPE);
         if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
             return Err(Error::Run(format!(
-                "--overwrite would remove the recipe {} with the run in {shown}: move it out of there, or start another run \
+                "{} would remove the recipe {} with the run in {shown}: move it out of there, or start another run \
                  with --set run.out=...",
+                self.remover(),
                 self.source.display()
             )));
         }
@@ -80,8 +143,9 @@ impl Place {
             let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else { continue };
             if let Some(input) = first_inside(&dir, value) {
                 return Err(Error::Run(format!(
-                    "{key} names {input}, which --overwrite would remove with the run in {shown}: move it out of there, or \
-                     start another run with --set run.out=..."
+                    "{key} names {input}, which {} would remove with the run in {shown}: move it out of there, or \
+                     start another run with --set run.out=...",
+                    self.remover()
                 )));
             }
         }
@@ -176,6 +240,82 @@ mod tests {
         });
         check(Existing::Overwrite, outside).unwrap();
     }
+
+    #[test]
+    fn a_run_that_has_made_no_step_does_not_block_its_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("run");
+        for part in ["checkpoints", "rollouts", "evaluations"] {
+            fs::create_dir_all(dir.join(part)).unwrap();
+        }
+        let place = Place {
+            dir: dir.clone(),
+            existing: Existing::Refuse,
+            source: scratch.path().join("recipe.toml"),
+            recipe: (String::new(), json!({})),
+        };
+        fs::write(dir.join(VALUES), "{}").unwrap();
+        place.check().unwrap();
+        for (name, text) in [
+            (METRICS, "{\"step\":0}\n{\"step\":1"), // the last line was cut off
+            (TIMINGS, ""),
+            ("rollouts/step-000001.jsonl", "{}\n"),
+            ("rollouts/step-000001.jsonl.partial", "{"),
+            ("evaluations/step-000000-set.jsonl", "{}\n"),
+            ("mine.txt", "mine"),
+        ] {
+            fs::write(dir.join(name), text).unwrap();
+            place.check().unwrap();
+            assert!(place.starts_anew().unwrap(), "{name}");
+        }
+        // Anything that a step has left is kept, and so is what cannot be read.
+        for (name, text) in [
+            (METRICS, "{\"step\":0}\n{\"step\":1}\n"),
+            (METRICS, "junk\n"),
+            (TIMINGS, "{\"step\":1}\n"),
+            ("rollouts/step-000002.jsonl", ""),
+            ("checkpoints/step-000001", ""),
+        ] {
+            let path = dir.join(name);
+            let before = fs::read(&path).ok();
+            fs::write(&path, text).unwrap();
+            let said = place.check().unwrap_err().to_string();
+            assert!(said.contains("holds a run") && !place.starts_anew().unwrap(), "{name}: {said}");
+            match before {
+                Some(before) => fs::write(&path, before).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+        }
+        // What the new run reads is not removed for it.
+        let values = json!({"data": {"files": [dir.join("mine.txt")]}});
+        let said =
+            Place { recipe: (String::new(), values), ..place.clone() }.check().unwrap_err().to_string();
+        assert!(said.contains("data.files") && said.contains("starting anew would remove"), "{said}");
+    }
+
+    #[test]
+    fn places_that_are_none_are_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("file"), "").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("no/such/place", scratch.path().join("link")).unwrap();
+        let said = |dir: PathBuf| {
+            let recipe = (String::new(), json!({}));
+            let place = Place { dir, existing: Existing::Refuse, source: "recipe.toml".into(), recipe };
+            place.check().unwrap_err().to_string()
+        };
+        assert!(said("".into()).starts_with("run.out is empty: name a directory"));
+        assert!(said("-".into()).starts_with("run.out is -"));
+        for below in ["file", "file/run"] {
+            let said = said(scratch.path().join(below));
+            assert!(said.starts_with("run.out is ") && said.contains("file is a file"), "{said}");
+        }
+        for below in if cfg!(unix) { &["link", "link/run"][..] } else { &[] } {
+            let said = said(scratch.path().join(below));
+            assert!(said.starts_with("run.out is ") && said.contains("a link to no/such/place"), "{said}");
+        }
+    }
+
     #[test]
     fn a_run_is_not_overwritten_with_the_recipe_of_the_new_one() {
         let scratch = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use super::Eval;
 use crate::loaded_model::Loaded;
+use crate::messages;
 use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
@@ -41,16 +42,18 @@ impl Measured {
         };
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
         if decoding.temperature == 0.0 && decoding.samples > 1 {
-            eprintln!("note: {name}: greedy responses to a problem are all the same; set --temperature");
+            messages::note(&format!(
+                "{name}: greedy responses to a problem are all the same; set --temperature"
+            ));
         }
         let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
         if report.usable < report.rows || !report.lossy.is_empty() {
             for found in set.findings(&report) {
-                eprintln!("note: {name}: {found}");
+                messages::note(&format!("{name}: {found}"));
             }
         }
         if let Some(note) = set.too_long_note(loaded.model.context()) {
-            eprintln!("note: {note}");
+            messages::note(&note);
         }
         let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
         let settings = json!({

@@ -5,10 +5,12 @@ mod sampling;
 
 use crate::interrupt;
 use crate::loaded_model::{self, file_hashes};
-use crate::output::print;
+use crate::messages;
+use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
+use crate::standard_output::print_text;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
@@ -93,6 +95,10 @@ impl Eval {
             )
             .exit(),
         };
+        if out == Path::new("-") {
+            bail!("--out: results are a directory, and - is none: name one (./- is one of that name)");
+        }
+        refuse_dangling(&out)?;
         if let Some(old) = &self.against
             && !old.join("manifest.json").is_file()
         {
@@ -105,7 +111,7 @@ impl Eval {
             Some(old) => {
                 let comparisons = Comparisons::of(old, &out)?;
                 comparisons.write(old, &out)?;
-                print(&results_table::comparison(&comparisons, old, &out))
+                print_text(&results_table::comparison(&comparisons, old, &out))
             }
             None => Ok(()),
         }
@@ -135,7 +141,7 @@ impl Eval {
             max_tokens: usize::MAX,
         };
         let results = Results::open(out, manifest)?;
-        eprintln!("{model}: results in {}", out.display());
+        messages::say(&format!("{model}: results in {}", out.display()));
         let evaluator = Evaluator {
             sampling: Sampling {
                 eos_tokens: prompter.eos_tokens.clone(),
@@ -152,7 +158,7 @@ impl Eval {
             sampling::sample(&evaluator, set, &loaded, &results, out)?;
         }
         let report = results.report()?;
-        print(&results_table::report(&report, out))?;
+        print_text(&results_table::report(&report, out))?;
         for (name, summary) in &report.benchmarks {
             if benchmarks.contains(name)
                 && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)

@@ -2,6 +2,7 @@
 
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::Loaded;
+use crate::messages;
 use crate::progress::Work;
 use anyhow::Result;
 use isentrope_evaluation::results::Results;
@@ -20,16 +21,20 @@ pub fn sample(
 ) -> Result<()> {
     let samples = set.decoding.samples;
     let Some(mut log) = results.log(&set.name, set.problems.len(), samples)? else {
-        eprintln!("{}: complete already", set.name);
+        messages::say(&format!("{}: complete already", set.name));
         return Ok(());
     };
     let missing = log.missing();
     let done = set.problems.len() - missing.len();
     if log.unjudged() > 0 {
-        eprintln!("{}: {} responses could not be judged; judging them again", set.name, log.unjudged());
+        messages::say(&format!(
+            "{}: {} responses could not be judged; judging them again",
+            set.name,
+            log.unjudged()
+        ));
     }
     if done > 0 {
-        eprintln!("{}: going on after {done} of {} problems", set.name, set.problems.len());
+        messages::say(&format!("{}: going on after {done} of {} problems", set.name, set.problems.len()));
     }
     let mut watcher = Watcher::new(&set.name, missing.len() * samples);
     let add = &mut |place: usize, responses: Vec<_>| log.add(place, &set.problems[place].0, &responses);
@@ -74,6 +79,6 @@ impl ProgressObserver for Watcher {
     }
 
     fn note(&mut self, text: &str) {
-        self.work.say(&format!("note: {text}"));
+        self.work.note(text);
     }
 }

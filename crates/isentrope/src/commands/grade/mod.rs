@@ -7,9 +7,12 @@ mod totals;
 
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{Line, Lines};
-use crate::output::{Output, print, visible};
+use crate::messages;
+use crate::output::Output;
 use crate::progress::Work;
 use crate::recipe;
+use crate::standard_output::print;
+use crate::visible::visible;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::thread_count;
@@ -32,7 +35,7 @@ pub struct Grade {
     /// JSON lines to judge; - is standard input
     #[arg(long = "in", value_name = "FILE", required_unless_present = "explain")]
     input: Option<PathBuf>,
-    /// Where JSON lines go [default: standard output]
+    /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Which verifier judges: auto (by the form of the ground truth), math, countdown, or all else that a recipe's
@@ -74,8 +77,8 @@ impl Grade {
         let mut work = Work::uncounted("lines");
         let mut totals = Totals::default();
         loop {
-            let round: Vec<Line> = lines.by_ref().take(rounds.size()).collect::<Result<_>>()?;
-            if round.is_empty() {
+            let round: Result<Vec<Line>> = lines.by_ref().take(rounds.size()).collect();
+            if round.as_ref().is_ok_and(Vec::is_empty) {
                 break;
             }
             if interrupt::requested() {
@@ -85,7 +88,7 @@ impl Grade {
                 };
                 return Err(Interrupted { kept }.into());
             }
-            let rows = round.into_iter().map(|line| reader.read(line)).collect::<Result<Vec<Row>>>()?;
+            let rows = round?.into_iter().map(|line| reader.read(line)).collect::<Result<Vec<Row>>>()?;
             let judgements = rounds.judge(&*verifier, &rows)?;
             for (row, judgement) in rows.into_iter().zip(judgements) {
                 totals.add(&row, &judgement);
@@ -99,7 +102,7 @@ impl Grade {
             bail!("{}: the file has no lines", input.display());
         }
         output.finish()?;
-        eprint!("{}", totals.report(started.elapsed()));
+        messages::say(totals.report(started.elapsed()).trim_end());
         Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! What all lines come to.
 
 use super::row::Row;
-use crate::output::visible;
 use isentrope_reward::{Judgement, Verdict};
 use std::fmt::Write;
 use std::time::Duration;
@@ -76,7 +75,7 @@ impl Totals {
                 text,
                 "{} could not be judged; the first, line {number}: {}",
                 self.lines - self.scored,
-                visible(reason)
+                reason
             );
         }
         if let Some(agreement) = self.agreement() {

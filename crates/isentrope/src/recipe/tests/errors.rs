@@ -148,11 +148,21 @@ fn errors_of_set_name_it() {
         ("objective.clip_low=low", "objective.clip_low must be a number from 0 to 1, found a string"),
         ("model.name=a", "`model` is not a table, so it has no key `name`"),
         ("k.9=1", "`k` is an array of 1, and `9` is not the number of an item (the first is 0)"),
-        ("seed=99999999999999999999", "the number is too large"),
-        ("objective.clip_low=-1_0.5e+400", "the number is too large"),
+        (
+            "seed=99999999999999999999",
+            "seed must be a whole number, at least 0, found 99999999999999999999: the number is too large",
+        ),
+        (
+            "seed=18446744073709551616",
+            "seed must be a whole number, at least 0, found 18446744073709551616: the number is too large",
+        ),
+        (
+            "objective.clip_low=-10.5e+400",
+            "objective.clip_low must be a number from 0 to 1, found -10.5e+400: the number is too large",
+        ),
         (
             "model=99999999999999999999",
-            "the number is too large; for a text of these characters, put it in quotes",
+            "model must be a string, found 99999999999999999999: the number is too large",
         ),
         // These are texts: no number begins with 0, or has two points.
         ("seed=09999999999999999999", "seed must be a whole number, at least 0, found a string"),

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is read: a hundred thousand metrics.
@@ -51,9 +51,21 @@ impl JsonlSink {
         let mut options = File::options();
         let file =
             options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
-        let kept = kept_len(&path, &file, last_step)?;
-        file.set_len(kept).map_err(|e| Error::io(&path, e))?;
+        let (length, _) = kept(&path, &file, last_step)?;
+        file.set_len(length).map_err(|e| Error::io(&path, e))?;
         Ok(Self { path, file })
+    }
+
+    /// The last step that a file has a whole line of, if it has one. A file that is not there has none.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a line of it is not a line of metrics.
+    pub fn last_step(path: &Path) -> Result<Option<u64>> {
+        match File::open(path) {
+            Ok(file) => Ok(kept(path, &file, u64::MAX)?.1),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(path, error)),
+        }
     }
 
     /// Appends a step's line; it is with the operating system when this returns.
@@ -75,10 +87,10 @@ impl JsonlSink {
     }
 }
 
-/// Length in bytes of the lines up to `last_step`.
-fn kept_len(path: &Path, file: &File, last_step: u64) -> Result<u64> {
+/// Length in bytes of the lines up to `last_step`, and the last step of which there is one.
+fn kept(path: &Path, file: &File, last_step: u64) -> Result<(u64, Option<u64>)> {
     let mut reader = BufReader::new(file);
-    let mut kept = 0;
+    let (mut kept, mut last) = (0, None);
     for number in 1.. {
         let bad = |reason: String| {
             let place = format!("{}:{number}", path.display());
@@ -100,6 +112,7 @@ fn kept_len(path: &Path, file: &File, last_step: u64) -> Result<u64> {
             break;
         }
         kept += len as u64;
+        last = Some(step);
     }
-    Ok(kept)
+    Ok((kept, last))
 }

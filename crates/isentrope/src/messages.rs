@@ -1,0 +1,123 @@
+//! What the program says on standard error. Saying something never fails: whoever listens may have gone, the disk of a log may
+//! be full, and the work goes on.
+
+use crate::visible::capped;
+use std::io::{IsTerminal, Write, stderr};
+use terminal_size::{Width, terminal_size_of};
+use unicode_width::UnicodeWidthStr;
+
+/// What the lines of a message after its first are indented by.
+const HANGING: usize = 2;
+/// A terminal that is narrower gets lines as they are.
+const NARROWEST: usize = 20;
+
+/// Says why the program ends.
+pub fn error(text: &str) {
+    labelled("error", text);
+}
+
+/// Says what may be wrong.
+pub fn warning(text: &str) {
+    labelled("warning", text);
+}
+
+/// Says what the user should know.
+pub fn note(text: &str) {
+    labelled("note", text);
+}
+
+/// Says what kind of message it is, then the message. Its other lines are indented, so that none of them can be taken for a
+/// message of its own.
+pub fn labelled(label: &str, text: &str) {
+    let text = capped(text.trim_end());
+    let lines: Vec<String> = text
+        .split('\n')
+        .enumerate()
+        .map(|(i, line)| if i > 0 && !line.starts_with("  ") { format!("  {line}") } else { line.to_owned() })
+        .collect();
+    write(&format!("{label}: {}", lines.join("\n")));
+}
+
+/// Says lines of text as they are.
+pub fn say(text: &str) {
+    write(&capped(text));
+}
+
+/// Columns of the terminal that messages go to, if they go to one.
+pub fn width() -> Option<usize> {
+    let stderr = stderr();
+    if !stderr.is_terminal() {
+        return None;
+    }
+    let (Width(width), _) = terminal_size_of(stderr)?;
+    Some(usize::from(width)).filter(|width| *width >= NARROWEST)
+}
+
+fn write(text: &str) {
+    let mut text = match width() {
+        Some(width) => text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n"),
+        None => text.to_owned(),
+    };
+    text.push('\n');
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+/// A line broken between words where it is wider than `width`. What comes below is indented by as much as the line is, and a
+/// little more. A word that is wider stays whole, so that a path can be copied.
+fn wrapped(line: &str, width: usize) -> String {
+    if line.width() <= width {
+        return line.to_owned();
+    }
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let hanging = if indent + HANGING < width / 2 { indent + HANGING } else { 0 };
+    let mut text = line[..indent].to_owned();
+    let (mut column, mut is_first) = (indent, true);
+    for word in line[indent..].split(' ') {
+        let wide = word.width();
+        if is_first {
+            is_first = false;
+        } else if column + 1 + wide <= width {
+            text.push(' ');
+            column += 1;
+        } else {
+            text.truncate(text.trim_end_matches(' ').len());
+            text.push('\n');
+            text.push_str(&" ".repeat(hanging));
+            column = hanging;
+        }
+        text.push_str(word);
+        column += wide;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_indented_below() {
+        let line = "error: the quick brown fox jumps over the lazy dog";
+        assert_eq!(wrapped(line, 80), line);
+        assert_eq!(wrapped(line, 24), "error: the quick brown\n  fox jumps over the\n  lazy dog");
+        assert_eq!(wrapped("    a bb ccc dddd eeeee ffffff", 20), "    a bb ccc dddd\n      eeeee ffffff");
+        assert_eq!(
+            wrapped("to /a/very/long/path/that/stays/whole it", 20),
+            "to\n  /a/very/long/path/that/stays/whole\n  it"
+        );
+        // Columns, not characters.
+        assert_eq!(wrapped("漢字漢字 漢字漢字 漢字漢字", 20), "漢字漢字 漢字漢字\n  漢字漢字");
+    }
+
+    proptest! {
+        #[test]
+        fn no_word_is_lost_and_no_line_too_wide(text in "[a-zé漢 ]{0,200}", width in NARROWEST..100) {
+            let shown = wrapped(&text, width);
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(words(&shown), words(&text));
+            let fits = |line: &str| line.trim_start().split(' ').count() == 1 || line.width() <= width;
+            prop_assert!(shown.lines().all(fits), "{:?}", shown);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What is left of workers when they end, or when the program does.
+
+use crate::program::{isentrope, parse_lines, stderr};
+use crate::training::Bench;
+use serde_json::json;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A worker that starts processes in sessions of their own, one of them an orphan, and writes down all their numbers. Then it
+/// does what `then` says with each line.
+fn worker(bench: &Bench, then: &str) -> String {
+    let pids = bench.scratch.path("pids");
+    let text = format!(
+        r#"
+sh -c 'echo $$ >> "{pids}"; exec setsid sh -c "echo \$\$ >> \"{pids}\"; trap \"\" TERM HUP INT; sleep 1000"' &
+(setsid sh -c 'echo $$ >> "{pids}"; sleep 1000 & echo $! >> "{pids}"; wait' > /dev/null 2>&1 < /dev/null &)
+echo $$ > '{pids}.worker'
+echo $$ >> '{pids}'
+while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done
+sleep 1000
+"#
+    );
+    bench.scratch.file("worker.sh", text)
+}
+
+const ANSWER: &str = r#"echo "{\"id\":$id,\"score\":1}""#;
+
+fn verifier(script: &str, more: &str) -> String {
+    format!("reward.verifier={{ command = [\"sh\", {script:?}], workers = 1{more} }}")
+}
+
+fn pids(bench: &Bench) -> Vec<String> {
+    let text = fs::read_to_string(bench.scratch.path("pids")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Whether a process is there and is no zombie.
+fn runs(pid: &str) -> bool {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A run whose worker and all that it has started are there, and wait.
+fn start(bench: &Bench, then: &str) -> Child {
+    let set = verifier(&worker(bench, then), ", timeout_s = 1000");
+    let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
+    let child = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the worker has not started", || pids(bench).len() >= 5);
+    assert!(pids(bench).iter().all(|pid| runs(pid)));
+    child
+}
+
+fn assert_nothing_is_left(bench: &Bench) {
+    until("something is left", || !pids(bench).iter().any(|pid| runs(pid)));
+}
+
+#[test]
+fn nothing_is_left_when_the_run_is_complete() {
+    let bench = Bench::train();
+    let set = verifier(&worker(&bench, ANSWER), "");
+    bench.run("out", &[&set, "eval.every=0", "run.steps=1", "rollout.filter=false"], &[]);
+    assert!(pids(&bench).len() >= 5);
+    assert_nothing_is_left(&bench);
+}
+
+#[test]
+fn nothing_is_left_when_the_program_is_killed() {
+    for then in ["sleep 1000", ANSWER] {
+        let bench = Bench::train();
+        let mut child = start(&bench, then);
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        assert_nothing_is_left(&bench);
+    }
+}
+
+#[test]
+fn nothing_is_left_when_a_second_signal_ends_the_program() {
+    let bench = Bench::train();
+    let mut child = start(&bench, "sleep 1000");
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!pids(&bench).iter().any(|pid| runs(pid)), "all are gone before the program is");
+}
+
+/// The kernel sees to a worker whose supervisor is killed.
+#[test]
+fn a_worker_ends_when_what_supervises_it_is_killed() {
+    let bench = Bench::train();
+    let mut child = start(&bench, "sleep 1000");
+    let all = pids(&bench);
+    let worker = fs::read_to_string(bench.scratch.path("pids.worker")).unwrap().trim().to_owned();
+    let parent = Command::new("ps").args(["-o", "ppid=", "-p", &worker]).output().unwrap();
+    let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
+    assert_ne!(supervisor, child.id().to_string());
+    assert!(Command::new("kill").args(["-KILL", &supervisor]).status().unwrap().success());
+    until("the worker is left", || !runs(&worker));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What had left the worker's session is out of anybody's reach by then.
+    for pid in all {
+        let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn what_a_worker_that_was_replaced_has_started_ends_with_it() {
+    let bench = Bench::train();
+    let gone = bench.scratch.path("gone");
+    // The first ends itself; the second answers.
+    let then = format!("if [ -e '{gone}' ]; then {ANSWER}; else echo > '{gone}'; exit 3; fi");
+    let set = verifier(&worker(&bench, &then), "");
+    let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("no second worker has started", || pids(&bench).len() >= 10);
+    let first: Vec<String> = pids(&bench)[..5].to_vec();
+    until("something is left of the first", || !first.iter().any(|pid| runs(pid)));
+    assert_eq!(child.try_wait().unwrap(), None);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_nothing_is_left(&bench);
+}
+
+#[test]
+fn how_a_worker_ended_is_said_as_it_was() {
+    let bench = Bench::train();
+    let answers = bench.scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
+    for (script, said) in [
+        ("read -r line; exec >&-; sleep 1000", "the worker closed its standard output"),
+        ("read -r line; exec >&-; sleep 0.1; exit 7", "the worker ended (exit status: 7)"),
+        ("read -r line; echo last words >&2; exit 3", "the worker ended (exit status: 3): last words"),
+        ("read -r line; kill -SEGV $$", "the worker ended (signal: 11 (SIGSEGV))"),
+        ("read -r line; kill -TERM $$", "the worker ended (signal: 15 (SIGTERM))"),
+        ("read -r line; kill -PIPE $$", "the worker ended (signal: 13 (SIGPIPE))"),
+        ("read -r line; kill -KILL $$", "the worker ended (signal: 9 (SIGKILL))"),
+    ] {
+        let verifier = format!("{{ command = [\"sh\", \"-c\", {script:?}], workers = 1 }}");
+        let output = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
+        let lines = parse_lines(&String::from_utf8(output.stdout.clone()).unwrap());
+        let reason = lines[0]["reason"].as_str().unwrap();
+        assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{script}: {reason}");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_named() {
+    let bench = Bench::train();
+    let answers = bench.scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
+    let text = bench.scratch.file("text", "no program");
+    let directory = bench.scratch.path(".");
+    let broken = bench.scratch.file("broken", "#!/no/such/interpreter\n");
+    assert!(Command::new("chmod").args(["+x", &broken]).status().unwrap().success());
+    for (program, said) in [
+        ("no-such-program-anywhere", "cannot be started: No such file or directory"),
+        ("/no/such/program", "cannot be started: No such file or directory"),
+        (&text, "cannot be started: Permission denied"),
+        (&directory, "cannot be started: Permission denied"),
+        (&broken, "cannot be started: No such file or directory"),
+    ] {
+        let verifier = format!("{{ command = [{program:?}] }}");
+        let output = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(said), "{program}: {}", stderr(&output));
+    }
+}
