@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod recipe;
 mod results_table;
+mod template_variables;
 mod terminal;
 
 use clap::{Parser, Subcommand};

@@ -95,7 +95,8 @@ impl RunArguments {
         let model_dir = hub::resolve(&model, &Download::default())?;
         let mut terminal = Terminal::new();
         terminal.heading(&format!("{model} on {}", place.dir.display()));
-        let prepared = recipe.prepare(&model_dir, &device, Memory::now().available as usize)?;
+        let available = Memory::now().available as usize;
+        let prepared = recipe.prepare(&model_dir, &device, available, &Download::default())?;
         for note in &prepared.notes {
             terminal.note(note);
         }
@@ -132,7 +133,8 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
              training would {then}.\n"
         ));
     };
-    let mut prepared = recipe.prepare(&dir, &device, Memory::now().available as usize)?;
+    let available = Memory::now().available as usize;
+    let mut prepared = recipe.prepare(&dir, &device, available, &Download::default())?;
     print(&format!("\n# {}\n", prepared.plan))?;
     for note in &prepared.notes {
         print(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
