@@ -3,12 +3,12 @@
 //! The built-in ones are those of arXiv:2505.22617, table 2, and GSM8K, with that paper's decoding: AIME and AMC as the
 //! mean of 32 responses at temperature 0.6, the others greedily with one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
-use crate::{DataSettings, Problem, Report, Result, evaluation_set};
+use crate::{DataSettings, Format, Place, Problem, Report, Result, TaskName, Wanted, evaluation_set};
 
 /// How the problems of a benchmark are asked and their responses drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Benchmark {
     pub name: String,
     /// Where it is published; a benchmark of the user's own is not.
     pub published: Option<Published>,
+    /// The built-in task whose test problems it has.
+    pub task: Option<TaskName>,
     /// Text put after every question that does not hold it already.
     pub suffix: &'static str,
     /// How responses are drawn unless the user says.
@@ -69,9 +71,14 @@ const BUILT_IN: [(&[&str], &str, &str, Decoding); 8] = [
     (&["gsm8k"], "openai/gsm8k", "main/test", GREEDY),
 ];
 
+/// The decoding of built-in tasks, and how many of their endless problems are asked unless the user says: as in training.
+const OF_TASK: Decoding = Decoding { samples: 4, temperature: 1.0, max_tokens: 256 };
+const TASK_PROBLEMS: usize = 256;
+
 /// The names of the built-in benchmarks.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().map(|(names, ..)| names[0])
+    let tasks = TaskName::ALL.iter().map(|task| task.name());
+    BUILT_IN.iter().map(|(names, ..)| names[0]).chain(tasks)
 }
 
 impl Benchmark {
@@ -81,11 +88,17 @@ impl Benchmark {
             name.chars().filter(|c| !"-_ ".contains(*c)).collect::<String>().to_lowercase()
         };
         let wanted = plain(name);
+        if let Some(&task) = TaskName::ALL.iter().find(|task| plain(task.name()) == wanted) {
+            let name = task.name().to_owned();
+            let (published, suffix, verifier) = (None, "", Some(VerifierName::Auto));
+            return Some(Self { name, published, task: Some(task), suffix, decoding: OF_TASK, verifier });
+        }
         let (names, repo, files, decoding) =
             BUILT_IN.iter().find(|(names, ..)| names.iter().any(|name| plain(name) == wanted))?;
         Some(Self {
             name: names[0].to_owned(),
             published: Some(Published { repo, files }),
+            task: None,
             suffix: STEP_BY_STEP,
             decoding: *decoding,
             verifier: Some(VerifierName::Math),
@@ -94,10 +107,18 @@ impl Benchmark {
 
     /// A benchmark of the user's own: prompts as they are, greedily, one response each.
     pub fn own(name: &str) -> Self {
-        Self { name: name.to_owned(), published: None, suffix: "", decoding: GREEDY, verifier: None }
+        Self {
+            name: name.to_owned(),
+            published: None,
+            task: None,
+            suffix: "",
+            decoding: GREEDY,
+            verifier: None,
+        }
     }
 
-    /// The first `n` problems of files, as they will be asked. Every row counts, repeated ones too; one that asks for
+    /// The first `n` problems of files, as they will be asked; without files, of the benchmark's task, all of which are 256.
+    /// Every row counts, repeated ones too; one that asks for
     /// `\boxed{}` already is left as it is. Rows whose
     /// ground truth is of no use to the verifier are among the bad ones of the report.
     ///
@@ -109,7 +130,15 @@ impl Benchmark {
         n: usize,
         verifier: &VerifierSettings,
     ) -> Result<(Vec<Problem>, Report)> {
-        let files = files.iter().map(|file| file.as_ref().to_owned()).collect();
+        let files: Vec<PathBuf> = files.iter().map(|file| file.as_ref().to_owned()).collect();
+        if let (true, Some(task)) = (files.is_empty(), self.task) {
+            let n = if n == usize::MAX { TASK_PROBLEMS } else { n };
+            return evaluation_set(
+                &DataSettings { task: Some(task), ..DataSettings::default() },
+                n,
+                verifier,
+            );
+        }
         let settings = DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
         let (mut problems, report) = evaluation_set(&settings, n, verifier)?;
         for Problem { prompt, .. } in &mut problems {
@@ -126,30 +155,12 @@ impl Benchmark {
 pub struct Choice {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Where its problems are.
-    pub place: Place,
+    /// Where its problems are; of a built-in task they are nowhere.
+    pub place: Option<Place>,
 }
-
-/// Where problems are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A parquet or JSONL file.
-    File(String),
-    /// Files of a data set on the hub.
-    Hub {
-        /// `[org/]name[@revision]`.
-        id: String,
-        /// What the files' names begin with, where it is known.
-        files: Option<String>,
-    },
-}
-
-/// How an address of a data set on the hub begins.
-const HUB: &str = "hf://datasets/";
 
 impl Choice {
-    /// Reads `NAME` of a built-in benchmark, or `NAME=PLACE`, where a place is a file (.jsonl, .parquet), a data set on
-    /// the hub (`org/name[@revision]`), or files of one (`hf://datasets/org/name[@revision]/FILES`).
+    /// Reads `NAME` of a built-in benchmark, or `NAME=PLACE`, where a place is what [`Place::parse`] reads.
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
@@ -160,8 +171,13 @@ impl Choice {
         };
         let benchmark = Benchmark::built_in(name).unwrap_or_else(|| Benchmark::own(name));
         let Some(place) = place else {
-            let Published { repo, files } = benchmark.published.ok_or_else(|| unknown(name))?;
-            let place = Place::Hub { id: repo.into(), files: Some(files.into()) };
+            let place = match (benchmark.task, benchmark.published) {
+                (Some(_), _) => None,
+                (None, Some(Published { repo, files })) => {
+                    Some(Place::Hub { id: repo.into(), files: Wanted::Beginning(files.into()) })
+                }
+                (None, None) => return Err(unknown(name)),
+            };
             return Ok(Self { benchmark, place });
         };
         let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -173,70 +189,26 @@ impl Choice {
         if place.is_empty() {
             return Err(format!("{text:?}: nothing after the =; name a file, as in {name}=FILE.jsonl"));
         }
-        let known = benchmark.published.map(|published| published.files.to_owned());
-        Ok(Self { place: Place::parse(place, known), benchmark })
-    }
-}
-
-impl Place {
-    fn parse(place: &str, known: Option<String>) -> Self {
-        if let Some(address) = place.strip_prefix(HUB) {
-            let mut parts = address.splitn(3, '/');
-            let id: Vec<&str> = parts.by_ref().take(2).collect();
-            let files = parts.next().filter(|files| !files.is_empty()).map(str::to_owned);
-            return Self::Hub { id: id.join("/"), files: files.or(known) };
+        let mut place = Place::parse(place);
+        // In a copy of what is published, its files.
+        if let (Place::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
+            && *files == Wanted::Parts(Vec::new())
+        {
+            *files = Wanted::Beginning(published.files.into());
         }
-        let ends = |ending: &str| place.ends_with(ending);
-        let is_file = ends(".jsonl") || ends(".parquet") || Path::new(place).exists();
-        // An id has one slash and does not begin like a path.
-        if is_file || place.matches('/').count() != 1 || place.starts_with(['/', '.', '~']) {
-            return Self::File(place.to_owned());
-        }
-        Self::Hub { id: place.to_owned(), files: known }
+        place.check().map_err(|e| format!("{text:?}: {e}"))?;
+        Ok(Self { place: Some(place), benchmark })
     }
 }
 
 fn unknown(name: &str) -> String {
     let names: Vec<&str> = names().collect();
-    let what = if name.ends_with(".jsonl") || name.ends_with(".parquet") {
+    let what = if Format::of(Path::new(name)).is_ok() {
         format!("{name:?}: give the file a name, as in mine={name}")
     } else {
         format!("{name:?}: there is no such benchmark; a file of your own is given as {name}=FILE.jsonl")
     };
     format!("{what}; built in are {}", names.join(", "))
-}
-
-/// Which of the files of a data set hold the problems: those whose names begin with `wanted`, else the only one, else
-/// those of the test split.
-///
-/// # Errors
-/// Why none can be chosen, as part of a sentence.
-pub fn choose_files(wanted: Option<&str>, names: &[String]) -> Result<Vec<String>, String> {
-    let mut data: Vec<&String> =
-        names.iter().filter(|name| name.ends_with(".jsonl") || name.ends_with(".parquet")).collect();
-    data.sort();
-    let all = data.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    let owned = |names: Vec<&String>| names.into_iter().cloned().collect::<Vec<_>>();
-    if data.is_empty() {
-        return Err("there is no .jsonl or .parquet file".into());
-    }
-    if let Some(wanted) = wanted {
-        let chosen = owned(data.into_iter().filter(|name| name.starts_with(wanted)).collect());
-        return if chosen.is_empty() {
-            Err(format!("no file begins with {wanted:?}; there are {all}"))
-        } else {
-            Ok(chosen)
-        };
-    }
-    if data.len() > 1 {
-        data.retain(|name| name.split(['/', '-', '_', '.']).any(|part| part == "test"));
-    }
-    if data.is_empty() {
-        return Err(format!(
-            "it is not clear which file is meant; give one as {HUB}ORG/NAME/FILE; there are {all}"
-        ));
-    }
-    Ok(owned(data))
 }
 
 #[cfg(test)]
@@ -265,29 +237,45 @@ mod tests {
             assert!(benchmark.suffix.contains("\\boxed{}"));
         }
         assert_eq!(Benchmark::built_in("math"), None);
-        assert_eq!(names().count(), 8);
+        assert_eq!(names().count(), 9);
     }
 
     #[test]
-    fn places_are_files_or_the_hub() {
-        let hub =
-            |id: &str, files: Option<&str>| Place::Hub { id: id.into(), files: files.map(str::to_owned) };
-        let file = |path: &str| Place::File(path.into());
+    fn problems_are_where_the_user_says_or_where_they_are_published() {
+        let hub = |id: &str, files: &str| {
+            Some(Place::Hub { id: id.into(), files: Wanted::Beginning(files.into()) })
+        };
+        let parts = |id: &str, parts: &[&str]| {
+            let parts = parts.iter().map(|&part| part.to_owned()).collect();
+            Some(Place::Hub { id: id.into(), files: Wanted::Parts(parts) })
+        };
+        let file = |path: &str| Some(Place::File(path.into()));
         for (text, place) in [
-            ("gsm8k", hub("openai/gsm8k", Some("main/test"))),
-            ("gsm8k=my/gsm8k@v2", hub("my/gsm8k@v2", Some("main/test"))),
-            ("gsm8k=hf://datasets/my/gsm8k/data/x.parquet", hub("my/gsm8k", Some("data/x.parquet"))),
-            ("mine=org/name", hub("org/name", None)),
-            ("mine=hf://datasets/org/name", hub("org/name", None)),
+            ("gsm8k", hub("openai/gsm8k", "main/test")),
+            ("gsm8k=my/gsm8k@v2", hub("my/gsm8k@v2", "main/test")),
+            ("gsm8k=my/gsm8k:train", parts("my/gsm8k", &["train"])),
+            ("gsm8k=hf://datasets/my/gsm8k/data/x.parquet", hub("my/gsm8k", "data/x.parquet")),
+            ("mine=org/name", parts("org/name", &[])),
             ("mine=data/a.jsonl", file("data/a.jsonl")),
-            ("mine=./a/b", file("./a/b")),
             ("mine=a=b.jsonl", file("a=b.jsonl")),
-            ("mine=a", file("a")),
+            ("mine=data/*.jsonl", Some(Place::Pattern("data/*.jsonl".into()))),
+            ("countdown", None),
+            ("countdown=a.jsonl", file("a.jsonl")),
         ] {
             assert_eq!(parse(text).place, place, "{text}");
         }
         assert_eq!(parse("MATH-500=a.jsonl").benchmark, Benchmark::built_in("math500").unwrap());
         assert_eq!(parse("mine=a.jsonl").benchmark, Benchmark::own("mine"));
+    }
+
+    #[test]
+    fn a_task_is_measured_on_its_test_problems() {
+        let Choice { benchmark, .. } = parse("Countdown");
+        let problems = |n| benchmark.problems::<&Path>(&[], n, &VerifierSettings::default()).unwrap().0;
+        let settings = DataSettings { task: benchmark.task, ..DataSettings::default() };
+        let (of_recipe, _) = evaluation_set(&settings, 300, &VerifierSettings::default()).unwrap();
+        assert_eq!(problems(usize::MAX), of_recipe[..256]);
+        assert_eq!(problems(300), of_recipe);
     }
 
     #[test]
@@ -299,33 +287,10 @@ mod tests {
             ("a/b=a.jsonl", "letters"),
             ("..=a.jsonl", "letters"),
             ("mine=", "nothing after"),
+            ("mine=a", "must end in .parquet"),
         ] {
             let error = Choice::parse(text).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
-    }
-
-    #[test]
-    fn the_files_of_the_problems_are_found() {
-        let names = |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
-        let gsm8k = names(&[
-            "README.md",
-            "main/train-00000-of-00001.parquet",
-            "main/test-00000-of-00001.parquet",
-            "socratic/test-00000-of-00001.parquet",
-        ]);
-        assert_eq!(choose_files(Some("main/test"), &gsm8k).unwrap(), ["main/test-00000-of-00001.parquet"]);
-        assert_eq!(choose_files(None, &gsm8k).unwrap().len(), 2);
-        let olympiad = names(&[
-            "OlympiadBench/OE_MM_maths_en_COMP/OE_MM_maths_en_COMP.parquet",
-            "OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet",
-            "OlympiadBench/TP_TO_maths_en_COMP/TP_TO_maths_en_COMP.parquet",
-        ]);
-        let published = Benchmark::built_in("olympiadbench").unwrap().published.unwrap();
-        assert_eq!(choose_files(Some(published.files), &olympiad).unwrap(), [&olympiad[1][..]]);
-        assert_eq!(choose_files(None, &names(&["a.md", "all.jsonl"])).unwrap(), ["all.jsonl"]);
-        assert!(choose_files(Some("x"), &gsm8k).unwrap_err().contains("there are main/test-"));
-        assert!(choose_files(None, &names(&["a.jsonl", "b.jsonl"])).unwrap_err().contains("hf://datasets/"));
-        assert!(choose_files(None, &names(&["a.csv"])).unwrap_err().contains("no .jsonl"));
     }
 }

@@ -31,6 +31,17 @@ pub enum Error {
         /// What is wrong and what to do, as a sentence.
         problem: String,
     },
+    /// A place holds no files.
+    #[error("{place}: {problem}")]
+    Place {
+        /// As it is written.
+        place: String,
+        /// What is wrong and what to do, as a sentence.
+        problem: String,
+    },
+    /// The hub does not deliver a data set, as a sentence that names it.
+    #[error("{0}")]
+    Hub(String),
     /// A file has no row that can be used.
     #[error(
         "data file {path}: {problem}, or the columns named by data.columns.prompt and data.columns.answer"
@@ -65,6 +76,10 @@ impl Error {
         expected: impl Into<String>,
     ) -> Self {
         Self::Setting { key: key.to_owned(), value: value.to_string(), expected: expected.into() }
+    }
+
+    pub(crate) fn place(place: &str, problem: impl Into<String>) -> Self {
+        Self::Place { place: place.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {

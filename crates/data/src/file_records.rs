@@ -7,7 +7,7 @@ use std::path::Path;
 use isentrope_files::sha256;
 
 use crate::file_hash::FileHash;
-use crate::rows::{self, Row};
+use crate::rows::{self, Row, Rows};
 use crate::schema::Record;
 use crate::{DataSettings, Error, Finding, Order, Report, Result};
 
@@ -65,7 +65,7 @@ impl<T: Record> FileRecords<T> {
         longest: &Longest,
         mut tokens: impl FnMut(&T) -> Result<usize, String>,
     ) -> Result<()> {
-        let bad_before = report.bad.len();
+        let (mut bad, mut first_bad) = (0, None);
         self.rows.retain(|row| {
             match tokens(row) {
                 Ok(tokens) if tokens <= longest.tokens => return true,
@@ -73,12 +73,16 @@ impl<T: Record> FileRecords<T> {
                     report.too_long += 1;
                     report.usable -= 1;
                 }
-                Err(problem) => report.reject(row.origin().to_owned(), problem),
+                Err(problem) => {
+                    bad += 1;
+                    first_bad.get_or_insert_with(|| format!("{}: {problem}", row.origin()));
+                    report.reject(row.origin().to_owned(), problem);
+                }
             }
             false
         });
         let left = NonZeroUsize::new(self.rows.len())
-            .ok_or_else(|| nothing_left(report.too_long, longest, &report.bad[bad_before..]))?;
+            .ok_or_else(|| nothing_left(report.too_long, longest, bad, first_bad))?;
         self.order = self.order.of_rows(left);
         Ok(())
     }
@@ -105,12 +109,20 @@ pub(crate) fn read_rows<T: Record>(
     let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
     for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
-        let bad_before = report.bad.len();
-        let found = rows::read(path, &name, &wanted, &mut |origin, row| {
+        let mut first_bad = None;
+        let mut read = Rows::open(path, Some(&wanted))?;
+        let unit = read.unit();
+        while let Some(next) = read.next() {
+            let (number, row) = next?;
+            let origin = format!("{name} {unit} {number}");
             report.rows += 1;
             let record = match row.and_then(|row| from_row(&row, origin.clone())) {
                 Ok(record) => record,
-                Err(problem) => return report.bad.push(Finding { origin, problem }),
+                Err(problem) => {
+                    first_bad.get_or_insert_with(|| format!("{origin}: {problem}"));
+                    report.bad.push(Finding { origin, problem });
+                    continue;
+                }
             };
             if settings.deduplicate {
                 let kept = *seen.entry(sha256(record.identity().as_bytes())).or_insert(rows.len());
@@ -120,14 +132,14 @@ pub(crate) fn read_rows<T: Record>(
                         let problem = format!("asks what {} asks, with another ground truth", kept.origin());
                         report.conflicts.push(Finding { origin, problem });
                     }
-                    return;
+                    continue;
                 }
             }
             report.usable += 1;
             rows.push(record);
-        })?;
+        }
         if report.usable + report.duplicates == good_before {
-            return Err(nothing_usable::<T>(path, &found, report.bad.get(bad_before)));
+            return Err(nothing_usable::<T>(path, &read.columns(), first_bad));
         }
     }
     rows.truncate(settings.limit.unwrap_or(usize::MAX));
@@ -135,22 +147,21 @@ pub(crate) fn read_rows<T: Record>(
 }
 
 /// That a model can use no row, and why not.
-fn nothing_left(too_long: usize, longest: &Longest, bad: &[Finding]) -> Error {
+fn nothing_left(too_long: usize, longest: &Longest, bad: usize, first_bad: Option<String>) -> Error {
     let mut reasons = Vec::new();
     if too_long > 0 {
         let Longest { tokens, allowed_by } = longest;
         reasons.push(format!("{too_long} are longer than the {tokens} tokens that {allowed_by} allows"));
     }
-    if let Some(Finding { origin, problem }) = bad.first() {
-        reasons.push(format!("{} cannot be used, the first, {origin}: {problem}", bad.len()));
+    if let Some(first) = first_bad {
+        reasons.push(format!("{bad} cannot be used, the first, {first}"));
     }
     Error::NothingLeft { reasons: reasons.join("; ") }
 }
 
-fn nothing_usable<T: Record>(path: &Path, found: &[String], first_bad: Option<&Finding>) -> Error {
+fn nothing_usable<T: Record>(path: &Path, found: &[&str], first_bad: Option<String>) -> Error {
     let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
-    let first =
-        first_bad.map_or(String::new(), |bad| format!("; the first, {}: {}", bad.origin, bad.problem));
+    let first = first_bad.map_or(String::new(), |bad| format!("; the first, {bad}"));
     let expected = T::EXPECTED;
     let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
     Error::NoUsableRow { path: path.to_owned(), problem }

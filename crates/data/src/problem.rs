@@ -3,6 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::rows::text_bytes;
+
+/// Bytes of text that any prompt may have, and how many more for every token. The longest tokens of real vocabularies have 128.
+const BYTES_ALWAYS: usize = 64 << 10;
+const BYTES_PER_TOKEN: usize = 256;
+
 /// What a model is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Prompt {
@@ -18,6 +24,20 @@ impl Prompt {
         match self {
             Self::Text(text) => Some(text),
             Self::Chat(messages) => last_of_user(messages)?.get("content")?.as_str(),
+        }
+    }
+
+    /// Whether so many tokens may be enough: a text of more than 256 bytes for each, and of more than 64 KiB, counts as too
+    /// long without having been encoded, which of such texts takes long.
+    pub fn may_fit(&self, tokens: usize) -> bool {
+        may_fit(self.bytes(), tokens)
+    }
+
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Chat(messages) => messages.iter().map(text_bytes).sum(),
         }
     }
 
@@ -46,6 +66,10 @@ impl Prompt {
 
 fn last_of_user(messages: &[Value]) -> Option<&Value> {
     messages.iter().rfind(|message| message["role"] == "user")
+}
+
+fn may_fit(bytes: usize, tokens: usize) -> bool {
+    bytes <= BYTES_ALWAYS.saturating_add(tokens.saturating_mul(BYTES_PER_TOKEN))
 }
 
 /// A prompt whose responses can be verified.
@@ -85,4 +109,15 @@ pub enum Content {
     },
     /// A chat, every message of the assistant to be learnt.
     Messages(Vec<Value>),
+}
+
+impl Content {
+    /// As [`Prompt::may_fit`], of all the texts.
+    pub fn may_fit(&self, tokens: usize) -> bool {
+        let bytes = match self {
+            Self::Response { prompt, response } => prompt.bytes() + response.len(),
+            Self::Messages(messages) => messages.iter().map(text_bytes).sum(),
+        };
+        may_fit(bytes, tokens)
+    }
 }

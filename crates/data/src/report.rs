@@ -11,6 +11,42 @@ pub struct Finding {
     pub problem: String,
 }
 
+/// Rows with the same kind of thing wrong: all are counted, and the first are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    count: usize,
+    first: Vec<Finding>,
+}
+
+/// Findings of a kind that are kept and shown.
+const SHOWN: usize = 10;
+
+impl Findings {
+    /// Adds a row.
+    pub fn push(&mut self, finding: Finding) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(finding);
+        }
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The first rows, at most ten.
+    pub fn first(&self) -> &[Finding] {
+        &self.first
+    }
+}
+
+impl Extend<Finding> for Findings {
+    fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
+        findings.into_iter().for_each(|finding| self.push(finding));
+    }
+}
+
 /// What was found in data files. `Display` gives the counts and the first findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -21,13 +57,13 @@ pub struct Report {
     /// Rows left out because an earlier one asks the same.
     pub duplicates: usize,
     /// Those among the duplicates whose ground truth is another than the kept row's.
-    pub conflicts: Vec<Finding>,
+    pub conflicts: Findings,
     /// Rows left out because they have more tokens than allowed.
     pub too_long: usize,
     /// Rows that cannot be used.
-    pub bad: Vec<Finding>,
+    pub bad: Findings,
     /// Rows kept of which the model does not see everything.
-    pub lossy: Vec<Finding>,
+    pub lossy: Findings,
 }
 
 impl Report {
@@ -38,30 +74,27 @@ impl Report {
     }
 }
 
-/// Findings of a kind that are shown.
-const SHOWN: usize = 10;
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rows, usable, duplicates, conflicts, too_long, bad, lossy } = self;
         write!(
             f,
             "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
-            conflicts.len(),
-            bad.len()
+            conflicts.count(),
+            bad.count()
         )?;
         if *too_long > 0 {
             write!(f, ", {too_long} too long")?;
         }
-        if !lossy.is_empty() {
-            write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.len())?;
+        if lossy.count() > 0 {
+            write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.count())?;
         }
         for findings in [bad, conflicts, lossy] {
-            for Finding { origin, problem } in findings.iter().take(SHOWN) {
+            for Finding { origin, problem } in findings.first() {
                 write!(f, "\n  {origin}: {problem}")?;
             }
-            if findings.len() > SHOWN {
-                write!(f, "\n  and {} more like these", findings.len() - SHOWN)?;
+            if findings.count() > SHOWN {
+                write!(f, "\n  and {} more like these", findings.count() - SHOWN)?;
             }
         }
         Ok(())

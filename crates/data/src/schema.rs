@@ -12,7 +12,8 @@ use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
 
-const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
+/// The usual columns of prompts, the first that is there first.
+pub const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
 const GROUND_TRUTH: &[&str] = &[
     "reward_model.ground_truth",
     "ground_truth",
@@ -94,7 +95,7 @@ impl Problem {
             Err(problem) => return Err(problem),
             Ok((column, answer)) => {
                 let ground_truth = match answer {
-                    Value::String(text) => match final_answer(text, column == "solution") {
+                    Value::String(text) => match final_answer(text, column, columns.answer.is_some()) {
                         Err(_) if takes_any => answer.clone(),
                         answer => answer?.into(),
                     },
@@ -203,7 +204,11 @@ fn lookup<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     })
 }
 
-fn read_prompt(value: &Value) -> Result<Prompt, String> {
+/// A prompt: a text, or a list of messages of which one is the user's.
+///
+/// # Errors
+/// What is wrong with it, as a sentence.
+pub fn read_prompt(value: &Value) -> Result<Prompt, String> {
     let prompt = match value {
         Value::String(text) => Prompt::Text(text.clone()),
         Value::Array(messages) => {
@@ -260,16 +265,84 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The answer that a text gives: what follows the last `####` (GSM8K); of a worked solution else what its last box holds;
-/// else all of it.
+/// The answer that the text of a column gives: what follows the last `####` (GSM8K); else all of a column that the user has
+/// named; of a `solution` what its last box holds, or all of it if it is nothing but an answer; else all of it.
 ///
 /// # Errors
 /// When a worked solution marks no answer, as a sentence.
-pub fn final_answer(text: &str, worked: bool) -> Result<&str, String> {
-    match text.rsplit_once("####") {
-        Some((_, answer)) => Ok(answer.trim()),
-        None if worked => last_boxed(text)
-            .ok_or_else(|| "column solution has neither \\boxed{...} nor #### before its answer".into()),
-        None => Ok(text),
+pub fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a str, String> {
+    if let Some((_, answer)) = text.rsplit_once("####") {
+        return Ok(answer.trim());
+    }
+    if is_named || column != "solution" {
+        return Ok(text);
+    }
+    match last_boxed(text) {
+        Some(answer) => Ok(answer),
+        None if is_bare(text) => Ok(text.trim()),
+        None => Err("column solution has neither \\boxed{...} nor #### before its answer, and is more than an answer; name it \
+                     in data.columns.answer to have it taken as it is"
+            .into()),
+    }
+}
+
+/// Longest text that can be nothing but an answer, in bytes, and the most words in it. Formulas have none.
+const BARE_BYTES: usize = 200;
+const BARE_WORDS: usize = 2;
+
+/// Whether a text is an answer and no more: one line, of which all but a word or two is a formula.
+fn is_bare(text: &str) -> bool {
+    let text = text.trim();
+    if text.is_empty() || text.len() > BARE_BYTES || text.contains('\n') {
+        return false;
+    }
+    // What stands between dollars or in \( \) is a formula, and so is what begins with a backslash.
+    let outside: String = text.split('$').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_word = |word: &&str| {
+        let word = word.trim_matches(|c: char| c.is_ascii_punctuation() && c != '\\');
+        word.chars().count() > 1 && word.chars().all(char::is_alphabetic)
+    };
+    let is_formula = [("\\(", "\\)"), ("\\[", "\\]")]
+        .iter()
+        .any(|(open, close)| text.starts_with(open) && text.ends_with(close));
+    is_formula || outside.split_whitespace().filter(is_word).count() <= BARE_WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_solution_may_be_nothing_but_an_answer() {
+        for (text, answer) in [
+            ("$\\boxed{\\frac{3}{4}}$", "\\frac{3}{4}"),
+            ("We add and get \\boxed{7}, as was to be shown.", "7"),
+            ("It is 8 - 1 = 7.\n#### 7", "7"),
+            ("$\\frac{2}{3}$", "$\\frac{2}{3}$"),
+            (" -12 ", "-12"),
+            ("\\text{no real solution}", "\\text{no real solution}"),
+            (
+                "$x \\text{ is any even number below the largest}$",
+                "$x \\text{ is any even number below the largest}$",
+            ),
+            ("\\(x = 5\\)", "\\(x = 5\\)"),
+            ("x = 5 or x = 7", "x = 5 or x = 7"),
+            ("(2, 3, 5, 7, 11)", "(2, 3, 5, 7, 11)"),
+            ("Yes", "Yes"),
+        ] {
+            assert_eq!(final_answer(text, "solution", false), Ok(answer), "{text}");
+        }
+        for text in ["It is seven.", "We add them.\nSo x = 7", "", "First add, then divide: $7$ is left over"]
+        {
+            let error = final_answer(text, "solution", false).unwrap_err();
+            assert!(error.contains("\\boxed") && error.contains("data.columns.answer"), "{error}");
+            assert_eq!(final_answer(text, "solution", true), Ok(text), "a named column is taken as it is");
+            assert_eq!(final_answer(text, "answer", false), Ok(text));
+        }
+        assert_eq!(
+            final_answer("5 + 2\n#### 7", "answer", true),
+            Ok("7"),
+            "the mark is no part of an answer"
+        );
     }
 }

@@ -1,11 +1,15 @@
 //! The recipe's table `[data]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use isentrope_model::hub;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::rows::Format;
+use crate::place::{Place, Split};
+use crate::rows::Rows;
 use crate::tasks::{Task, countdown};
 use crate::{Error, Result};
 
@@ -15,7 +19,10 @@ use crate::{Error, Result};
 pub struct DataSettings {
     /// A built-in task, instead of `files`.
     pub task: Option<TaskName>,
-    /// Parquet or JSONL (.jsonl) files, read one after the other.
+    /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of rows or an object of columns, also
+    /// compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; "org/name[@revision][:CONFIG][:SPLIT]" a data
+    /// set on the hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
+    /// "hf://datasets/org/name/FILES" names files by their beginning.
     pub files: Vec<PathBuf>,
     /// Which columns of the files to read, where they have other than the usual names. A dot reaches into a column:
     /// "extra_info.question".
@@ -26,6 +33,9 @@ pub struct DataSettings {
     pub prompt_suffix: String,
     /// Whether prompts go through the model's chat template.
     pub template: Template,
+    /// Variables that the chat template knows beside the messages, such as { enable_thinking = false } for Qwen3: texts,
+    /// numbers, true or false, or arrays of texts.
+    pub template_variables: BTreeMap<String, TemplateVariable>,
     /// System message of prompts that go through the chat template and have none of their own.
     pub system: Option<String>,
     /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
@@ -52,6 +62,7 @@ impl Default for DataSettings {
             prompt_prefix: String::new(),
             prompt_suffix: String::new(),
             template: Template::Auto,
+            template_variables: BTreeMap::new(),
             system: None,
             deduplicate: true,
             max_prompt_tokens: None,
@@ -74,7 +85,7 @@ macro_rules! registry {
 
         impl TaskName {
             /// All built-in tasks.
-            const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// As recipes and metrics write it.
             pub fn name(self) -> &'static str {
@@ -111,13 +122,41 @@ pub enum Template {
     None,
 }
 
+/// What a variable of the chat template may be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TemplateVariable {
+    /// True or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+    /// A text.
+    Text(String),
+    /// Texts.
+    Texts(Vec<String>),
+}
+
+impl From<&TemplateVariable> for Value {
+    fn from(variable: &TemplateVariable) -> Self {
+        match variable {
+            TemplateVariable::Boolean(x) => (*x).into(),
+            TemplateVariable::Integer(x) => (*x).into(),
+            TemplateVariable::Number(x) => (*x).into(),
+            TemplateVariable::Text(text) => text.as_str().into(),
+            TemplateVariable::Texts(texts) => texts.as_slice().into(),
+        }
+    }
+}
+
 /// The recipe's table `[data.columns]`. A dot reaches into a column: "extra_info.question".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
     /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem, Question, extra_info.question.
     pub prompt: Option<String>,
-    /// Column of the answer. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, final_answer,
+    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, final_answer,
     /// expected_answer, Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
     /// solution, extra_info.answer.
     pub answer: Option<String>,
@@ -132,6 +171,28 @@ impl DataSettings {
         self.open_task().map(drop)
     }
 
+    /// The settings with the files that are meant in place of patterns and names of data sets, which are downloaded. `split` is
+    /// the part of a data set that is meant where none is named.
+    ///
+    /// # Errors
+    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver.
+    pub fn found(&self, split: Split, progress: &dyn hub::Progress) -> Result<Self> {
+        let files = self.files.iter().map(|file| Place::of(file).files(split, progress));
+        Ok(Self { files: files.collect::<Result<Vec<_>>>()?.concat(), ..self.clone() })
+    }
+
+    /// Looks at the files that are on this machine, without reading them: that they are there, can be opened, and are what
+    /// their names say. What is on the hub is left out.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is wrong.
+    pub fn check_local_files(&self) -> Result<()> {
+        let local = self.files.iter().map(|file| Place::of(file)).filter(Place::is_local);
+        local.into_iter().try_for_each(|place| {
+            place.files(Split::Train, &())?.iter().try_for_each(|file| Rows::open(file, None).map(drop))
+        })
+    }
+
     /// The built-in task, where there is one in place of files, once every setting is checked.
     ///
     /// # Errors
@@ -142,7 +203,7 @@ impl DataSettings {
                 let tasks: Vec<String> =
                     TaskName::ALL.iter().map(|task| format!("{:?}", task.name())).collect();
                 let expected =
-                    format!("name parquet or JSONL files, or set data.task = {}", tasks.join(" or "));
+                    format!("name parquet or JSON files, or set data.task = {}", tasks.join(" or "));
                 return Err(Error::setting("data.files", "[]", expected));
             }
             (Some(_), [_, ..]) => {
@@ -151,10 +212,25 @@ impl DataSettings {
             }
             (Some(task), []) => Some(task.open(self)?),
             (None, files) => {
-                files.iter().try_for_each(|path| Format::of(path).map(drop))?;
+                files.iter().try_for_each(|path| Place::of(path).check())?;
                 None
             }
         };
+        for (name, variable) in &self.template_variables {
+            let expected = match (name.as_str(), variable) {
+                ("messages" | "add_generation_prompt" | "tools" | "documents", _) => {
+                    "give it another name: the template's own"
+                }
+                (_, TemplateVariable::Number(x)) if !x.is_finite() => "it must be a finite number",
+                _ => continue,
+            };
+            let key = format!("data.template_variables.{name}");
+            return Err(Error::Setting {
+                key,
+                value: Value::from(variable).to_string(),
+                expected: expected.into(),
+            });
+        }
         // Without the paths: they have no range, and need not be UTF-8 as texts must (the hub's cache is in a home directory).
         isentrope_settings::check("data", &Self { files: Vec::new(), ..self.clone() })?;
         Ok(task)
@@ -187,6 +263,13 @@ mod tests {
             (file("a.csv"), "a.csv"),
             (DataSettings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
             (DataSettings { max_prompt_tokens: Some(0), ..task.clone() }, "data.max_prompt_tokens is 0"),
+            (
+                DataSettings {
+                    template_variables: BTreeMap::from([("tools".into(), TemplateVariable::Boolean(true))]),
+                    ..task.clone()
+                },
+                "data.template_variables.tools is true",
+            ),
             (
                 DataSettings {
                     countdown: countdown::CountdownSettings { numbers: vec![], ..Default::default() },

@@ -4,6 +4,7 @@ use isentrope_reward::VerifierSettings;
 
 use crate::file_hash::FileHash;
 use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
+use crate::place::Split;
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
@@ -41,7 +42,8 @@ impl<T: Record> Records<T> {
         let (supply, report) = match settings.open_task()? {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
-                let (files, report) = FileRecords::read(settings, seed, from_row)?;
+                let found = settings.found(Split::Train, &())?;
+                let (files, report) = FileRecords::read(&found, seed, from_row)?;
                 (Supply::Files(files), report)
             }
         };
@@ -146,7 +148,8 @@ pub fn evaluation_set(
     let (mut problems, report) = match settings.open_task()? {
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
-            read_rows(settings, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
+            let found = settings.found(Split::Test, &())?;
+            read_rows(&found, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
         }
     };
     problems.truncate(n);

@@ -39,7 +39,7 @@ fn verl() -> PathBuf {
 }
 
 fn bad(report: &Report) -> Vec<String> {
-    report.bad.iter().map(|finding| format!("{}: {}", finding.origin, finding.problem)).collect()
+    report.bad.first().iter().map(|finding| format!("{}: {}", finding.origin, finding.problem)).collect()
 }
 
 /// A parquet file of texts, a whole number and a float per row.
@@ -87,8 +87,8 @@ fn verl_parquet_is_read_and_linted() {
             "verl.parquet row 28: in column reward_model.ground_truth the ground truth is empty",
         ]
     );
-    let conflict = &report.conflicts[0];
-    assert_eq!((report.conflicts.len(), conflict.origin.as_str()), (1, "verl.parquet row 22"));
+    let conflict = &report.conflicts.first()[0];
+    assert_eq!((report.conflicts.count(), conflict.origin.as_str()), (1, "verl.parquet row 22"));
     assert!(conflict.problem.contains("verl.parquet row 2 asks"), "{}", conflict.problem);
     let text = report.to_string();
     assert!(
@@ -123,7 +123,7 @@ fn verl_parquet_is_read_and_linted() {
 fn settings_decide_what_is_drawn() {
     let all = DataSettings { deduplicate: false, ..settings(&verl()) };
     let (source, report) = Source::open(&all, 1, &auto()).unwrap();
-    assert_eq!((source.len(), report.duplicates, report.conflicts.len()), (Some(22), 0, 0));
+    assert_eq!((source.len(), report.duplicates, report.conflicts.count()), (Some(22), 0, 0));
 
     let few = DataSettings { limit: Some(3), ..settings(&verl()) };
     assert_eq!(Source::open(&few, 1, &auto()).unwrap().0.len(), Some(3));
@@ -179,14 +179,14 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
     };
     let before = numbers(&mut source, 20);
     let count = |wanted: &dyn Fn(&usize) -> bool| before.iter().filter(|number| wanted(number)).count();
-    let (usable, bad) = (report.usable, report.bad.len());
+    let (usable, bad) = (report.usable, report.bad.count());
     source.retain(&mut report, &longest, measure).unwrap();
     let kept = count(&|number| number % 2 == 1);
     assert_eq!(source.len(), Some(kept));
     assert_eq!(report.too_long, count(&|number| number % 4 == 2));
-    assert_eq!(report.bad.len() - bad, count(&|number| number % 4 == 0));
+    assert_eq!(report.bad.count() - bad, count(&|number| number % 4 == 0));
     assert_eq!(report.usable, usable - before.len() + kept);
-    assert!(report.bad.last().unwrap().problem.ends_with("is a multiple of four"));
+    assert!(report.bad.first()[bad].problem.ends_with("is a multiple of four"));
     assert!(report.to_string().contains(&format!(", {} too long", report.too_long)), "{report}");
     // Every epoch has every row that is left, once.
     let mut drawn = numbers(&mut source, kept as u64);
@@ -274,7 +274,7 @@ fn jsonl_problems_are_read_and_linted() {
             ("3 4 5>12:".into(), json!({"numbers": [3, 4, 5], "target": 12})),
         ]
     );
-    let lines: Vec<_> = report.bad.iter().map(|finding| finding.origin.as_str()).collect();
+    let lines: Vec<_> = report.bad.first().iter().map(|finding| finding.origin.as_str()).collect();
     let expected: Vec<_> = [4, 6, 7, 8, 9, 10, 12, 14].map(|line| format!("rows.jsonl line {line}")).into();
     assert_eq!(lines, expected);
 
@@ -304,7 +304,7 @@ fn examples_of_every_schema_are_read() {
         ],
     );
     let (mut examples, report) = Examples::open(&settings(&path), 1).unwrap();
-    assert_eq!((report.rows, report.usable, report.duplicates, report.bad.len()), (11, 5, 1, 5));
+    assert_eq!((report.rows, report.usable, report.duplicates, report.bad.count()), (11, 5, 1, 5));
     let contents: Vec<_> = (0..5).map(|position| examples.example(position).content).collect();
     let text =
         |response: &str| Content::Response { prompt: Prompt::Text("p".into()), response: response.into() };
@@ -321,7 +321,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     let directory = TempDir::new().unwrap();
     let message = |path: &Path| Source::open(&settings(path), 1, &auto()).unwrap_err().to_string();
     let error = message(&jsonl(&directory, &[json!({"text": "a", "label": 1})]));
-    for part in ["rows.jsonl", "label, text", "prompt, problem or question", "data.columns.answer", "line 1"]
+    for part in ["rows.jsonl", "text, label", "prompt, problem or question", "data.columns.answer", "line 1"]
     {
         assert!(error.contains(part), "{part}: {error}");
     }
@@ -332,7 +332,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     );
     assert!(message(&write(&directory, "empty.parquet", "")).contains("not a readable parquet file"));
     assert!(message(&directory.path().join("missing.jsonl")).contains("missing.jsonl"));
-    assert!(message(&write(&directory, "a.txt", "{}")).contains("must end in .parquet or .jsonl"));
+    assert!(message(&write(&directory, "a.txt", "{}")).contains("must end in .parquet, .jsonl or .json"));
     let flat = flat_parquet(&directory, &[("q", 1, 1.0)]);
     let error = Examples::open(&settings(&flat), 1).unwrap_err().to_string();
     assert!(
@@ -439,7 +439,7 @@ fn files_of_one_name_are_told_apart_by_their_paths() {
     let names = [one.display().to_string(), two.display().to_string(), "q.jsonl".to_owned()];
     for (position, name) in names.iter().enumerate() {
         assert_eq!(source.problem(position as u64).origin, format!("{name} line 1"));
-        assert_eq!(report.bad[position].origin, format!("{name} line 2"));
+        assert_eq!(report.bad.first()[position].origin, format!("{name} line 2"));
     }
 }
 

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod files;
+mod formats;
+mod hostile;
 mod published;

@@ -54,7 +54,7 @@ fn every_benchmark_is_read_and_asked_for_a_box() {
         }
     }
     let (_, report) = read("olympiadbench", "olympiadbench-published.jsonl");
-    assert!(report.bad[0].problem.contains("column final_answer is null"), "{:?}", report.bad);
+    assert!(report.bad.first()[0].problem.contains("column final_answer is null"), "{:?}", report.bad);
     assert_eq!(verdict(&read("gsm8k", "gsm8k.jsonl").0[1], "36000"), Verdict::Correct);
 }
 
@@ -82,7 +82,7 @@ fn dapo_is_read_once_per_problem() {
     let settings =
         DataSettings { files: vec![fixture("dapo.parquet")], shuffle: false, ..DataSettings::default() };
     let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
-    assert_eq!((report.rows, report.usable, report.duplicates, report.conflicts.len()), (12, 3, 9, 0));
+    assert_eq!((report.rows, report.usable, report.duplicates, report.conflicts.count()), (12, 3, 9, 0));
     let problem = source.problem(1);
     assert!(matches!(&problem.prompt, Prompt::Chat(messages) if messages.len() == 1));
     assert!(problem.prompt.question().unwrap().contains("Answer: $Answer"));
@@ -96,8 +96,8 @@ fn eurus_has_code_that_is_left_out_and_said() {
         DataSettings { files: vec![fixture("eurus.parquet")], shuffle: false, ..DataSettings::default() };
     let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
     assert_eq!((report.rows, report.usable), (3, 2));
-    assert_eq!(report.bad[0].origin, "eurus.parquet row 2");
-    assert!(report.bad[0].problem.contains("the tests of a program"), "{:?}", report.bad);
+    assert_eq!(report.bad.first()[0].origin, "eurus.parquet row 2");
+    assert!(report.bad.first()[0].problem.contains("the tests of a program"), "{:?}", report.bad);
     let problem = source.problem(0);
     assert!(matches!(&problem.prompt, Prompt::Chat(messages) if messages[0]["role"] == "system"));
     assert_eq!(&problem.data_source, "numina_olympiads");

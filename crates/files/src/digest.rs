@@ -1,13 +1,12 @@
 //! Hashes of contents, in hexadecimal.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Result};
+use crate::{Error, Result, open_regular};
 
 /// Bytes that are read of a file at a time.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -53,9 +52,9 @@ impl Digest {
 /// The SHA-256 of a file's bytes, in hexadecimal.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read.
+/// [`Error::Io`] when the file cannot be read or is no regular file.
 pub fn sha256_of_file(path: &Path) -> Result<String> {
-    let mut file = File::open(path).map_err(Error::at(path))?;
+    let mut file = open_regular(path)?;
     let mut digest = Digest::sha256();
     let mut block = vec![0; BLOCK_BYTES];
     loop {

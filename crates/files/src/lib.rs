@@ -9,6 +9,7 @@ mod atomic_file;
 mod digest;
 mod directory;
 mod error;
+mod input;
 mod lock;
 mod new_file;
 
@@ -17,5 +18,6 @@ pub use atomic_file::{AtomicFile, partial, put_in_place, write_file, write_json}
 pub use digest::{Digest, sha256, sha256_of_file};
 pub use directory::{dangling, make_directory, names, parent, remove, sync_directory};
 pub use error::{Error, Result};
+pub use input::{check_regular, open_regular, read_regular};
 pub use lock::{Lock, lock_directory, lock_file};
 pub use new_file::NewFile;

@@ -1,40 +1,60 @@
-//! JSON lines in: each error names the file and the line.
+//! Rows of data files in, as the commands take them: each error names the file and the line.
 
-use crate::paths::refuse_dangling;
+use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
+use isentrope_data::{Error, PROMPT, Place, Row, Rows, Split, find};
 use serde_json::{Map, Value};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, stdin};
+use std::io::{self, BufReader, ErrorKind, Read, stdin};
 use std::path::{Path, PathBuf};
-
-/// Longest line that is read: a context of a million tokens fits many times.
-const MAX_LINE: u64 = 64 << 20;
+use std::vec::IntoIter;
 
 /// How often a wait for standard input is looked up from, in milliseconds.
 #[cfg(unix)]
 const LOOK: u8 = 100;
 
-/// One line of a file.
+/// One line of a file of JSON lines, or one row of another data file.
 pub struct Line {
-    file: PathBuf,
+    at: String,
     number: usize,
     object: Map<String, Value>,
 }
 
-/// The objects in a file of JSON lines, one at a time; blank lines are passed over.
+/// The lines of a file, or of several, one at a time; blank lines are passed over.
 pub struct Lines {
-    reader: Box<dyn BufRead>,
+    current: Rows,
     file: PathBuf,
-    /// Of the line read last, from 1.
-    number: usize,
+    /// The files after it.
+    others: IntoIter<PathBuf>,
 }
 
-/// All objects in a file of JSON lines.
+/// What a prompt is.
+pub enum Prompt<'a> {
+    Text(&'a str),
+    Messages(&'a [Value]),
+    Tokens(Vec<u32>),
+}
+
+/// All lines of a file, or of those that match a pattern.
 ///
 /// # Errors
-/// When the file cannot be read, is empty, or a line is not a JSON object.
+/// When a file cannot be read, is empty, or a line is not a JSON object.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let lines = Lines::open(path)?.collect::<Result<Vec<Line>>>()?;
+    all(path, Lines::open(path)?)
+}
+
+/// All lines of what a recipe's `data.files` may name: also of a data set on the hub.
+///
+/// # Errors
+/// As [`read`]; when the hub does not deliver.
+pub fn read_prompts(path: &Path) -> Result<Vec<Line>> {
+    match Place::of(path) {
+        place @ Place::Hub { .. } => all(path, Lines::of(place.files(Split::Train, &Download::default())?)?),
+        _ => read(path),
+    }
+}
+
+fn all(path: &Path, lines: Lines) -> Result<Vec<Line>> {
+    let lines = lines.collect::<Result<Vec<Line>>>()?;
     if lines.is_empty() {
         bail!("{}: the file has no lines", path.display());
     }
@@ -42,45 +62,42 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
 }
 
 impl Lines {
-    /// Opens a file, or standard input for `-`.
+    /// Opens a file, those that match a pattern, or standard input for `-`. A file whose name tells no format is one of JSON
+    /// lines.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
-            return Ok(Self { reader: Box::new(BufReader::new(Stdin)), file, number: 0 });
+            let current = Rows::lines(BufReader::new(Stdin), &file);
+            return Ok(Self { current, file, others: Vec::new().into_iter() });
         }
-        refuse_dangling(path)?;
-        let file = File::open(path).with_context(|| path.display().to_string())?;
-        if file.metadata().with_context(|| path.display().to_string())?.is_dir() {
-            bail!("{}: is a directory, not a file of JSON lines", path.display());
+        match Place::of(path) {
+            place @ Place::Pattern(_) => Self::of(place.files(Split::Train, &())?),
+            _ => Self::of(vec![path.to_owned()]),
         }
-        let mut reader = BufReader::new(file);
-        let beginning = reader.fill_buf().with_context(|| path.display().to_string())?;
-        if let Some(format) = other_format(path, beginning) {
-            bail!("{}: is {format}; this command reads JSON lines, one object per line", path.display());
-        }
-        Ok(Self { reader: Box::new(reader), file: path.to_owned(), number: 0 })
     }
 
-    /// The bytes of the next line that is not blank.
-    fn next_bytes(&mut self) -> Result<Option<Vec<u8>>> {
+    /// Opens files, of which there is at least one.
+    fn of(files: Vec<PathBuf>) -> Result<Self> {
+        let mut others = files.into_iter();
+        let file = others.next().context("there is no file")?;
+        Ok(Self { current: Rows::open_any(&file).map_err(plainly)?, file, others })
+    }
+
+    fn next_line(&mut self) -> Result<Option<Line>> {
         loop {
-            self.number += 1;
-            let mut bytes = Vec::new();
-            let length = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes);
-            if length.with_context(|| self.at())? == 0 {
-                return Ok(None);
+            if let Some(row) = self.current.next() {
+                let (number, row) = row.map_err(plainly)?;
+                let at = match self.current.unit() {
+                    "line" => format!("{}:{number}", self.file.display()),
+                    unit => format!("{} {unit} {number}", self.file.display()),
+                };
+                let object: Row = row.map_err(|what| anyhow!("{at}: {what}"))?;
+                return Ok(Some(Line { at, number, object }));
             }
-            if bytes.len() as u64 == MAX_LINE {
-                bail!("{}: the line is longer than {} MiB", self.at(), MAX_LINE >> 20);
-            }
-            if !bytes.iter().all(u8::is_ascii_whitespace) {
-                return Ok(Some(bytes));
-            }
+            let Some(file) = self.others.next() else { return Ok(None) };
+            self.current = Rows::open_any(&file).map_err(plainly)?;
+            self.file = file;
         }
-    }
-
-    fn at(&self) -> String {
-        format!("{}:{}", self.file.display(), self.number)
     }
 }
 
@@ -106,60 +123,66 @@ impl Read for Stdin {
     }
 }
 
-/// What a file is that people have instead of JSON lines, by its first bytes or, of text, by its name.
-fn other_format(path: &Path, beginning: &[u8]) -> Option<&'static str> {
-    let magic: [(&[u8], &str); 3] = [
-        (b"PAR1", "a Parquet file"),
-        (b"\x1f\x8b", "a gzip file"),
-        (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
-    ];
-    if let Some((_, format)) = magic.into_iter().find(|(bytes, _)| beginning.starts_with(bytes)) {
-        return Some(format);
-    }
-    let is_object = beginning.trim_ascii_start().starts_with(b"{");
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-        "csv" | "tsv" if !is_object => Some("a table of separated values"),
-        _ => None,
-    }
-}
-
 impl Iterator for Lines {
     type Item = Result<Line>;
 
     fn next(&mut self) -> Option<Result<Line>> {
-        let bytes = match self.next_bytes() {
-            Ok(bytes) => bytes?,
-            Err(error) => return Some(Err(error)),
-        };
-        Some(match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(object)) => Ok(Line { file: self.file.clone(), number: self.number, object }),
-            Ok(_) => Err(anyhow!("{}: the line is not a JSON object", self.at())),
-            Err(e) => Err(anyhow!("{}: the line is not valid JSON ({})", self.at(), without_line(&e))),
-        })
+        self.next_line().transpose()
     }
 }
 
-/// serde_json counts lines within the text it was given, which is always line 1 here.
-fn without_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column", " at column").replace(" at line 2 column 0", " at its end")
+/// A failure to read, without the recipe's keys.
+fn plainly(error: Error) -> anyhow::Error {
+    match error {
+        Error::Io { path, source } if source.kind() == ErrorKind::InvalidInput => {
+            anyhow!("{}: {source}; standard input is given as -", path.display())
+        }
+        Error::Io { path, source } => anyhow::Error::new(source).context(path.display().to_string()),
+        Error::File { path, problem } => anyhow!("{}: {problem}", path.display()),
+        other => other.into(),
+    }
 }
 
 impl Line {
     /// An error about this line.
     pub fn error(&self, what: impl std::fmt::Display) -> anyhow::Error {
-        anyhow!("{}:{}: {what}", self.file.display(), self.number)
+        anyhow!("{}: {what}", self.at)
     }
 
     /// Which of `keys` the line has: exactly one, or an error that names them all.
     pub fn one_of(&self, keys: &[&'static str]) -> Result<&'static str> {
-        let present: Vec<&'static str> =
-            keys.iter().copied().filter(|&k| self.object.contains_key(k)).collect();
-        match present[..] {
+        match self.present(keys)[..] {
             [key] => Ok(key),
             [] => Err(self.error(format_args!("expected one of the keys {}", keys.join(", ")))),
             [first, second, ..] => {
                 Err(self.error(format_args!("has both {first} and {second}; one is expected")))
             }
+        }
+    }
+
+    /// Those of `keys` that the line has; files of columns have null where a row has none.
+    fn present(&self, keys: &[&'static str]) -> Vec<&'static str> {
+        keys.iter().copied().filter(|&key| self.get(key).is_some_and(|value| !value.is_null())).collect()
+    }
+
+    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the prompts of data sets.
+    pub fn prompt(&self) -> Result<Prompt<'_>> {
+        const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
+        let (key, value) = match find(&self.object, &None, PROMPT) {
+            Ok(found) if self.present(&OWN).is_empty() => found,
+            _ => {
+                let key = self.one_of(&OWN)?;
+                (key, &self.object[key])
+            }
+        };
+        match (key, value) {
+            ("messages", _) => self.messages(key).map(Prompt::Messages),
+            ("tokens", _) => self.tokens(key).map(Prompt::Tokens),
+            (_, Value::String(text)) => Ok(Prompt::Text(text)),
+            (_, Value::Array(_)) => {
+                messages(value).map(Prompt::Messages).map_err(|what| self.wrong(key, what))
+            }
+            _ => Err(self.error(format_args!("\"{key}\" must be a string or a list of messages"))),
         }
     }
 
@@ -195,14 +218,21 @@ impl Line {
         values.iter().map(|v| v.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(wrong)).collect()
     }
 
-    pub fn messages(&self) -> Result<&[Value]> {
-        match self.object.get("messages") {
-            Some(Value::Array(messages)) if !messages.is_empty() && messages.iter().all(Value::is_object) => {
-                Ok(messages)
-            }
-            _ => Err(self.error(
-                "\"messages\" must be a list of objects such as {\"role\": \"user\", \"content\": \"...\"}",
-            )),
+    pub fn messages(&self, key: &str) -> Result<&[Value]> {
+        messages(self.object.get(key).unwrap_or(&Value::Null)).map_err(|what| self.wrong(key, what))
+    }
+
+    fn wrong(&self, key: &str, what: &str) -> anyhow::Error {
+        self.error(format_args!("\"{key}\" {what}"))
+    }
+}
+
+/// The messages of a chat.
+fn messages(value: &Value) -> Result<&[Value], &'static str> {
+    match value {
+        Value::Array(messages) if !messages.is_empty() && messages.iter().all(Value::is_object) => {
+            Ok(messages)
         }
+        _ => Err("must be a list of objects such as {\"role\": \"user\", \"content\": \"...\"}"),
     }
 }

@@ -15,6 +15,7 @@ mod progress;
 mod recipe;
 mod results_table;
 mod standard_output;
+mod template_variables;
 mod terminal;
 mod visible;
 

@@ -16,6 +16,10 @@ pub fn report(report: &Report, dir: &Path) -> String {
             let number = estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
             let _ = writeln!(text, "    {row:20} {number}");
         }
+        // Problems of the built-in task by their size.
+        for (row, estimate) in estimates.iter().filter(|(row, _)| row.ends_with("_numbers")) {
+            let _ = writeln!(text, "    {row:20} {}", shown(row, estimate));
+        }
         if let Some(faults) = estimates.get("faults").filter(|faults| faults.value > 0.0) {
             let _ = writeln!(text, "    {:20} {}", "could not be judged", shown("faults", faults));
         }

@@ -272,6 +272,7 @@ mod tests {
             name: "set".into(),
             samples: 4,
             mean,
+            by_size: Vec::new(),
             score,
             is_graded: false,
             pass: vec![],

@@ -14,10 +14,7 @@ thread_local! {
 ///
 /// Only for calls on values that are dropped or not written to when they fail, since those may be left
 /// half-changed.
-pub(crate) fn contain<T, E>(
-    call: impl FnOnce() -> Result<T, E>,
-    panicked: impl FnOnce() -> E,
-) -> Result<T, E> {
+pub fn contain<T, E>(call: impl FnOnce() -> Result<T, E>, panicked: impl FnOnce() -> E) -> Result<T, E> {
     static SILENCED: Once = Once::new();
     SILENCED.call_once(|| {
         let report = take_hook();

@@ -1,6 +1,5 @@
 //! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on disk is untrusted.
 
-use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -44,16 +43,14 @@ pub(crate) fn find_text(path: &Path, max_bytes: u64) -> Result<Option<String>> {
 ///
 /// More than `max_bytes` is an [`Error::Invalid`], found without reading further.
 pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-    // Asked before opening: opening a FIFO would wait for a writer.
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
+    let file = match isentrope_files::open_regular(path).map_err(io::Error::from) {
+        Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            return Err(Error::invalid(path, error.to_string()));
+        }
         Err(error) => return Err(Error::io(path, error)),
     };
-    if !metadata.is_file() {
-        return Err(Error::invalid(path, "not a regular file"));
-    }
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let mut bytes = Vec::new();
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
     if bytes.len() as u64 > max_bytes {

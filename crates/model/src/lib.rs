@@ -32,6 +32,7 @@ pub mod tokenizer;
 pub use activation_cache::ActivationCache;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
+pub use contain::contain;
 pub use error::{Error, Result};
 pub use gradient::Gradient;
 pub use kv_cache::KvCache;

@@ -25,7 +25,7 @@ pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{Error, Result};
 pub use judge::{Judge, check_problem, verifier_item};
 pub use observer::{Phase, Progress, ProgressObserver};
-pub use prompter::Prompter;
+pub use prompter::{Prompter, template_variables};
 pub use random::Key;
 pub use response::Response;
 pub use sample::{Interrupt, sample, sample_each};

@@ -1,7 +1,7 @@
 //! From a problem to the tokens that the model sees.
 
 use crate::error::{Error, Result};
-use isentrope_data::{Finding, Problem, Prompt, Template};
+use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -16,15 +16,19 @@ pub struct Prompter {
     pub eos_tokens: Vec<u32>,
     template: Option<ChatTemplate>,
     template_use: Template,
+    variables: Map<String, Value>,
     system: Option<String>,
 }
+
+/// Longest text of a prompt, in bytes: far beyond the contexts of models, and little enough to be encoded in seconds.
+const MAX_TEXT: usize = 8 << 20;
 
 impl Prompter {
     /// For the model in `dir`.
     ///
     /// # Errors
     /// When there is no tokenizer, it does not fit the model, or its files are malformed.
-    pub fn read(dir: &Path, vocab_size: usize, settings: &isentrope_data::DataSettings) -> Result<Self> {
+    pub fn read(dir: &Path, vocab_size: usize, settings: &DataSettings) -> Result<Self> {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
         let mut eos_tokens = GenerationConfig::read(dir)?.eos_token_ids;
@@ -37,6 +41,7 @@ impl Prompter {
             eos_tokens,
             template,
             template_use: settings.template,
+            variables: template_variables(settings),
             system: settings.system.clone(),
         })
     }
@@ -63,6 +68,9 @@ impl Prompter {
     /// # Errors
     /// What is wrong with the prompt.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        if prompt.bytes() > MAX_TEXT {
+            return Err(format!("the prompt has more than {} MiB of text", MAX_TEXT >> 20));
+        }
         let text = self.render(prompt)?;
         let encoded = self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
         let what = match encoded {
@@ -124,6 +132,11 @@ impl Prompter {
         let template = self.template.as_ref().ok_or(
             "the prompt is a chat and the model has no chat template; data.template = \"none\" uses its text alone",
         )?;
-        template.render(messages, generation, &Map::new()).map_err(|e| e.to_string())
+        template.render(messages, generation, &self.variables).map_err(|e| e.to_string())
     }
+}
+
+/// The recipe's variables of the chat template, as it takes them.
+pub fn template_variables(settings: &DataSettings) -> Map<String, Value> {
+    settings.template_variables.iter().map(|(name, variable)| (name.clone(), variable.into())).collect()
 }

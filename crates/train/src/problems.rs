@@ -1,8 +1,9 @@
 //! The problems of a run: to train on, and held out.
 
 use crate::error::{Error, Result};
-use isentrope_data::{Finding, Longest, Problem, Report, Source};
+use isentrope_data::{Finding, Findings, Longest, Problem, Report, Source, Split};
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings, held_out_sets};
+use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
@@ -27,15 +28,20 @@ impl Problems {
         prompter: &Prompter,
         context: usize,
         verifier: &VerifierSettings,
+        progress: &dyn hub::Progress,
     ) -> Result<Self> {
-        let (mut train, mut report) = Source::open(data, seed, verifier)?;
+        let found = data.found(Split::Train, progress)?;
+        let (mut train, mut report) = Source::open(&found, seed, verifier)?;
         let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
         let mut longest_prompt = 0;
         let mut unjudged = Ok(());
-        let mut lossy = Vec::new();
+        let mut lossy = Findings::default();
         let mut measure = |problem: &Problem| {
             if let (Ok(()), Err(e)) = (&unjudged, check_problem(problem, verifier)) {
                 unjudged = Err(e);
+            }
+            if !problem.prompt.may_fit(longest.tokens) {
+                return Ok(usize::MAX);
             }
             let tokens = prompter.prompt_tokens(&problem.prompt)?.len();
             let loss = prompter.loss(&problem.origin);
@@ -66,7 +72,7 @@ impl Problems {
             ));
         }
         let (eval, max_tokens) = eval;
-        let sets = held_out_sets(data, eval, max_tokens, verifier, prompter, context, &mut notes)?;
+        let sets = held_out_sets(data, eval, max_tokens, verifier, prompter, context, &mut notes, progress)?;
         Ok(Self { train, sets, longest_prompt, notes })
     }
 }
@@ -99,8 +105,8 @@ pub(crate) fn note(what: &str, report: &Report) -> Option<String> {
     if report.rows > 0 {
         return Some(format!("{what}: {report}"));
     }
-    let Finding { origin, problem } = report.lossy.first()?; // of a task, which has no rows
-    let count = report.lossy.len();
+    let Finding { origin, problem } = report.lossy.first().first()?; // of a task, which has no rows
+    let count = report.lossy.count();
     Some(format!(
         "{what}: {count} of the first {MEASURED} with characters that the tokenizer lacks; the first, {origin}: {problem}"
     ))

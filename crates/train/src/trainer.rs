@@ -10,7 +10,7 @@ use crate::settings::{Checkpoints, ModelSource, Optimizer, Run};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Model};
+use isentrope_model::{ActivationCache, Model, hub};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
     fn tables(&self) -> Tables<'_>;
 
     /// Reads everything but the weights, and checks it all together for a run on this device. `available` is the memory in
-    /// bytes that it may take unless the recipe says.
+    /// bytes that it may take unless the recipe says; `progress` hears of downloads.
     ///
     /// # Errors
     /// What is wrong with the model's files or the data, or that the run would not fit the memory.
@@ -44,6 +44,7 @@ pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
         model_dir: &Path,
         backend: &B,
         available: usize,
+        progress: &dyn hub::Progress,
     ) -> Result<Prepared<Self::Trainer>>;
 }
 

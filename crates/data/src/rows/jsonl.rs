@@ -1,98 +1,111 @@
-//! Rows of JSONL files.
+//! Rows of JSON lines.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 
 use serde_json::Value;
 
-use super::row::{EachRow, Row};
+use super::Row;
+use super::limits::MAX_ROW;
 
-/// Longest line of a JSONL file, in bytes.
-const MAX_LINE: usize = 16 << 20;
-
-/// Most names of columns kept for messages.
-const MAX_NAMES: usize = 32;
-
-/// Tells of every line that is not blank, numbered from 1, and returns the names of the columns.
-pub(super) fn read(mut reader: impl BufRead, name: &str, each: &mut EachRow<'_>) -> io::Result<Vec<String>> {
-    let mut columns = BTreeSet::new();
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        if reader.by_ref().take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        let row = if line.len() > MAX_LINE {
-            if line.last() != Some(&b'\n') {
-                reader.skip_until(b'\n')?;
-            }
-            Err(format!("the line is longer than {} MiB", MAX_LINE >> 20))
-        } else if number == 1 && line.starts_with(b"\xef\xbb\xbf") {
-            parse(&line[3..])
-        } else if line.trim_ascii().is_empty() {
-            continue;
-        } else {
-            parse(&line)
-        };
-        if let Ok(row) = &row {
-            columns.extend(row.keys().take(MAX_NAMES - columns.len().min(MAX_NAMES)).cloned());
-        }
-        each(format!("{name} line {number}"), row);
-    }
-    Ok(columns.into_iter().collect())
+/// The lines that are not blank.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    /// Of the line read last, from 1.
+    pub(super) number: usize,
 }
 
-fn parse(line: &[u8]) -> Result<Row, String> {
-    let text = std::str::from_utf8(line).map_err(|error| format!("the line is not UTF-8: {error}"))?;
+impl Lines {
+    pub(super) fn new(reader: Box<dyn BufRead>) -> Self {
+        Self { reader, number: 0 }
+    }
+
+    /// The next line; an inner error is what is wrong with it, and the next can be read all the same.
+    pub(super) fn next(&mut self) -> io::Result<Option<Result<Row, String>>> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if self.reader.by_ref().take(MAX_ROW as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if line.len() > MAX_ROW {
+                if line.last() != Some(&b'\n') {
+                    self.reader.skip_until(b'\n')?;
+                }
+                return Ok(Some(Err(format!("the line is longer than {} MiB", MAX_ROW >> 20))));
+            }
+            let text = if self.number == 1 { without_mark(&line) } else { &line };
+            if !text.trim_ascii().is_empty() {
+                return Ok(Some(parse(text, "line")));
+            }
+        }
+    }
+}
+
+/// Bytes without the mark that some editors put before UTF-8.
+pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
+}
+
+/// A row, written as an object; `what` is what it is called.
+pub(super) fn parse(bytes: &[u8], what: &str) -> Result<Row, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("the {what} is not UTF-8: {error}"))?;
     match serde_json::from_str(text) {
         Ok(Value::Object(row)) => Ok(row),
-        Ok(_) => Err("the line is not a JSON object".into()),
-        Err(error) => Err(format!("the line is not JSON: {error}")),
+        Ok(_) => Err(format!("the {what} is not a JSON object")),
+        Err(error) => Err(format!("the {what} is not valid JSON ({})", without_line(&error))),
     }
+}
+
+/// serde_json counts lines within the text it was given, which is line 1 of its own.
+fn without_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column", " at column").replace(" at line 2 column 0", " at its end")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(text: &[u8]) -> Vec<(String, Result<Row, String>)> {
-        let mut rows = Vec::new();
-        read(text, "a.jsonl", &mut |origin, row| rows.push((origin, row))).unwrap();
-        rows
+    fn rows(text: &[u8]) -> Vec<(usize, Result<Row, String>)> {
+        let mut lines = Lines::new(Box::new(io::Cursor::new(text.to_vec())));
+        std::iter::from_fn(|| lines.next().unwrap().map(|row| (lines.number, row))).collect()
     }
 
     #[test]
     fn lines_are_numbered_and_bad_ones_do_not_stop_the_reading() {
-        let text = b"\xef\xbb\xbf{\"a\": 1}\n\n  \r\n[1]\n{\"a\": \xff}\n{\"a\"\n{\"a\": 2}\r\n{\"a\": 3}";
+        let text =
+            b"\xef\xbb\xbf{\"a\": 1}\n\n  \r\n[1]\n{\"a\": \xff}\n{\"a\"\n{\"a\": 2}\r\n\0{}\n{\"a\": 3}";
         let rows = rows(text);
         let summary: Vec<_> = rows
             .iter()
-            .map(|(origin, row)| match row {
-                Ok(row) => format!("{origin} {}", row["a"]),
-                Err(problem) => format!("{origin} {problem}"),
+            .map(|(number, row)| match row {
+                Ok(row) => format!("{number} {}", row["a"]),
+                Err(problem) => format!("{number} {problem}"),
             })
             .collect();
-        assert_eq!(summary[0], "a.jsonl line 1 1");
-        assert_eq!(summary[1], "a.jsonl line 4 the line is not a JSON object");
-        assert!(summary[2].starts_with("a.jsonl line 5 the line is not UTF-8"), "{}", summary[2]);
-        assert!(summary[3].starts_with("a.jsonl line 6 the line is not JSON"), "{}", summary[3]);
-        assert_eq!(summary[4..], ["a.jsonl line 7 2", "a.jsonl line 8 3"]);
+        assert_eq!(summary[0], "1 1");
+        assert_eq!(summary[1], "4 the line is not a JSON object");
+        assert!(summary[2].starts_with("5 the line is not UTF-8"), "{}", summary[2]);
+        assert!(summary[3].starts_with("6 the line is not valid JSON"), "{}", summary[3]);
+        assert_eq!(summary[4], "7 2");
+        assert!(summary[5].starts_with("8 the line is not valid JSON"), "{}", summary[5]);
+        assert_eq!(summary[6..], ["9 3"]);
     }
 
     #[test]
     fn huge_lines_and_deep_nesting_are_bad_rows() {
-        let mut text = vec![b' '; MAX_LINE + 10];
+        let mut text = vec![b' '; MAX_ROW + 10];
         text.extend(b"\n{\"a\": 1}\n");
         text.extend(b"{\"a\":");
         text.extend([b'['; 100_000]);
         text.extend(b"\n{\"a\": 2}\n");
         let rows = rows(&text);
         assert_eq!(rows.len(), 4);
-        assert_eq!(rows[0].1, Err("the line is longer than 16 MiB".into()));
+        assert_eq!(rows[0].1, Err("the line is longer than 32 MiB".into()));
         assert!(rows[1].1.is_ok() && rows[2].1.is_err() && rows[3].1.is_ok());
-        assert_eq!(rows[3].0, "a.jsonl line 4");
+        assert_eq!(rows[3].0, 4);
         // Exactly the longest, and one byte longer with the line's end as that byte.
-        for (spaces, good) in [(MAX_LINE - 3, true), (MAX_LINE - 2, false)] {
+        for (spaces, good) in [(MAX_ROW - 3, true), (MAX_ROW - 2, false)] {
             let mut text = b"{}".to_vec();
             text.extend(vec![b' '; spaces]);
             text.extend(b"\n{}");

@@ -1,32 +1,210 @@
 //! Data files as rows of JSON values, whatever their format.
+//!
+//! [`Rows`] opens one. `format.rs` knows formats by their names, `jsonl.rs`, `json.rs` and `parquet/` read them; `limits.rs` says
+//! how much a file may come to.
 
+mod format;
+mod json;
 mod jsonl;
+mod limits;
 mod parquet;
-mod row;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::MultiGzDecoder;
+use isentrope_files::open_regular;
+use serde_json::{Map, Value};
+
 use crate::{Error, Result};
+use format::{Compression, Form, disguise};
+use json::{Document, Failure, Items};
+use jsonl::Lines;
+use limits::Unpacked;
+use parquet::ParquetRows;
 
-pub(crate) use row::{EachRow, Row};
+pub use format::Format;
+pub(crate) use limits::text_bytes;
 
-/// A data file's format, by the ending of its name.
-#[derive(Clone, Copy)]
-pub(crate) enum Format {
-    Jsonl,
-    Parquet,
+/// A row: its columns by name.
+pub type Row = Map<String, Value>;
+
+/// Most names of columns kept for messages.
+const MAX_NAMES: usize = 32;
+
+/// The rows of a data file, one after the other, each with its number; an inner error is what is wrong with a row, an outer one
+/// ends the reading.
+pub struct Rows {
+    supply: Supply,
+    path: PathBuf,
+    columns: Vec<String>,
+    ended: bool,
 }
 
-impl Format {
-    pub(crate) fn of(path: &Path) -> Result<Self> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("jsonl") => Ok(Self::Jsonl),
-            Some("parquet") => Ok(Self::Parquet),
-            _ => Err(Error::file(path, "the name of a data file must end in .parquet or .jsonl")),
+enum Supply {
+    Lines(Lines),
+    Items(Items),
+    Objects { rows: std::vec::IntoIter<Row>, number: usize },
+    Parquet(Box<ParquetRows>),
+}
+
+impl Rows {
+    /// Opens a data file. Of parquet files only the `wanted` columns are read, without any all.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not what its name says.
+    pub fn open(path: &Path, wanted: Option<&[&str]>) -> Result<Self> {
+        Self::open_as(path, Format::of(path)?, wanted)
+    }
+
+    /// Opens a file of any name: where no format has its ending, JSON lines.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_any(path: &Path) -> Result<Self> {
+        Self::open_as(path, Format::of(path).unwrap_or(Format::LINES), None)
+    }
+
+    /// Reads JSON lines; `name` is what messages call them.
+    pub fn lines(reader: impl BufRead + 'static, name: &Path) -> Self {
+        Self::new(Supply::Lines(Lines::new(Box::new(reader))), name)
+    }
+
+    fn new(supply: Supply, path: &Path) -> Self {
+        Self { supply, path: path.to_owned(), columns: Vec::new(), ended: false }
+    }
+
+    fn open_as(path: &Path, format: Format, wanted: Option<&[&str]>) -> Result<Self> {
+        let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
+        let file = open_regular(path).map_err(|error| io(error.into()))?;
+        let supply = match format.form {
+            Form::Parquet => {
+                let rows = ParquetRows::open(file, wanted).map_err(|problem| {
+                    Error::file(path, format!("not a readable parquet file: {problem}"))
+                })?;
+                return Ok(Self {
+                    columns: rows.columns().take(MAX_NAMES).collect(),
+                    ..Self::new(Supply::Parquet(Box::new(rows)), path)
+                });
+            }
+            Form::Lines => {
+                let mut reader = unpacked(file, format.compression).map_err(io)?;
+                check_lines(path, reader.fill_buf().map_err(io)?)?;
+                Supply::Lines(Lines::new(reader))
+            }
+            Form::Document => {
+                let mut reader = unpacked(file, format.compression).map_err(io)?;
+                if let Some(what) = disguise(reader.fill_buf().map_err(io)?) {
+                    return Err(Error::file(path, what));
+                }
+                match Document::open(reader).map_err(|failure| failed(path, failure))? {
+                    Document::Items(items) => Supply::Items(items),
+                    Document::Rows(rows) => Supply::Objects { rows, number: 0 },
+                    Document::Lines(lines) => Supply::Lines(lines),
+                }
+            }
+        };
+        Ok(Self::new(supply, path))
+    }
+
+    /// What a row is called: line, item or row.
+    pub fn unit(&self) -> &'static str {
+        match self.supply {
+            Supply::Lines(_) => "line",
+            Supply::Items(_) => "item",
+            Supply::Objects { .. } | Supply::Parquet(_) => "row",
         }
+    }
+
+    /// The names of the columns of the rows so far.
+    pub(crate) fn columns(&self) -> Vec<&str> {
+        self.columns.iter().map(String::as_str).collect()
+    }
+
+    fn read(&mut self) -> Result<Option<(usize, Result<Row, String>)>> {
+        let io = |source| Error::Io { path: self.path.clone(), source };
+        Ok(match &mut self.supply {
+            Supply::Lines(lines) => lines.next().map_err(io)?.map(|row| (lines.number, row)),
+            Supply::Items(items) => {
+                let row = items.next().map_err(|failure| failed(&self.path, failure))?;
+                row.map(|row| (items.number, row))
+            }
+            Supply::Objects { rows, number } => rows.next().map(|row| {
+                *number += 1;
+                (*number, Ok(row))
+            }),
+            Supply::Parquet(rows) => {
+                let row = rows.next().map_err(|problem| {
+                    Error::file(&self.path, format!("not a readable parquet file: {problem}"))
+                })?;
+                return Ok(row.map(|row| (rows.number, row)));
+            }
+        })
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<(usize, Result<Row, String>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let row = self.read().transpose();
+        self.ended = !matches!(row, Some(Ok(_)));
+        if let Some(Ok((_, Ok(row)))) = &row
+            && self.columns.len() < MAX_NAMES
+        {
+            let new = row.keys().filter(|name| !self.columns.contains(name)).take(MAX_NAMES).cloned();
+            let new: Vec<String> = new.collect();
+            self.columns.extend(new);
+        }
+        row
+    }
+}
+
+/// A file's contents, unpacked.
+fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>> {
+    let packed = file.metadata()?.len();
+    let file = BufReader::new(file);
+    Ok(match compression {
+        Compression::None => Box::new(file),
+        Compression::Gzip => Box::new(Unpacked::new(MultiGzDecoder::new(file), packed)),
+        Compression::Zstandard => {
+            Box::new(Unpacked::new(zstd::stream::read::Decoder::with_buffer(file)?, packed))
+        }
+    })
+}
+
+/// Refuses what people have instead of JSON lines.
+fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
+    if let Some(what) = disguise(beginning) {
+        return Err(Error::file(path, what));
+    }
+    let text = jsonl::without_mark(beginning).trim_ascii_start();
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if ["csv", "tsv"].iter().any(|table| ending.eq_ignore_ascii_case(table)) && !text.starts_with(b"{") {
+        return Err(Error::file(
+            path,
+            "is a table of separated values; JSON lines are read, an object per line",
+        ));
+    }
+    // An array that goes on with an object, or over several lines.
+    if let Some(rest) = text.strip_prefix(b"[") {
+        let rest = rest.trim_ascii_start();
+        if rest.starts_with(b"{") {
+            return Err(Error::file(path, "is a JSON array, not JSON lines: its name must end in .json"));
+        }
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, failure: Failure) -> Error {
+    match failure {
+        Failure::Io(source) => Error::Io { path: path.to_owned(), source },
+        Failure::Document(problem) => Error::file(path, problem),
     }
 }
 
@@ -39,16 +217,4 @@ pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     }
     let name = |path| Some(short(path)).filter(|name| count[name] == 1);
     paths.iter().map(|path| name(path).unwrap_or_else(|| path.display().to_string())).collect()
-}
-
-/// Tells of every row in order; `name` is what origins call the file. Of parquet files only the `wanted` columns are read.
-/// Returns the names of the columns.
-pub(crate) fn read(path: &Path, name: &str, wanted: &[&str], each: &mut EachRow<'_>) -> Result<Vec<String>> {
-    let file = File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    match Format::of(path)? {
-        Format::Jsonl => jsonl::read(BufReader::new(file), name, each)
-            .map_err(|source| Error::Io { path: path.to_owned(), source }),
-        Format::Parquet => parquet::read(file, name, wanted, each)
-            .map_err(|problem| Error::file(path, format!("not a readable parquet file: {problem}"))),
-    }
 }

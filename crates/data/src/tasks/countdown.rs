@@ -71,6 +71,19 @@ const TRIALS: u64 = 4096;
 /// Attempts made to find a failing one that is new.
 const REDRAWS: usize = 32;
 
+/// The test problems of one size, while they are being made.
+#[derive(Default)]
+struct TestSize {
+    /// How many numbers they have.
+    count: usize,
+    /// How likely the size is, in proportion.
+    weight: f64,
+    /// Draws made so far, of which some repeat others.
+    position: u64,
+    /// Problems so far. As in training, other orders of the same numbers are other problems.
+    seen: HashSet<(Vec<u64>, u64)>,
+}
+
 /// A problem and an attempt that solves it.
 type Solved = (Challenge, Vec<Step>);
 
@@ -111,37 +124,58 @@ impl Countdown {
         problem(&self.solved(Split::Train, &mut stream).0, Split::Train, position)
     }
 
-    /// The first `n` different test problems; the same whatever a run's seed.
+    /// The first `n` different test problems; the same whatever a run's seed. However many are taken, each size has its
+    /// weight's share of them, to within one problem, as in training. To draw the size with each problem would not do:
+    /// small sizes repeat themselves sooner, and leaving out the repeated ones would leave ever more of the large.
     ///
     /// # Errors
-    /// [`Error::Setting`] when the settings allow fewer.
+    /// [`Error::Setting`] when a size has fewer than its share of `n`.
     fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
-        let mut problems = Vec::new();
-        let mut seen = HashSet::new();
-        let mut fruitless = 0;
-        for position in 0.. {
-            if problems.len() == n || fruitless > 10_000 + 10 * problems.len() {
-                break;
-            }
-            fruitless += 1;
-            let mut stream = Stream::new(Draws::of(0, Purpose::Problem, position, TEST));
-            let (challenge, _) = self.solved(Split::Test, &mut stream);
-            let mut canonical = challenge.clone();
-            canonical.numbers.sort_unstable();
-            if seen.insert((canonical.numbers, canonical.target)) {
-                problems.push(problem(&challenge, Split::Test, problems.len() as u64));
-                fruitless = 0;
+        let mut sizes: Vec<TestSize> = Vec::new();
+        for (&count, &weight) in self.settings.numbers.iter().zip(&self.settings.weights) {
+            match sizes.iter_mut().find(|size| size.count == count) {
+                Some(size) => size.weight += weight,
+                None => sizes.push(TestSize { count, weight, ..TestSize::default() }),
             }
         }
-        if problems.len() < n {
-            let found = problems.len();
-            let expected = format!(
-                "data.countdown has about {found} test problems; ask for fewer, or raise its largest_number or \
-                 largest_intermediate"
-            );
-            return Err(Error::setting("eval.problems", n, expected));
+        let sum: f64 = sizes.iter().map(|size| size.weight).sum();
+        let mut problems = Vec::new();
+        while problems.len() < n {
+            let place = problems.len();
+            // The size that is furthest behind its share.
+            let behind = |size: &TestSize| size.weight / sum * (place + 1) as f64 - size.seen.len() as f64;
+            let most = |a: &TestSize, b: &TestSize| behind(b).total_cmp(&behind(a));
+            let size = sizes
+                .iter_mut()
+                .min_by(|a, b| most(a, b))
+                .expect("the settings are checked: there is a size");
+            match self.next_test(size) {
+                Some(challenge) => problems.push(problem(&challenge, Split::Test, place as u64)),
+                None => {
+                    let (count, found) = (size.count, size.seen.len());
+                    let most = (found as f64 * sum / size.weight) as usize;
+                    let expected = format!(
+                        "data.countdown has about {found} test problems of {count} numbers, so about {most} in the \
+                         proportions of its weights; ask for fewer, or raise its largest_number or largest_intermediate"
+                    );
+                    return Err(Error::setting("eval.problems", n, expected));
+                }
+            }
         }
         Ok(problems)
+    }
+
+    /// The next test problem of a size that differs from those before; none where it seems that there is no other.
+    fn next_test(&self, size: &mut TestSize) -> Option<Challenge> {
+        for _ in 0..10_000 + 10 * size.seen.len() {
+            let mut stream = Stream::new(Draws::of(size.count as u64, Purpose::Problem, size.position, TEST));
+            size.position += 1;
+            let (challenge, _) = self.solved_of(size.count, Split::Test, &mut stream);
+            if size.seen.insert((challenge.numbers.clone(), challenge.target)) {
+                return Some(challenge);
+            }
+        }
+        None
     }
 
     /// Worked example `position` of a seed: a training problem and a response ([`Demonstrations`]).
@@ -206,7 +240,11 @@ impl Countdown {
             }
             left -= weight;
         }
-        let count = count.expect("the settings are checked: a weight is positive");
+        self.solved_of(count.expect("the settings are checked: a weight is positive"), split, stream)
+    }
+
+    /// A problem of a split with so many numbers.
+    fn solved_of(&self, count: usize, split: Split, stream: &mut Stream) -> Solved {
         // `new` has found problems of this count in both splits, so this ends.
         loop {
             if let Some(solved) = self.draw(count, stream)
@@ -279,6 +317,11 @@ impl Task for Countdown {
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {
         self.test_set(n)
     }
+}
+
+/// How many numbers a problem of the task gives, by its ground truth; nothing for other problems. It is what makes problems hard.
+pub fn given_numbers(ground_truth: &Value) -> Option<usize> {
+    Challenge::from_value(ground_truth).ok().map(|challenge| challenge.numbers.len())
 }
 
 fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {

@@ -2,19 +2,22 @@
 
 use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
+use isentrope_files::read_regular;
 use isentrope_settings::differences;
 use serde_json::Value;
-use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The file's name.
 pub(super) const MANIFEST: &str = "manifest.json";
 
+/// Largest manifest that is read, in bytes.
+const MAX_MANIFEST: u64 = 64 << 20;
+
 /// The manifest of a directory that holds results.
 pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     let path = dir.join(MANIFEST);
-    match fs::read(&path) {
+    match read_regular(&path, MAX_MANIFEST).map_err(io::Error::from) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io(&path, e)),
         Ok(text) => match serde_json::from_slice::<Value>(&text) {

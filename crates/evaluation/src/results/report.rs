@@ -1,8 +1,8 @@
 //! The numbers of an evaluation's directory, with their intervals.
 
-use super::response_log::{outcomes, responses};
+use super::response_log::{problems, responses};
 use crate::error::Result;
-use crate::statistics::{Estimate, Outcome, Statistic, is_graded, ks, resampled};
+use crate::statistics::{Estimate, Outcome, Statistic, by_size, is_graded, ks, name_of_size, resampled};
 use isentrope_reward::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -41,7 +41,7 @@ impl Report {
         for name in manifest["benchmarks"].as_object().into_iter().flatten().map(|(name, _)| name) {
             let path = responses(dir, name);
             if path.exists() {
-                let (summary, mean) = summarize(name, &outcomes(&path)?);
+                let (summary, mean) = summarize(name, &problems(&path)?);
                 benchmarks.push((name.clone(), summary));
                 means.extend(mean);
             }
@@ -69,7 +69,10 @@ impl Report {
 }
 
 /// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
-fn summarize(name: &str, problems: &[Vec<Outcome>]) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
+fn summarize(name: &str, problems: &[(Value, Vec<Outcome>)]) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
+    let sizes = by_size(problems.iter().map(|(ground_truth, _)| ground_truth));
+    let problems: Vec<Vec<Outcome>> = problems.iter().map(|(_, outcomes)| outcomes.clone()).collect();
+    let problems = &problems[..];
     let samples = problems.iter().map(Vec::len).max().unwrap_or(0);
     let mut named = vec![(format!("mean@{samples}"), Statistic::Mean)];
     named.extend(ks(samples).into_iter().map(|k| (format!("pass@{k}"), Statistic::Pass(k))));
@@ -94,6 +97,16 @@ fn summarize(name: &str, problems: &[Vec<Outcome>]) -> (BenchmarkSummary, Option
             mean = Some((value, drawn.clone()));
         }
         estimates.insert(name, Estimate::new(value, drawn));
+    }
+    for (size, places) in sizes {
+        let its: Vec<Vec<Outcome>> = places.into_iter().map(|place| problems[place].clone()).collect();
+        let key = name_of_size(samples, size);
+        let parts = its.iter().map(|problem| Statistic::Mean.of(problem)).collect();
+        if let (Some(value), Some(drawn)) =
+            (Statistic::Mean.value(&its), resampled(&format!("{name} {key}"), &[parts]).pop())
+        {
+            estimates.insert(key, Estimate::new(value, drawn));
+        }
     }
     let mut verdicts: BTreeMap<String, usize> =
         Verdict::ALL.iter().map(|verdict| (verdict.name().to_owned(), 0)).collect();

@@ -148,7 +148,7 @@ pub(super) struct Line {
 
 /// Gives `each` every line of a complete file.
 pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> {
-    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let file = isentrope_files::open_regular(path)?;
     for (number, line) in (1..).zip(BufReader::new(file).lines()) {
         let line = line.map_err(|e| Error::io(path, e))?;
         each(serde_json::from_str(&line).map_err(|e| {
@@ -161,10 +161,12 @@ pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> 
     Ok(())
 }
 
-/// Responses to each problem.
-pub(super) fn outcomes(path: &Path) -> Result<Vec<Vec<Outcome>>> {
-    let mut problems: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
-    read_lines(path, &mut |line| problems.entry(line.problem).or_default().push(line.outcome))?;
+/// The ground truth of each problem, and the responses to it.
+pub(super) fn problems(path: &Path) -> Result<Vec<(Value, Vec<Outcome>)>> {
+    let mut problems: BTreeMap<usize, (Value, Vec<Outcome>)> = BTreeMap::new();
+    read_lines(path, &mut |Line { problem, ground_truth, outcome, .. }| {
+        problems.entry(problem).or_insert_with(|| (ground_truth, Vec::new())).1.push(outcome);
+    })?;
     Ok(problems.into_values().collect())
 }
 

@@ -1,8 +1,8 @@
 //! Benchmarks and the files that their problems come from.
 
 use crate::error::{Error, Result};
-use isentrope_data::benchmark::{Benchmark, Choice, Place, choose_files};
-use isentrope_data::{FileHash, Problem, Report};
+use isentrope_data::benchmark::{Benchmark, Choice};
+use isentrope_data::{FileHash, Problem, Report, Split};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::check_problem;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub struct BenchmarkFiles {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Its files.
+    /// Its files; none of a built-in task.
     pub files: Vec<PathBuf>,
 }
 
@@ -24,15 +24,15 @@ impl BenchmarkFiles {
     /// When the hub does not deliver them.
     pub fn find(choice: Choice, progress: &dyn hub::Progress) -> Result<Self> {
         let Choice { benchmark, place } = choice;
-        let files = match place {
-            Place::File(path) => vec![path.into()],
-            Place::Hub { id, files } => {
-                let select = |names: &[String]| choose_files(files.as_deref(), names);
-                let name = &benchmark.name;
-                hub::dataset_files(&id, &select, progress).map_err(|e| {
-                    Error::Refused(format!("benchmark {name}: {e}; a file of it can be given as {name}=FILE"))
-                })?
-            }
+        let name = &benchmark.name;
+        let files = match &place {
+            None => Vec::new(), // it is a built-in task
+            Some(place) => place.files(Split::Test, progress).map_err(|e| match e {
+                isentrope_data::Error::Hub(what) => Error::Refused(format!(
+                    "benchmark {name}: {what}; a file of it can be given as {name}=FILE"
+                )),
+                other => Error::Refused(format!("benchmark {name}: {}", plainly(&other))),
+            })?,
         };
         Ok(Self { benchmark, files })
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use isentrope_data::benchmark::Decoding;
-use isentrope_data::{Finding, Problem, Report};
+use isentrope_data::{Finding, Findings, Problem, Report};
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Prompter};
 
@@ -32,20 +32,21 @@ impl EvaluationSet {
         verifier: Option<&VerifierSettings>,
         prompter: &Prompter,
     ) -> Result<Self> {
-        let mut rendered = Vec::new();
+        let (mut rendered, mut refused) = (Vec::new(), None);
         for problem in problems {
             match prompter.prompt_tokens(&problem.prompt) {
                 Ok(tokens) => {
                     report.lossy.extend(prompter.loss(&problem.origin));
                     rendered.push((problem, tokens));
                 }
-                Err(what) => report.reject(problem.origin, what),
+                Err(what) => {
+                    refused = Some(format!("{}: {what}", problem.origin));
+                    report.reject(problem.origin, what);
+                }
             }
         }
-        if let (true, Some(Finding { origin, problem })) = (rendered.is_empty(), report.bad.last()) {
-            return Err(Error::Refused(format!(
-                "{name}: no problem is left to measure on; {origin}: {problem}"
-            )));
+        if let (true, Some(refused)) = (rendered.is_empty(), refused) {
+            return Err(Error::Refused(format!("{name}: no problem is left to measure on; {refused}")));
         }
         let judge = match verifier {
             Some(verifier) => {
@@ -61,13 +62,13 @@ impl EvaluationSet {
     /// problems that are asked, which may be fewer than the usable rows.
     pub fn findings(&self, report: &Report) -> Vec<String> {
         let asked = self.problems.len();
-        match report.lossy.first() {
+        match report.lossy.first().first() {
             Some(Finding { origin, problem }) if asked < report.usable => {
-                let all = Report { lossy: Vec::new(), ..report.clone() };
+                let all = Report { lossy: Findings::default(), ..report.clone() };
                 let lossy = format!(
                     "of the {asked} problems that are asked, {} with characters that the tokenizer lacks; the first is \
                      {origin}: {problem}",
-                    report.lossy.len()
+                    report.lossy.count()
                 );
                 vec![all.to_string(), lossy]
             }

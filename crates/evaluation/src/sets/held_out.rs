@@ -5,26 +5,15 @@ use super::evaluation_set::EvaluationSet;
 use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
+use isentrope_data::{Place, Split};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
-use std::cell::RefCell;
-
-/// Warnings of downloads.
-#[derive(Default)]
-struct Warnings(RefCell<Vec<String>>);
-
-impl hub::Progress for Warnings {
-    fn advance(&self, _file: &str, _done: u64, _total: u64) {}
-
-    fn warn(&self, message: &str) {
-        self.0.borrow_mut().push(message.to_owned());
-    }
-}
+use std::path::PathBuf;
 
 /// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the built-in task, if `data` names
 /// it; none where it never evaluates. `max_tokens` is the longest response where neither `eval` nor a benchmark's definition
-/// says. `notes` gets what was found in the files.
+/// says. `notes` gets what was found in the files. `progress` hears of downloads.
 ///
 /// # Errors
 /// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is wrong with the data, or with
@@ -37,6 +26,7 @@ pub fn held_out_sets(
     prompter: &Prompter,
     context: usize,
     notes: &mut Vec<String>,
+    progress: &dyn hub::Progress,
 ) -> Result<Vec<EvaluationSet>> {
     if eval.every == 0 {
         return Ok(Vec::new());
@@ -44,24 +34,19 @@ pub fn held_out_sets(
     let plain = eval.decoding(Decoding { samples: 4, temperature: 1.0, max_tokens });
     let problems = eval.problems.unwrap_or(PROBLEMS);
     let mut sets: Vec<EvaluationSet> = Vec::new();
-    for file in &eval.files {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let settings = isentrope_data::DataSettings {
-            task: None,
-            files: vec![file.clone()],
-            limit: None,
-            ..data.clone()
-        };
+    for (name, files) in named_files(&eval.files, progress)? {
+        let first = files[0].clone();
+        let settings = isentrope_data::DataSettings { task: None, files, limit: None, ..data.clone() };
         let (problems, mut report) =
             isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
                 isentrope_data::Error::Io { .. } => {
-                    Error::setting("eval.files", format!("names a file that is not there: {}", plainly(&e)))
+                    Error::setting("eval.files", format!("names a file that cannot be read: {}", plainly(&e)))
                 }
                 other => other.into(),
             })?;
         problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
         let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
-        notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", file.display())));
+        notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", first.display())));
         if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
             return Err(Error::Refused(format!(
                 "{}: the prompt has {} tokens and does not fit the model's context of {context}; take it out of \
@@ -75,9 +60,7 @@ pub fn held_out_sets(
     for text in &eval.bench {
         let choice =
             Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
-        let warnings = Warnings::default();
-        let found = BenchmarkFiles::find(choice, &warnings)?;
-        notes.extend(warnings.0.into_inner());
+        let found = BenchmarkFiles::find(choice, progress)?;
         let Benchmark { name, decoding, verifier: its, .. } = &found.benchmark;
         let its = its.map(VerifierSettings::from);
         let (problems, mut report) =
@@ -98,6 +81,21 @@ pub fn held_out_sets(
         sets.push(EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?);
     }
     Ok(sets)
+}
+
+/// The files of each set, with its name: every file of a pattern is a set, and so is a data set on the hub as a whole.
+fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<(String, Vec<PathBuf>)>> {
+    let mut named = Vec::new();
+    for place in entries.iter().map(|entry| Place::of(entry)) {
+        let files = place.files(Split::Test, progress).map_err(|e| {
+            Error::setting("eval.files", format!("names a place without data: {}", plainly(&e)))
+        })?;
+        match place {
+            Place::Hub { .. } => named.push((place.name(), files)),
+            _ => named.extend(files.into_iter().map(|file| (Place::File(file.clone()).name(), vec![file]))),
+        }
+    }
+    Ok(named)
 }
 
 fn add(sets: &mut Vec<EvaluationSet>, set: EvaluationSet, key: &'static str) -> Result<()> {

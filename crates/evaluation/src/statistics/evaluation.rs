@@ -1,7 +1,9 @@
 //! How a policy did on a set of problems, as a run records it.
 
+use super::by_size::{by_size, name_of_size};
 use super::outcome::{Outcome, is_graded};
 use super::statistic::{Statistic, ks};
+use crate::sets::EvaluationSet;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,9 @@ pub struct Evaluation {
     pub samples: usize,
     /// Mean over problems of the share of correct responses; none where no response could be judged.
     pub mean: Option<f64>,
+    /// Of problems of the built-in task in several sizes, how many numbers are given, and `mean` of those problems.
+    #[serde(default)]
+    pub by_size: Vec<(usize, f64)>,
     /// Mean score of the responses, likewise.
     pub score: Option<f64>,
     /// Whether some score is neither 0 nor 1.
@@ -35,11 +40,18 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Sums up the responses to each problem.
-    pub fn of_responses(name: &str, samples: usize, problems: &[Vec<Response>]) -> Self {
+    /// Sums up the responses to each problem of a set.
+    pub fn of_responses(set: &EvaluationSet, problems: &[Vec<Response>]) -> Self {
         let outcomes: Vec<Vec<Outcome>> =
             problems.iter().map(|responses| responses.iter().map(Outcome::from).collect()).collect();
-        Self::of(name, samples, &outcomes)
+        let sizes = by_size(set.problems.iter().map(|(problem, _)| &problem.ground_truth));
+        let mean = |places: Vec<usize>| {
+            let outcomes: Vec<Vec<Outcome>> =
+                places.into_iter().map(|place| outcomes[place].clone()).collect();
+            Statistic::Mean.value(&outcomes)
+        };
+        let by_size = sizes.into_iter().filter_map(|(size, places)| Some((size, mean(places)?))).collect();
+        Self { by_size, ..Self::of(&set.name, set.decoding.samples, &outcomes) }
     }
 
     /// Sums up what counts of the responses to each problem.
@@ -49,6 +61,7 @@ impl Evaluation {
             name: name.to_owned(),
             samples,
             mean: of(Statistic::Mean),
+            by_size: Vec::new(),
             score: of(Statistic::Score),
             is_graded: is_graded(problems.iter().flatten()),
             pass: ks(samples).into_iter().filter_map(|k| Some((k, of(Statistic::Pass(k))?))).collect(),
@@ -85,6 +98,9 @@ impl Evaluation {
             metrics.extend(value.map(|value| (format!("eval/{name}/{what}"), value)));
         };
         add(&format!("mean@{samples}"), self.mean);
+        for (size, value) in &self.by_size {
+            add(&name_of_size(*samples, *size), Some(*value));
+        }
         for (k, value) in &self.pass {
             add(&format!("pass@{k}"), Some(*value));
         }

@@ -5,6 +5,7 @@
 //! that are equal, for maj@k.
 
 mod bootstrap;
+mod by_size;
 mod evaluation;
 mod outcome;
 mod paired;
@@ -13,6 +14,7 @@ mod votes;
 
 pub use bootstrap::Estimate;
 pub(crate) use bootstrap::resampled;
+pub(crate) use by_size::{by_size, name_of_size};
 pub use evaluation::Evaluation;
 pub(crate) use outcome::{Outcome, accuracy, is_graded, mean_score};
 pub use paired::PairedTest;

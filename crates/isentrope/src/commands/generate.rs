@@ -2,20 +2,21 @@
 
 use crate::device::Device;
 use crate::interrupt::{self, Interrupted};
-use crate::lines::{self, Line};
+use crate::lines::{self, Line, Prompt};
 use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::standard_output::print_text;
+use crate::template_variables::TemplateVariables;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
-use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
+use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling, template_variables};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
@@ -26,8 +27,8 @@ use std::time::Instant;
 /// Sample responses from a model
 ///
 /// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample, text, tokens, logprobs,
-/// entropies (in nats) and finish_reason ("stop" or "length"). A prompts line is {"prompt": text}, {"messages": [...]} or
-/// {"tokens": [ids]}, with an optional "id".
+/// entropies (in nats) and finish_reason ("stop" or "length"). A prompts line is {"prompt": text or list of messages},
+/// {"messages": [...]} or {"tokens": [ids]}, with an optional "id"; data sets may also call the prompt problem or question.
 ///
 /// Sampling settings that are not given come from the model's generation_config.json where it asks for sampling (do_sample),
 /// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
@@ -40,12 +41,15 @@ pub struct Generate {
     /// The prompt
     #[arg(long, value_name = "TEXT", conflicts_with = "prompts", required_unless_present = "prompts")]
     prompt: Option<String>,
-    /// JSON lines with prompts
+    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
+    /// such as openai/gsm8k:main); - is standard input
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Treats prompt texts as a user's message, rendered by the model's chat template
     #[arg(long)]
     chat: bool,
+    #[command(flatten)]
+    variables: TemplateVariables,
     /// Responses per prompt
     #[arg(short, long = "samples", value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -89,7 +93,7 @@ pub struct Generate {
 }
 
 /// A prompt and what it is called.
-struct Prompt {
+struct Asked {
     id: Value,
     tokens: Vec<u32>,
 }
@@ -120,7 +124,7 @@ enum Display {
 impl Generate {
     pub fn run(self) -> Result<()> {
         // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
-        let lines = self.prompts.as_deref().map(lines::read).transpose()?;
+        let lines = self.prompts.as_deref().map(lines::read_prompts).transpose()?;
         let single = lines.as_ref().map_or(1, Vec::len) == 1 && self.n == 1;
         let mut display = match (&self.out, stdout().is_terminal()) {
             (None, true) if single => Display::Stream { shown: 0 },
@@ -159,7 +163,7 @@ impl Generate {
     fn drive(
         &self,
         engine: &mut Engine<'_, Device>,
-        prompts: &[Prompt],
+        prompts: &[Asked],
         display: &mut Display,
     ) -> Result<String> {
         let started = Instant::now();
@@ -272,7 +276,8 @@ impl Generate {
         }
     }
 
-    fn understand(&self, loaded: &Loaded, lines: Option<&[Line]>) -> Result<Vec<Prompt>> {
+    fn understand(&self, loaded: &Loaded, lines: Option<&[Line]>) -> Result<Vec<Asked>> {
+        let variables = template_variables(&self.variables.settings());
         // Read when first needed: most prompts need none.
         let template: OnceCell<ChatTemplate> = OnceCell::new();
         let render = |messages: &[Value]| -> Result<Vec<u32>> {
@@ -280,7 +285,7 @@ impl Generate {
                 let _ = template.set(loaded.chat_template()?);
             }
             let template = template.get().context("the chat template was read")?;
-            Ok(loaded.tokenizer()?.encode(&template.render(messages, true, &Map::new())?, false)?)
+            Ok(loaded.tokenizer()?.encode(&template.render(messages, true, &variables)?, false)?)
         };
         let text = |text: &str| -> Result<Vec<u32>> {
             if self.chat {
@@ -293,27 +298,27 @@ impl Generate {
             let prompt = self.prompt.as_deref().context("a prompt is needed")?;
             let tokens = text(prompt).map_err(|e| anyhow!("--prompt: {e}"))?;
             warn_of_losses(loaded.take_loss().map(|lost| anyhow!("--prompt: {lost}")));
-            return Ok(vec![Prompt { id: 0.into(), tokens }]);
+            return Ok(vec![Asked { id: 0.into(), tokens }]);
         };
         let mut losses = Vec::new();
         let prompts = lines
             .iter()
             .enumerate()
             .map(|(i, line)| {
-                let tokens = match line.one_of(&["prompt", "messages", "tokens"])? {
-                    "prompt" => text(line.text("prompt")?).map_err(|e| line.error(e))?,
-                    "messages" => render(line.messages()?).map_err(|e| line.error(e))?,
-                    _ => line.tokens("tokens")?,
+                let tokens = match line.prompt()? {
+                    Prompt::Text(prompt) => text(prompt).map_err(|e| line.error(e))?,
+                    Prompt::Messages(messages) => render(messages).map_err(|e| line.error(e))?,
+                    Prompt::Tokens(tokens) => tokens,
                 };
                 losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
-                Ok(Prompt { id: line.get("id").cloned().unwrap_or(i.into()), tokens })
+                Ok(Asked { id: line.get("id").cloned().unwrap_or(i.into()), tokens })
             })
             .collect::<Result<_>>()?;
         warn_of_losses(losses);
         Ok(prompts)
     }
 
-    fn limits(&self, loaded: &Loaded, prompts: &[Prompt], sampling: &Sampling) -> Result<Limits> {
+    fn limits(&self, loaded: &Loaded, prompts: &[Asked], sampling: &Sampling) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
@@ -327,7 +332,7 @@ impl Generate {
 
 fn write_line(
     output: &mut Output,
-    prompts: &[Prompt],
+    prompts: &[Asked],
     samples: usize,
     index: usize,
     c: &Completion,
@@ -347,7 +352,7 @@ fn write_line(
 /// Keeps what has finished, and says so.
 fn interrupted(
     display: &mut Display,
-    prompts: &[Prompt],
+    prompts: &[Asked],
     samples: usize,
     waiting: BTreeMap<usize, Completion>,
 ) -> Result<anyhow::Error> {

@@ -6,10 +6,12 @@ use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
+use crate::template_variables::TemplateVariables;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::{Packed, Scores, Sequence};
+use isentrope_rollout::template_variables;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -34,12 +36,14 @@ const RATIO_TOLERANCE: f64 = 0.1;
 pub struct Score {
     #[command(flatten)]
     model: ModelArguments,
-    /// JSON lines to score
+    /// JSON lines to score, or another data file with these columns; - is standard input
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
     /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    variables: TemplateVariables,
     /// Divisor of the logits
     #[arg(long, value_name = "T", default_value_t = 1.0, allow_negative_numbers = true)]
     temperature: f32,
@@ -118,7 +122,7 @@ impl Score {
         let lines = lines::read(&self.input)?;
         let mut output = Output::create(self.out.as_deref())?;
         let loaded = self.model.load()?;
-        let items = understand(&loaded, &lines)?;
+        let items = understand(&loaded, &lines, &template_variables(&self.variables.settings()))?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -202,13 +206,13 @@ fn batch_len(items: &[Item]) -> usize {
         .map_or(items.len(), |first_too_many| first_too_many.max(1))
 }
 
-fn understand(loaded: &Loaded, lines: &[Line]) -> Result<Vec<Item>> {
+fn understand(loaded: &Loaded, lines: &[Line], variables: &Map<String, Value>) -> Result<Vec<Item>> {
     let (mut template, mut losses) = (None, Vec::new());
     let items = lines
         .iter()
         .enumerate()
         .map(|(i, line)| {
-            let item = item(loaded, line, i, &mut template)?;
+            let item = item(loaded, line, i, (&mut template, variables))?;
             losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
             Ok(item)
         })
@@ -217,7 +221,12 @@ fn understand(loaded: &Loaded, lines: &[Line]) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-fn item(loaded: &Loaded, line: &Line, index: usize, template: &mut Option<ChatTemplate>) -> Result<Item> {
+fn item(
+    loaded: &Loaded,
+    line: &Line,
+    index: usize,
+    (template, variables): (&mut Option<ChatTemplate>, &Map<String, Value>),
+) -> Result<Item> {
     let (tokens, from, split) = match line.one_of(&["tokens", "prompt", "messages"])? {
         "tokens" => {
             let tokens = line.tokens("tokens")?;
@@ -247,7 +256,8 @@ fn item(loaded: &Loaded, line: &Line, index: usize, template: &mut Option<ChatTe
                 Some(template) => template,
                 none => none.insert(loaded.chat_template()?),
             };
-            let text = template.render(line.messages()?, false, &Map::new()).map_err(|e| line.error(e))?;
+            let text =
+                template.render(line.messages("messages")?, false, variables).map_err(|e| line.error(e))?;
             (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
         }
     };

@@ -98,7 +98,8 @@ impl RunArguments {
         let model_dir = hub::resolve(&model, &Download::default())?;
         let mut terminal = Terminal::new();
         terminal.heading(&format!("{model} on {}", place.dir.display()));
-        let prepared = recipe.prepare(&model_dir, &device, Memory::now().available as usize)?;
+        let available = Memory::now().available as usize;
+        let prepared = recipe.prepare(&model_dir, &device, available, &Download::default())?;
         for note in &prepared.notes {
             terminal.note(note);
         }
@@ -135,7 +136,8 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
              training would {then}.\n"
         ));
     };
-    let mut prepared = recipe.prepare(&dir, &device, Memory::now().available as usize)?;
+    let available = Memory::now().available as usize;
+    let mut prepared = recipe.prepare(&dir, &device, available, &Download::default())?;
     print_text(&format!("\n# {}\n", prepared.plan))?;
     for note in &prepared.notes {
         print_text(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;

@@ -8,6 +8,7 @@
 
 mod check;
 mod foreign;
+mod lists;
 mod overrides;
 mod reference;
 mod render;
@@ -54,8 +55,10 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
 }
 
 /// Settings from a whole recipe, in which overrides are applied; `from` is where it comes from.
-fn settings<T: DeserializeOwned + JsonSchema>(root: tree::Node, from: &str) -> Result<T> {
-    let problems = check::check(&root, &Shape::of::<T>());
+fn settings<T: DeserializeOwned + JsonSchema>(mut root: tree::Node, from: &str) -> Result<T> {
+    let shape = Shape::of::<T>();
+    lists::wrap_single_texts(&mut root, &shape);
+    let problems = check::check(&root, &shape);
     if !problems.is_empty() {
         bail!(problems.join("\n"));
     }

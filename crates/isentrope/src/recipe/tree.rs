@@ -1,11 +1,10 @@
 //! A TOML file as a tree that remembers where each value was written.
 
-use crate::paths::refuse_dangling;
 use anyhow::{Context, Result, anyhow, bail};
+use isentrope_files::open_regular;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -44,11 +43,7 @@ pub enum Value {
 pub fn read(path: &Path) -> Result<Node> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    refuse_dangling(path)?;
-    let file = File::open(path).with_context(|| name.clone())?;
-    if file.metadata().with_context(|| name.clone())?.is_dir() {
-        bail!("{name}: is a directory, not a recipe file");
-    }
+    let file = open_regular(path).map_err(io::Error::from).with_context(|| name.clone())?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| name.clone())?;
     if bytes.len() as u64 > MAX_BYTES {
         bail!("{name}: is larger than {} KiB, which no recipe is", MAX_BYTES >> 10);

@@ -213,13 +213,15 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
     let scratch = Scratch::new();
     let empty = scratch.file("empty.jsonl", "\n\n");
     failure_saying(&mut isentrope(&["grade", "--in", &empty]), &["empty.jsonl", "no lines"]);
-    for (name, contents, format) in [
-        ("a.parquet", &b"PAR1\x15\x04"[..], "Parquet"),
-        ("a.jsonl.gz", b"\x1f\x8b\x08\x00", "gzip"),
-        ("a.csv", b"gold,response\n1,1\n", "separated values"),
+    for (name, contents, what) in [
+        ("a.parquet", &b"PAR1\x15\x04"[..], "not a readable parquet file"),
+        ("b.jsonl", b"PAR1\x15\x04", "must end in .parquet"),
+        ("c.jsonl", b"\x1f\x8b\x08\x00", "must end in .jsonl.gz"),
+        ("d.jsonl", b"[\n{\"gold\": 1, \"pred\": 1}]", "must end in .json"),
+        ("e.csv", b"gold,response\n1,1\n", "separated values"),
     ] {
         let file = scratch.file(name, contents);
-        failure_saying(&mut isentrope(&["grade", "--in", &file]), &[name, format, "reads JSON lines"]);
+        failure_saying(&mut isentrope(&["grade", "--in", &file]), &[name, what]);
     }
     failure_saying(&mut isentrope(&["grade", "--in", &scratch.path("absent")]), &["absent", "No such file"]);
     let input = scratch.lines("input.jsonl", &many(1));

@@ -5,6 +5,7 @@ mod bad_input;
 mod bad_model;
 mod bad_usage;
 mod chat;
+mod data_files;
 mod doctor;
 mod eval;
 mod generate;

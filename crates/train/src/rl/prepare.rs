@@ -8,7 +8,7 @@ use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig};
+use isentrope_model::{Layout, ModelConfig, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
@@ -35,6 +35,7 @@ impl TrainingRecipe for Recipe {
         model_dir: &Path,
         backend: &B,
         available: usize,
+        progress: &dyn hub::Progress,
     ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         recipe.check()?;
@@ -49,6 +50,7 @@ impl TrainingRecipe for Recipe {
             &prompter,
             config.context(),
             &recipe.reward.verifier,
+            progress,
         )?;
         notes.extend(data.notes);
         notes.extend(problems::repeated(

@@ -156,7 +156,7 @@ impl Run {
                 file.responses(problem, responses)?;
             }
             file.finish()?;
-            evaluations.push(Evaluation::of_responses(&set.name, set.decoding.samples, &responses));
+            evaluations.push(Evaluation::of_responses(set, &responses));
         }
         for (name, value) in Evaluation::metrics(&evaluations) {
             record.metrics.set(name, value);

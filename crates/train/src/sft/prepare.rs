@@ -7,10 +7,10 @@ use crate::plan::{Demand, Plan};
 use crate::problems;
 use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
-use isentrope_data::{Examples, Longest};
+use isentrope_data::{Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, held_out_sets};
 use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig};
+use isentrope_model::{Layout, ModelConfig, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
@@ -35,6 +35,7 @@ impl TrainingRecipe for Recipe {
         model_dir: &Path,
         backend: &B,
         available: usize,
+        progress: &dyn hub::Progress,
     ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         recipe.check()?;
@@ -42,14 +43,15 @@ impl TrainingRecipe for Recipe {
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = Vec::new();
-        let examples = open(&recipe.data, "training data", &recipe, &prompter, &mut notes)?;
+        let found = recipe.data.found(Split::Train, progress)?;
+        let examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warning(recipe.run.steps));
-        let held_out = held_out(&recipe, &prompter, &mut notes)?;
+        let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
         let (max_tokens, verifier) = (recipe.sft.max_tokens, &recipe.reward.verifier);
-        let sets =
-            held_out_sets(&recipe.data, &recipe.eval, max_tokens, verifier, &prompter, context, &mut notes)?;
+        let (data, eval) = (&recipe.data, &recipe.eval);
+        let sets = held_out_sets(data, eval, max_tokens, verifier, &prompter, context, &mut notes, progress)?;
         let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
             longest_sampled,
@@ -91,8 +93,11 @@ fn open(
 ) -> Result<Examples> {
     let (mut examples, mut report) = Examples::open(data, recipe.run.seed)?;
     let longest = Longest { tokens: recipe.sft.max_tokens, allowed_by: "sft.max_tokens" };
-    let mut lossy = Vec::new();
+    let mut lossy = Findings::default();
     examples.retain(&mut report, &longest, |example| {
+        if !example.content.may_fit(longest.tokens) {
+            return Ok(usize::MAX);
+        }
         let encoded = encode(example, prompter);
         let loss = prompter.loss(&example.origin);
         let tokens = encoded?.tokens.len();
@@ -105,7 +110,12 @@ fn open(
 }
 
 /// Held-out examples: those of the files, or of the built-in task.
-fn held_out(recipe: &Recipe, prompter: &Prompter, notes: &mut Vec<String>) -> Result<Vec<TokenizedExample>> {
+fn held_out(
+    recipe: &Recipe,
+    prompter: &Prompter,
+    notes: &mut Vec<String>,
+    progress: &dyn hub::Progress,
+) -> Result<Vec<TokenizedExample>> {
     let from_task = recipe.sft.eval_files.is_empty() && recipe.data.task.is_some();
     if recipe.eval.every == 0 || (recipe.sft.eval_files.is_empty() && !from_task) {
         return Ok(Vec::new());
@@ -115,6 +125,7 @@ fn held_out(recipe: &Recipe, prompter: &Prompter, notes: &mut Vec<String>) -> Re
         (settings.task, settings.limit) = (None, None);
         settings.files.clone_from(&recipe.sft.eval_files);
     }
+    let settings = settings.found(Split::Test, progress)?;
     let mut examples = open(&settings, "held-out examples", recipe, prompter, notes)?;
     // Of the built-in task's endless examples, some that no run comes to.
     let first = if from_task { 1 << 40 } else { 0 };

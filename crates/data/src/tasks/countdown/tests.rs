@@ -82,9 +82,9 @@ fn problems_depend_on_seed_and_position_alone() {
 #[test]
 fn splits_share_no_problem_and_counts_have_their_weights() {
     let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
-    let test = countdown.test_set(2048).unwrap();
+    let test = countdown.test_set(1024).unwrap();
+    assert_eq!(test.iter().map(text).collect::<HashSet<_>>().len(), 1024);
     let test: HashSet<_> = test.iter().map(canonical).map(|c| (c.numbers, c.target)).collect();
-    assert_eq!(test.len(), 2048);
     let mut three = 0;
     let mut train = HashSet::new();
     for i in 0..100_000 {
@@ -95,7 +95,7 @@ fn splits_share_no_problem_and_counts_have_their_weights() {
     }
     // Standard deviation 145.
     assert!((69_400..70_600).contains(&three), "{three}");
-    // Of the 2048 likeliest test problems nothing is in training; of training there is far more.
+    // Of the 1024 first test problems nothing is in training; of training there is far more.
     assert!(train.len() > 10_000, "{}", train.len());
     let shares = train
         .iter()
@@ -104,7 +104,36 @@ fn splits_share_no_problem_and_counts_have_their_weights() {
             Split::of(&Challenge { numbers: numbers.clone(), target: *target }) == Split::Test
         })
         .count();
-    assert_eq!(shares, 2048);
+    assert_eq!(shares, test.len());
+}
+
+/// Test problems must be what training problems are, however many are taken.
+#[test]
+fn any_number_of_test_problems_has_the_training_mix() {
+    let of = |settings: &CountdownSettings, n: usize| Countdown::new(settings).unwrap().test_set(n).unwrap();
+    let size = |problem: &Problem| challenge(problem).numbers.len();
+    let settings = CountdownSettings::default();
+    let test = of(&settings, 1024);
+    for n in 1..=test.len() {
+        let four = test[..n].iter().filter(|problem| size(problem) == 4).count();
+        assert!((four as f64 - 0.3 * n as f64).abs() <= 1.0, "{four} of {n}");
+    }
+    assert_eq!(of(&settings, 100), test[..100], "fewer are the first of more");
+    // A size without weight has none, and one that is named twice has both weights.
+    let odd = CountdownSettings { numbers: vec![3, 5, 4, 3], weights: vec![1.0, 0.0, 2.0, 1.0], ..settings };
+    let test = of(&odd, 100);
+    let count = |wanted: usize| test.iter().filter(|problem| size(problem) == wanted).count();
+    assert_eq!((count(3), count(4), count(5)), (50, 50, 0));
+}
+
+#[test]
+fn a_size_without_enough_test_problems_is_named() {
+    let few = CountdownSettings { largest_number: 3, ..CountdownSettings::default() };
+    let error = Countdown::new(&few).unwrap().test_set(1000).unwrap_err().to_string();
+    assert!(
+        error.contains("eval.problems is 1000") && error.contains("test problems of 3 numbers"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
 use isentrope_reward::VerifierSettings;
-use isentrope_rollout::{Prompter, Sampling};
+use isentrope_rollout::{Prompter, Sampling, template_variables};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -47,7 +47,7 @@ impl Measured {
             ));
         }
         let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
-        if report.usable < report.rows || !report.lossy.is_empty() {
+        if report.usable < report.rows || report.lossy.count() > 0 {
             for found in set.findings(&report) {
                 messages::note(&format!("{name}: {found}"));
             }
@@ -56,7 +56,7 @@ impl Measured {
             messages::note(&note);
         }
         let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
-        let settings = json!({
+        let mut settings = json!({
             "files_sha256": files,
             "limit": eval.limit,
             "problems": set.problems.len(),
@@ -69,6 +69,11 @@ impl Measured {
             "verifier": verifier,
             "verifier_files_sha256": verifier_files(&verifier)?,
         });
+        // Only where there are some, so that older results are still those of the same settings.
+        let variables = template_variables(&eval.variables.settings());
+        if !variables.is_empty() {
+            settings["template_variables"] = variables.into();
+        }
         Ok(Self { set, settings })
     }
 }

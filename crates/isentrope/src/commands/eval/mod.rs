@@ -11,10 +11,10 @@ use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
 use crate::standard_output::print_text;
+use crate::template_variables::TemplateVariables;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
@@ -26,8 +26,9 @@ use std::path::{Component, Path, PathBuf};
 
 /// Measure a model on benchmarks
 ///
-/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k, or a file of your own. Each is
-/// asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at temperature 0.6, the others greedily.
+/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k, the built-in task countdown, or a
+/// file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at temperature 0.6,
+/// the task with 4 at temperature 1, the others greedily.
 ///
 /// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it
 /// stopped, to the same bytes, and judges again what could not be judged. With --against and without MODEL, two directories
@@ -39,17 +40,19 @@ pub struct Eval {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
-    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a .jsonl or .parquet file, or a data set on the hub
-    /// (org/name, hf://datasets/org/name/FILE). A NAME of your own takes any file of problems (repeatable)
+    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .parquet), or a data set on the hub
+    /// (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A NAME of your own takes any file of problems (repeatable)
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
+    #[command(flatten)]
+    variables: TemplateVariables,
     /// Responses to each problem [default: the benchmark's]
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
     /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
-    /// Longest response, in tokens [default: 8192]
+    /// Longest response, in tokens [default: 8192, and 256 of countdown]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Asks only the first so many problems of each benchmark
@@ -122,7 +125,7 @@ impl Eval {
         let found = self.find()?;
         let loaded = loaded_model::load(model, self.threads)?;
         let vocabulary = loaded.model.config.vocab_size;
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &DataSettings::default())?;
+        let prompter = Prompter::read(&loaded.dir, vocabulary, &self.variables.settings())?;
         let measured: Vec<Measured> =
             found.iter().map(|files| Measured::of(self, files, &prompter, &loaded)).collect::<Result<_>>()?;
         let settings: Map<String, Value> =

@@ -32,7 +32,7 @@ use totals::Totals;
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Grade {
-    /// JSON lines to judge; - is standard input
+    /// JSON lines to judge, or another data file (.json, .jsonl.gz, .parquet); - is standard input
     #[arg(long = "in", value_name = "FILE", required_unless_present = "explain")]
     input: Option<PathBuf>,
     /// Where JSON lines go; - is standard output, where they go without a name

@@ -61,7 +61,7 @@ impl Reader {
         let data_source = object.get("data_source").map(text).unwrap_or_default();
         self.verifier.check_data_source(&data_source)?;
         let ground_truth = match find(object, &self.gold, GOLD) {
-            Ok((key, Value::String(text))) => final_answer(text, key == "solution")?.into(),
+            Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
             Ok((_, value)) => value.clone(),
             // Some verifiers need none.
             Err(missing) => match self.verifier.check_ground_truth(&Value::Null, &data_source) {

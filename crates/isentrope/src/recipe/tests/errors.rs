@@ -194,7 +194,7 @@ fn what_is_not_a_recipe_is_refused() {
     assert!(format!("{missing:#}").starts_with("no/such.toml: "));
     let dir = tempfile::tempdir().unwrap();
     let directory = super::load::<Settings>(dir.path(), &[]).unwrap_err();
-    assert!(directory.to_string().ends_with("is a directory, not a recipe file"));
+    assert!(format!("{directory:#}").ends_with("is a directory, not a regular file"));
     let path = dir.path().join("x.toml");
     std::fs::write(&path, b"a = \"\xff\"").unwrap();
     assert!(super::load::<Settings>(&path, &[]).unwrap_err().to_string().ends_with("is not UTF-8 text"));

@@ -1,0 +1,426 @@
+//! Where data is: files here, files that match a pattern, or files of a data set on the hub.
+
+use std::path::{Path, PathBuf};
+
+use isentrope_model::hub;
+
+use crate::rows::Format;
+use crate::{Error, Result};
+
+/// Where data is, as recipes and commands write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file.
+    File(PathBuf),
+    /// Files whose paths match a pattern: `*` stands for any characters of a name, `?` for one, `[ab]` for one of several,
+    /// `**` for any directories.
+    Pattern(String),
+    /// Files of a data set on the hub.
+    Hub {
+        /// `[org/]name[@revision]`.
+        id: String,
+        /// Which of its files.
+        files: Wanted,
+    },
+}
+
+/// Which files of a data set are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Those whose names begin so.
+    Beginning(String),
+    /// Those whose names tell all of these: configurations and splits. Without the name of a split, those of the split that
+    /// is asked for where nothing is said.
+    Parts(Vec<String>),
+}
+
+/// The part of a data set that is meant where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// What is trained on.
+    Train,
+    /// What is measured with.
+    Test,
+}
+
+/// How an address of a data set on the hub begins, and its short form.
+const ADDRESS: &str = "hf://datasets/";
+const SHORT: &str = "hf:";
+
+/// How the parts of data sets are usually called.
+const SPLITS: [&str; 7] = ["train", "test", "validation", "valid", "val", "dev", "eval"];
+
+impl Split {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl Place {
+    /// Reads a place: a path; a pattern of paths; or on the hub `org/name[@revision][:CONFIG][:SPLIT]`, which `hf:` before it
+    /// tells from a path beyond doubt, or `hf://datasets/org/name[@revision]/FILES`, the beginning of the files' names.
+    pub fn parse(text: &str) -> Self {
+        if let Some(address) = text.strip_prefix(ADDRESS) {
+            // A revision may have slashes of its own only where no files follow.
+            let mut parts = address.splitn(3, '/');
+            let id: Vec<&str> = parts.by_ref().take(2).collect();
+            let files = match parts.next() {
+                None | Some("") => Wanted::Parts(Vec::new()),
+                Some(files) => Wanted::Beginning(files.to_owned()),
+            };
+            return Self::Hub { id: id.join("/"), files };
+        }
+        if let Some(id) = text.strip_prefix(SHORT) {
+            return Self::hub(id);
+        }
+        let path = Path::new(text);
+        if path.exists() {
+            return Self::File(path.to_owned());
+        }
+        if text.contains(['*', '?', '[']) {
+            return Self::Pattern(text.to_owned());
+        }
+        // An id has one slash and does not begin like a path.
+        let is_id = text.matches('/').count() == 1 && !text.starts_with(['/', '.', '~']);
+        if Format::of(path).is_err() && is_id { Self::hub(text) } else { Self::File(path.to_owned()) }
+    }
+
+    /// As [`parse`](Self::parse); what is not UTF-8 is a file.
+    pub fn of(path: &Path) -> Self {
+        path.to_str().map_or_else(|| Self::File(path.to_owned()), Self::parse)
+    }
+
+    fn hub(text: &str) -> Self {
+        let mut parts = text.split(':').map(str::to_owned);
+        let id = parts.next().unwrap_or_default();
+        Self::Hub { id, files: Wanted::Parts(parts.collect()) }
+    }
+
+    /// What is wrong with the place that can be told without looking for it.
+    ///
+    /// # Errors
+    /// As a sentence, or as that of [`Format::of`].
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::File(path) => Format::of(path).map(drop),
+            Self::Pattern(pattern) => match glob::Pattern::new(pattern) {
+                Ok(_) => Ok(()),
+                Err(e) => Err(Error::place(pattern, format!("it is no pattern of paths: {e}"))),
+            },
+            Self::Hub { id, files } => match files {
+                Wanted::Parts(parts) if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) => {
+                    Err(Error::place(
+                        id,
+                        "behind the id stand at most :CONFIG and :SPLIT, as in openai/gsm8k:main:train",
+                    ))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// What results and metrics call what is there: a file's name without its ending, a data set's without its owner.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => Format::stem(path),
+            Self::Pattern(pattern) => Format::stem(Path::new(pattern)),
+            Self::Hub { id, .. } => {
+                let repo = id.split('@').next().unwrap_or_default();
+                repo.rsplit('/').next().unwrap_or_default().to_owned()
+            }
+        }
+    }
+
+    /// The files of the place: what matches a pattern in the order of the paths, and of the hub what has been downloaded for
+    /// it. A file is not looked for.
+    ///
+    /// # Errors
+    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver; as [`check`](Self::check).
+    pub fn files(&self, split: Split, progress: &dyn hub::Progress) -> Result<Vec<PathBuf>> {
+        self.check()?;
+        match self {
+            Self::File(path) => Ok(vec![path.clone()]),
+            Self::Pattern(pattern) => matching(pattern),
+            Self::Hub { id, files } => {
+                let select = |names: &[String]| files.choose(id, split, names);
+                hub::dataset_files(id, &select, progress).map_err(|error| Error::Hub(error.to_string()))
+            }
+        }
+    }
+
+    /// Whether the place is on this machine, so that what is there can be looked at without a network.
+    pub fn is_local(&self) -> bool {
+        !matches!(self, Self::Hub { .. })
+    }
+}
+
+/// The names of configurations and splits.
+fn is_part(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
+}
+
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    let failed = |what: String| Error::place(pattern, what);
+    // As in a shell: a star crosses no slash, and hidden files must be asked for.
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let found =
+        glob::glob_with(pattern, options).map_err(|e| failed(format!("it is no pattern of paths: {e}")))?;
+    let mut paths = found
+        .map(|path| {
+            path.map_err(|e| failed(format!("{} cannot be looked at: {}", e.path().display(), e.error())))
+        })
+        .collect::<Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| !path.is_dir());
+    paths.sort();
+    if paths.is_empty() { Err(failed("no file matches the pattern".into())) } else { Ok(paths) }
+}
+
+impl Wanted {
+    /// The files that are meant among the names of a data set's files.
+    ///
+    /// # Errors
+    /// Why none can be chosen, as part of a sentence.
+    pub fn choose(&self, id: &str, split: Split, names: &[String]) -> Result<Vec<String>, String> {
+        let data = data_files(names);
+        let all = data.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        if data.is_empty() {
+            return Err("there is no .parquet, .jsonl or .json file".into());
+        }
+        let chosen = match self {
+            Self::Beginning(beginning) => {
+                let chosen: Vec<&String> =
+                    data.into_iter().filter(|name| name.starts_with(beginning)).collect();
+                if chosen.is_empty() {
+                    return Err(format!("no file begins with {beginning:?}; there are {all}"));
+                }
+                chosen
+            }
+            Self::Parts(parts) => {
+                let mut left = data;
+                for part in parts {
+                    left = telling(&left, part);
+                    if left.is_empty() {
+                        return Err(format!("no file is of {part:?}; there are {all}"));
+                    }
+                }
+                if !parts.iter().any(|part| SPLITS.contains(&part.as_str())) {
+                    left = of_split(left, split, !parts.is_empty()).ok_or_else(|| {
+                        format!(
+                            "it is not clear which file is meant; name its split, as in {id}:SPLIT, or the file, as in \
+                             {ADDRESS}{id}/FILE; there are {all}"
+                        )
+                    })?;
+                }
+                one_folder(left).map_err(|folders| {
+                    format!(
+                        "it has several configurations, {}; name one, as in {id}:{}",
+                        folders.join(", "),
+                        folders[0]
+                    )
+                })?
+            }
+        };
+        Ok(chosen.into_iter().cloned().collect())
+    }
+}
+
+/// The names of files that hold data, in order. Of a data set that has others, .json files hold something else.
+fn data_files(names: &[String]) -> Vec<&String> {
+    let ends_in_json = |name: &str| name.ends_with(".json");
+    let mut data: Vec<&String> = names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
+    data.retain(|name| {
+        !["dataset_info.json", "dataset_infos.json"].iter().any(|other| name.ends_with(other))
+    });
+    data.retain(|name| !name.split('/').any(|part| part.starts_with('.')));
+    if !data.iter().all(|name| ends_in_json(name)) {
+        data.retain(|name| !ends_in_json(name));
+    }
+    data.sort();
+    data
+}
+
+/// The names that tell a part: as a folder or as the whole name of a file, else somewhere between signs.
+fn telling<'a>(names: &[&'a String], part: &str) -> Vec<&'a String> {
+    let whole = |name: &&&String| labels(name).any(|label| label == part);
+    let exact: Vec<&String> = names.iter().filter(whole).copied().collect();
+    if !exact.is_empty() {
+        return exact;
+    }
+    let between = |name: &&&String| {
+        name.match_indices(part).any(|(at, _)| {
+            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
+            edge(name[..at].chars().next_back()) && edge(name[at + part.len()..].chars().next())
+        })
+    };
+    names.iter().filter(between).copied().collect()
+}
+
+/// The folders of a name, and the file's own name without the number of the shard.
+fn labels(name: &str) -> impl Iterator<Item = &str> {
+    let (folders, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let stem = file.split('.').next().unwrap_or_default();
+    // As in train-00000-of-00001-1a2b3c.
+    let stem = match stem.split_once("-of-").and_then(|(before, _)| before.rsplit_once('-')) {
+        Some((label, _)) => label,
+        None => stem,
+    };
+    folders.split('/').chain([stem]).filter(|label| !label.is_empty())
+}
+
+/// The names of a split; where none tells it, the only one, or all where none tells another (`is_named`: or where they have been
+/// named).
+fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&String>> {
+    if names.len() == 1 {
+        return Some(names);
+    }
+    let its = telling(&names, split.name());
+    if !its.is_empty() {
+        return Some(its);
+    }
+    let tells_another = || SPLITS.iter().any(|split| !telling(&names, split).is_empty());
+    (is_named || (split == Split::Train && !tells_another())).then_some(names)
+}
+
+/// The names, if all are in one folder; else the folders. Splits may be folders of their own in it.
+fn one_folder(names: Vec<&String>) -> Result<Vec<&String>, Vec<&str>> {
+    let mut folders: Vec<&str> =
+        names.iter().map(|name| name.rsplit_once('/').map_or("", |(folder, _)| folder)).collect();
+    folders.sort_unstable();
+    folders.dedup();
+    folders.retain(|folder| !folder.is_empty());
+    if folders.len() > 1 { Err(folders) } else { Ok(names) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(id: &str, parts: &[&str]) -> Place {
+        Place::Hub {
+            id: id.into(),
+            files: Wanted::Parts(parts.iter().map(|&part| part.to_owned()).collect()),
+        }
+    }
+
+    #[test]
+    fn places_are_files_patterns_or_the_hub() {
+        let file = |path: &str| Place::File(path.into());
+        for (text, place) in [
+            ("data/a.jsonl", file("data/a.jsonl")),
+            ("a.jsonl.gz", file("a.jsonl.gz")),
+            ("./a/b", file("./a/b")),
+            ("/a/b", file("/a/b")),
+            ("a", file("a")),
+            ("a/b/c", file("a/b/c")),
+            ("src/lib.rs", file("src/lib.rs")), // it is there
+            ("data/*.jsonl", Place::Pattern("data/*.jsonl".into())),
+            ("org/name", hub("org/name", &[])),
+            ("org/name@v1:main:train", hub("org/name@v1", &["main", "train"])),
+            ("org/name:train", hub("org/name", &["train"])),
+            ("hf:name:train", hub("name", &["train"])),
+            ("hf:org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
+            ("hf://datasets/org/name", hub("org/name", &[])),
+            (
+                "hf://datasets/org/name@v1/data/x",
+                Place::Hub { id: "org/name@v1".into(), files: Wanted::Beginning("data/x".into()) },
+            ),
+        ] {
+            assert_eq!(Place::parse(text), place, "{text}");
+        }
+        assert_eq!(hub("openai/gsm8k@v1", &[]).name(), "gsm8k");
+        assert_eq!(file("data/a.jsonl.gz").name(), "a");
+        for (text, says) in [
+            ("org/name:a:b:c", "at most :CONFIG and :SPLIT"),
+            ("org/name::", "at most :CONFIG and :SPLIT"),
+            ("a[", "no pattern"),
+            ("a.csv", "must end in .parquet"),
+        ] {
+            let error = Place::parse(text).check().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_configurations_and_splits_are_found() {
+        let names = |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
+        let choose = |parts: &[&str], split, names: &[String]| {
+            let Place::Hub { id, files } = hub("org/name", parts) else { unreachable!() };
+            files.choose(&id, split, names).map(|names| names.join(" "))
+        };
+        let (train, test) = (Split::Train, Split::Test);
+        let gsm8k = names(&[
+            "README.md",
+            "dataset_infos.json",
+            "main/test-00000-of-00001.parquet",
+            "main/train-00000-of-00001.parquet",
+            "socratic/test-00000-of-00001.parquet",
+            "socratic/train-00000-of-00001.parquet",
+        ]);
+        assert_eq!(choose(&["main"], train, &gsm8k).unwrap(), gsm8k[3]);
+        assert_eq!(choose(&["main"], test, &gsm8k).unwrap(), gsm8k[2]);
+        assert_eq!(choose(&["socratic", "train"], test, &gsm8k).unwrap(), gsm8k[5]);
+        let error = choose(&[], train, &gsm8k).unwrap_err();
+        assert!(error.contains("main, socratic; name one, as in org/name:main"), "{error}");
+        assert!(choose(&["secondary"], train, &gsm8k).unwrap_err().contains("no file is of \"secondary\""));
+
+        let chat = names(&[
+            "data/test_sft-0-of-1.parquet",
+            "data/train_gen-0-of-1.parquet",
+            "data/train_sft-0-of-1.parquet",
+        ]);
+        assert_eq!(choose(&["train_sft"], train, &chat).unwrap(), chat[2]);
+        assert_eq!(choose(&[], train, &chat).unwrap(), format!("{} {}", chat[1], chat[2]));
+        // No split is named after it, but the files are those that were named.
+        assert_eq!(choose(&["test_sft"], train, &chat).unwrap(), chat[0]);
+
+        let converted =
+            names(&["default/train/0000.parquet", "default/test/0000.parquet", "trainer/test/0000.parquet"]);
+        assert_eq!(choose(&["default"], train, &converted).unwrap(), converted[0]);
+        assert_eq!(choose(&[], train, &converted).unwrap(), converted[0]);
+
+        let shards = names(&["b.jsonl.gz", "a.jsonl.gz", "config.json"]);
+        assert_eq!(choose(&[], train, &shards).unwrap(), "a.jsonl.gz b.jsonl.gz");
+        assert!(choose(&[], test, &shards).unwrap_err().contains("hf://datasets/org/name/FILE"));
+        assert_eq!(choose(&[], test, &names(&["a.md", "all.json"])).unwrap(), "all.json");
+        assert!(choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl"));
+        assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
+        let beginning = Wanted::Beginning("main/t".into());
+        assert_eq!(beginning.choose("x", train, &gsm8k).unwrap().len(), 2);
+        assert!(
+            Wanted::Beginning("x".into())
+                .choose("x", train, &gsm8k)
+                .unwrap_err()
+                .contains("there are main/test-")
+        );
+    }
+
+    #[test]
+    fn patterns_match_files_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["b.jsonl", "a.jsonl", ".hidden.jsonl", "c.parquet", "x[1].jsonl"] {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        std::fs::create_dir_all(directory.path().join("deep/er.jsonl")).unwrap();
+        std::fs::write(directory.path().join("deep/er.jsonl/z.jsonl"), "").unwrap();
+        let found = |pattern: &str| {
+            let files = Place::of(&directory.path().join(pattern)).files(Split::Train, &());
+            files.map(|files| {
+                let name =
+                    |path: &PathBuf| path.strip_prefix(directory.path()).unwrap().display().to_string();
+                files.iter().map(name).collect::<Vec<_>>().join(" ")
+            })
+        };
+        assert_eq!(found("[ab].jsonl").unwrap(), "a.jsonl b.jsonl");
+        assert_eq!(found("**/z*.jsonl").unwrap(), "deep/er.jsonl/z.jsonl");
+        assert!(found("deep/*").unwrap_err().to_string().contains("no file matches"));
+        assert_eq!(found("x[1].jsonl").unwrap(), "x[1].jsonl", "a file of this very name");
+        assert!(found("*.json").unwrap_err().to_string().contains("*.json: no file matches the pattern"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Rows of parquet files.
+//!
+//! `inspect.rs` looks at what a file claims before it is unpacked, with `thrift.rs`; here is what it unfolds into.
+
+mod inspect;
+mod thrift;
+
+use std::fs::File;
+use std::sync::Arc;
+
+use ::parquet::column::reader::get_typed_column_reader;
+use ::parquet::data_type::ByteArrayType;
+use ::parquet::errors::ParquetError;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::Field;
+use ::parquet::record::reader::RowIter;
+use ::parquet::schema::types::Type;
+use isentrope_model::contain;
+use serde_json::{Number, Value};
+
+use super::Row;
+use super::limits::{MAX_ROW, allowance, text_bytes, unfolds};
+use inspect::{check_contents, check_footer};
+
+/// Longest message of the parquet reader that is passed on, in characters: some quote all the bytes of a value.
+const MAX_MESSAGE: usize = 200;
+
+/// Records that are looked at together.
+const RECORDS: usize = 1024;
+
+/// Days and seconds from 1970 to the end of the year 9999, which dates may not exceed, nor as far before.
+const LAST_DAY: u32 = 2_932_896;
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// Most digits behind the point of a decimal number.
+const MAX_SCALE: i32 = 100;
+
+/// The rows of a parquet file.
+pub(super) struct ParquetRows {
+    /// None where none of the wanted columns is there.
+    rows: Option<RowIter<'static>>,
+    columns: Vec<String>,
+    /// Of the row read last, from 1.
+    pub(super) number: usize,
+    /// Bytes of the file.
+    bytes: u64,
+    /// Bytes that the texts of its rows may still come to.
+    left: u64,
+}
+
+impl ParquetRows {
+    /// Opens a file to read the `wanted` columns; without any, all.
+    pub(super) fn open(file: File, wanted: Option<&[&str]>) -> Result<Self, String> {
+        let bytes = file.metadata().map_err(|e| e.to_string())?.len();
+        check_footer(&file)?;
+        let again = file.try_clone().map_err(|e| e.to_string())?;
+        let reader = guarded(|| SerializedFileReader::new(file))?;
+        let schema = Arc::clone(&reader.metadata().file_metadata().schema_descr_ptr());
+        let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(&name));
+        let root = schema.root_schema();
+        let columns: Vec<String> = root.get_fields().iter().map(|field| field.name().to_owned()).collect();
+        let fields: Vec<_> =
+            root.get_fields().iter().filter(|field| is_wanted(field.name())).map(Arc::clone).collect();
+        let leaves: Vec<usize> = (0..schema.num_columns())
+            .filter(|&leaf| is_wanted(schema.get_column_root(leaf).name()))
+            .collect();
+        check_contents(&again, reader.metadata(), &leaves)?;
+        let rows = if fields.is_empty() {
+            None
+        } else {
+            check_lists(&reader, &leaves, bytes)?;
+            let projection = Type::group_type_builder(root.name()).with_fields(fields).build();
+            let projection = projection.map_err(|e| message(&e))?;
+            Some(guarded(|| RowIter::from_file_into(Box::new(reader)).project(Some(projection)))?)
+        };
+        Ok(Self { rows, columns, number: 0, bytes, left: allowance(bytes) })
+    }
+
+    /// The names of all columns.
+    pub(super) fn columns(&self) -> impl Iterator<Item = String> {
+        self.columns.iter().cloned()
+    }
+
+    /// The next row; an inner error is what is wrong with it.
+    pub(super) fn next(&mut self) -> Result<Option<Result<Row, String>>, String> {
+        let Some(rows) = &mut self.rows else { return Ok(None) };
+        let Some(row) = guarded(|| rows.next().transpose())? else { return Ok(None) };
+        self.number += 1;
+        let row: Result<Row, String> = row.into_columns().into_iter().map(column).collect();
+        let size = row.as_ref().map_or(0, |row| row.values().map(text_bytes).sum());
+        self.left = self.left.checked_sub(size as u64).ok_or_else(|| unfolds(self.bytes))?;
+        if size > MAX_ROW {
+            return Ok(Some(Err(format!("the row has more than {} MiB of text", MAX_ROW >> 20))));
+        }
+        Ok(Some(row))
+    }
+}
+
+/// Refuses lists whose texts come to more than they may: a row of them is made as a whole, however often it repeats a long text.
+fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64) -> Result<(), String> {
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let mut left = allowance(bytes);
+    let is_list_of_texts = |leaf: usize| {
+        let column = schema.column(leaf);
+        column.max_rep_level() > 0 && column.physical_type() == ::parquet::basic::Type::BYTE_ARRAY
+    };
+    for group in 0..reader.num_row_groups() {
+        let group = guarded(|| reader.get_row_group(group))?;
+        for &leaf in leaves.iter().filter(|&&leaf| is_list_of_texts(leaf)) {
+            let mut texts =
+                get_typed_column_reader::<ByteArrayType>(guarded(|| group.get_column_reader(leaf))?);
+            loop {
+                let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+                let (records, ..) = guarded(|| {
+                    texts.read_records(RECORDS, Some(&mut definitions), Some(&mut repetitions), &mut values)
+                })?;
+                if records == 0 {
+                    break;
+                }
+                let size: u64 = values.iter().map(|text| text.len() as u64).sum();
+                left = left.checked_sub(size).ok_or_else(|| unfolds(bytes))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Does a step of reading. The parquet reader panics on column types that it does not know, and on some damaged files.
+fn guarded<T>(step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    contain(
+        || step().map_err(|error| message(&error)),
+        || "it is damaged, or a column that is read has an uncommon type".into(),
+    )
+}
+
+fn message(error: &ParquetError) -> String {
+    error.to_string().chars().take(MAX_MESSAGE).collect()
+}
+
+fn column((name, field): (String, Field)) -> Result<(String, Value), String> {
+    let value = value(field).map_err(|problem| format!("column {name} {problem}"))?;
+    Ok((name, value))
+}
+
+/// The field as JSON; an error is what is wrong with the field's type or content.
+fn value(field: Field) -> Result<Value, String> {
+    let float = |x| Number::from_f64(x).map_or(Value::Null, Value::Number);
+    Ok(match field {
+        Field::Null => Value::Null,
+        Field::Bool(x) => x.into(),
+        Field::Byte(x) => x.into(),
+        Field::Short(x) => x.into(),
+        Field::Int(x) => x.into(),
+        Field::Long(x) => x.into(),
+        Field::UByte(x) => x.into(),
+        Field::UShort(x) => x.into(),
+        Field::UInt(x) => x.into(),
+        Field::ULong(x) => x.into(),
+        Field::Float16(x) => float(x.into()),
+        Field::Float(x) => float(x.into()),
+        Field::Double(x) => float(x),
+        Field::Str(text) => text.into(),
+        // Some writers do not mark their texts as such.
+        Field::Bytes(bytes) => {
+            std::str::from_utf8(bytes.data()).map_err(|_| "holds bytes that are not UTF-8")?.into()
+        }
+        Field::Group(row) => {
+            let fields: Result<Row, String> = row.into_columns().into_iter().map(column).collect();
+            Value::Object(fields?)
+        }
+        Field::ListInternal(list) => {
+            Value::Array(list.elements().iter().cloned().map(value).collect::<Result<_, _>>()?)
+        }
+        Field::MapInternal(map) => {
+            let entry = |(key, content): &(Field, Field)| match value(key.clone())? {
+                Value::String(key) => Ok((key, value(content.clone())?)),
+                _ => Err("holds a map whose keys are not texts".to_owned()),
+            };
+            Value::Object(map.entries().iter().map(entry).collect::<Result<_, _>>()?)
+        }
+        Field::Date(days) if days.unsigned_abs() > LAST_DAY => return Err(NO_DATE.into()),
+        Field::TimestampMillis(time) if time.unsigned_abs() / 1_000 > LAST_SECOND => {
+            return Err(NO_DATE.into());
+        }
+        Field::TimestampMicros(time) if time.unsigned_abs() / 1_000_000 > LAST_SECOND => {
+            return Err(NO_DATE.into());
+        }
+        Field::Decimal(number) if !(0..=MAX_SCALE).contains(&number.scale()) => {
+            return Err("holds a decimal number of too many digits".into());
+        }
+        // Dates, times and decimals, in the way that the format's tools print them.
+        other => guarded(|| Ok(other.to_string().into()))
+            .map_err(|_: String| "holds a date, a time or a number that cannot be written".to_owned())?,
+    })
+}
+
+/// What is wrong with a date of no calendar.
+const NO_DATE: &str = "holds a date beyond the year 9999";

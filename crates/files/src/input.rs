@@ -1,0 +1,77 @@
+//! Opening files that somebody else has written.
+
+use std::fs::{self, File, FileType, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use crate::{Error, Result, dangling};
+
+/// Opens a regular file for reading; symbolic links are followed. All that a command is given to read goes through here: a
+/// FIFO would wait for a writer, a device might never end, and a directory fails in words that name no cause.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be opened; of the kind [`ErrorKind::InvalidInput`] when it is no regular file, with
+/// what it is instead.
+pub fn open_regular(path: &Path) -> Result<File> {
+    // Asked before opening, because that would already wait for the writer of a FIFO.
+    check_regular(&fs::metadata(path).map_err(|error| not_there(path, error))?).map_err(Error::at(path))?;
+    let file = File::open(path).map_err(Error::at(path))?;
+    // Another file may have taken the name meanwhile.
+    check_regular(&file.metadata().map_err(Error::at(path))?).map_err(Error::at(path))?;
+    Ok(file)
+}
+
+/// "No such file" is no help where a name is there to be seen.
+fn not_there(path: &Path, error: io::Error) -> Error {
+    let error = match dangling(path).filter(|_| error.kind() == ErrorKind::NotFound) {
+        Some(to) => io::Error::new(
+            ErrorKind::NotFound,
+            format!("leads by a link to {}, which is not there", to.display()),
+        ),
+        None => error,
+    };
+    Error::at(path)(error)
+}
+
+/// Reads a regular file whole.
+///
+/// # Errors
+/// As [`open_regular`]; of the kind [`ErrorKind::FileTooLarge`] when it has more than `max_bytes`, found without reading on.
+pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
+    if bytes.len() as u64 > max_bytes {
+        let what = format!("larger than the {max_bytes} bytes that are read of such a file");
+        return Err(Error::at(path)(io::Error::new(ErrorKind::FileTooLarge, what)));
+    }
+    Ok(bytes)
+}
+
+/// Refuses what is no regular file.
+///
+/// # Errors
+/// Of the kind [`ErrorKind::InvalidInput`], with what it is.
+pub fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let what = format!("is {}, not a regular file", name(metadata.file_type()));
+    Err(io::Error::new(ErrorKind::InvalidInput, what))
+}
+
+#[cfg(unix)]
+fn name(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match kind {
+        _ if kind.is_dir() => "a directory",
+        _ if kind.is_fifo() => "a pipe (FIFO)",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+fn name(kind: FileType) -> &'static str {
+    if kind.is_dir() { "a directory" } else { "something else" }
+}
