@@ -29,7 +29,7 @@ pub fn train<T: Trainer, B: Backend>(
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, plan, eval_stop, needs_reference, .. } =
         prepared;
-    let Tables { run, model, optimizer, checkpoint, .. } = trainer.tables();
+    let Tables { run, model, optimizer, eval, checkpoint } = trainer.tables();
     let seed = run.seed;
     let mut reference = None;
     let (run, learner, state) =
@@ -51,7 +51,7 @@ pub fn train<T: Trainer, B: Backend>(
     let sampling = Sampling {
         eos_tokens: prompter.eos_tokens.clone(),
         stop_strings: eval_stop,
-        ..Sampling::default() // but for what each set says
+        ..eval.sampling() // but for what each set says
     };
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };

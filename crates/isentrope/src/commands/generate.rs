@@ -244,6 +244,7 @@ impl Generate {
             eos_tokens,
             ignore_eos: self.ignore_eos,
             stop_strings: self.stop.clone(),
+            records_kept: false,
         };
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
         let vocabulary = loaded.model.config.vocab_size;
