@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
-use crate::run::{Ending, Place, Run, RunSummary, StepRecord};
+use crate::run::{Ending, Example, Place, Run, RunSummary, StepRecord};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
@@ -55,6 +55,7 @@ pub fn train<T: Trainer, B: Backend>(
     };
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
+    let example = Example::of(&sets, &evaluator);
     let mut training = TrainingLoop {
         trainer,
         state,
@@ -72,7 +73,7 @@ pub fn train<T: Trainer, B: Backend>(
         stop = training.step()?;
     }
     let ending = if stop { Ending::Interrupted } else { Ending::Complete };
-    Ok(training.run.summary(ending, &sets))
+    Ok(training.run.summary(ending, example))
 }
 
 /// A run under way.
