@@ -1,5 +1,6 @@
 //! Data without a pattern, and comparisons.
 
+use isentrope_kernels::SamplingMasks;
 use proptest::test_runner::Config;
 use std::ops::Range;
 
@@ -32,6 +33,19 @@ pub fn noise(seed: u64, len: usize) -> Vec<f32> {
 /// Whole numbers below `bound`.
 pub fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
     noise(seed, len).into_iter().map(|x| ((x / 3.0 + 0.5) * bound as f32) as u32 % bound as u32).collect()
+}
+
+/// Tokens that sampling could have drawn in the place of each target, its own among them: for one target in four all of the
+/// vocabulary, for others few or many.
+pub fn masks(targets: &[u32], vocabulary: usize) -> SamplingMasks {
+    let mut masks = SamplingMasks::default();
+    for &target in targets {
+        let kept = |&token: &u32| token == target || (token.wrapping_mul(7) ^ target) % 8 < target % 4 * 2;
+        let kept: Vec<u32> =
+            if target % 4 == 0 { Vec::new() } else { (0..vocabulary as u32).filter(kept).collect() };
+        masks.push(&kept);
+    }
+    masks
 }
 
 pub fn wide(x: &[f32]) -> Vec<f64> {

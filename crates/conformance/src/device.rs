@@ -3,7 +3,7 @@
 use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
-use isentrope_kernels::{Attention, Backend, HostBatch, Kind, Linear, Role, Run};
+use isentrope_kernels::{Attention, Backend, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks};
 use isentrope_model::Model;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -218,7 +218,10 @@ impl<S: Subject> Device<'_, S> {
         targets: &[u32],
         temperature: f32,
     ) -> (Vec<f32>, Vec<f32>) {
-        self.scores(&mut self.head(shape, x, weights, self.index(targets), temperature))
+        let whole = SamplingMasks::default();
+        let mut statistics = self.head(shape, x, weights, self.index(targets), whole, temperature);
+        let HeadScores { logprobs, entropies, .. } = self.scores(&mut statistics);
+        (logprobs, entropies)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::Subject;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
-use isentrope_model::{Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
+use isentrope_model::{Derivatives, Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use std::ops::Range;
@@ -117,7 +117,7 @@ pub fn gradient_bits<B: Backend>(
         let range = first..first + packed.target_count();
         first = range.end;
         let (_, tape) = model.forward(packed, temperature, *keep);
-        model.backward(tape, &a[range.clone()], &b[range], gradient);
+        model.backward(tape, Derivatives::of(&a[range.clone()], &b[range]), gradient);
     }
     let sum = gradient.finish(model);
     let tensors = model.layout.tensors();

@@ -1,6 +1,6 @@
 //! Requests to a sampling engine, and an engine watched from outside.
 
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
 use proptest::prelude::*;
@@ -78,11 +78,13 @@ pub fn limits<B: Backend>(model: &Model<B>, pages: usize, sequences: usize, pref
 }
 
 /// A completion with every float as its bits, since equal floats may differ in the sign of zero.
-pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 3], FinishReason) {
+pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 4], Option<SamplingMasks>, FinishReason) {
     let bits = |floats: &[f32]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
     let sampling = completion.sampling_logprobs.as_deref().unwrap_or_default();
-    let floats = [bits(&completion.logprobs), bits(sampling), bits(&completion.entropies)];
-    (completion.tokens.clone(), floats, completion.finish_reason)
+    let kept = completion.kept.clone();
+    let log_masses = kept.as_ref().map_or(&[][..], |kept| &kept.log_masses);
+    let floats = [&completion.logprobs[..], sampling, &completion.entropies, log_masses].map(bits);
+    (completion.tokens.clone(), floats, kept.map(|kept| kept.masks), completion.finish_reason)
 }
 
 fn samplings() -> impl Strategy<Value = Sampling> {
@@ -90,7 +92,8 @@ fn samplings() -> impl Strategy<Value = Sampling> {
         Just(Sampling::default()),
         Just(Sampling { temperature: 0.0, ..Sampling::default() }),
         Just(Sampling { temperature: 0.8, top_p: 0.9, ..Sampling::default() }),
-        Just(Sampling { top_k: 7, min_p: 0.05, ..Sampling::default() }),
+        Just(Sampling { top_k: 7, min_p: 0.05, records_kept: true, ..Sampling::default() }),
+        Just(Sampling { temperature: 0.7, top_p: 0.95, records_kept: true, ..Sampling::default() }),
         Just(Sampling { temperature: 1.5, repetition_penalty: 1.3, ..Sampling::default() }),
     ];
     (shapes, 1usize..50, any::<bool>()).prop_map(|(sampling, max_tokens, ends)| Sampling {

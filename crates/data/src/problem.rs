@@ -42,7 +42,7 @@ impl Prompt {
     }
 
     /// Puts texts before and after the question.
-    pub(crate) fn surround(&mut self, before: &str, after: &str) {
+    pub fn surround(&mut self, before: &str, after: &str) {
         let Some(question) = self.question() else { return };
         let question = format!("{before}{question}{after}");
         match self {

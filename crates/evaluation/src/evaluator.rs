@@ -147,6 +147,7 @@ fn unanswered(prompt: usize, context: usize) -> Response {
         tokens: Vec::new(),
         logprobs: Vec::new(),
         entropies: Vec::new(),
+        kept: None,
         truncated: true,
         judgement: Judgement::new(Verdict::Unparseable, None, reason),
         reward: 0.0,

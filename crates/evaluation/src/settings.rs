@@ -18,7 +18,7 @@ pub struct EvaluationSettings {
     pub files: Vec<PathBuf>,
     /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
     /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md; but `problems`, `samples`,
-    /// `temperature` and `max_tokens` hold for benchmarks too where they are set, which the run then says.
+    /// `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for benchmarks too where they are set, which the run then says.
     pub bench: Vec<String>,
     /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
     #[schemars(range(min = 1))]
@@ -30,6 +30,15 @@ pub struct EvaluationSettings {
     /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
     /// and each benchmark's own.
     pub temperature: Option<f32>,
+    /// Keeps this many most likely tokens at each draw, of benchmarks too; 0 keeps all. Top-k, top-p and min-p apply in this
+    /// order, after the temperature.
+    pub top_k: usize,
+    /// Keeps the most likely tokens that together have this probability, of benchmarks too; 1 keeps all.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub top_p: f32,
+    /// Keeps tokens at least this many times as likely as the likeliest, of benchmarks too; 0 keeps all.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: f32,
     /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and
     /// each benchmark's own.
     #[schemars(range(min = 1))]
@@ -47,6 +56,9 @@ impl Default for EvaluationSettings {
             problems: None,
             samples: None,
             temperature: None,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
             max_tokens: None,
             stop: None,
         }
@@ -60,6 +72,12 @@ impl EvaluationSettings {
     /// Whether to evaluate after `step` of `steps`; 0 is before the first.
     pub fn due(&self, step: u64, steps: u64) -> bool {
         self.every > 0 && (step.is_multiple_of(self.every) || step == steps)
+    }
+
+    /// How responses are drawn, but for what each set's decoding says.
+    pub fn sampling(&self) -> Sampling {
+        let &Self { top_k, top_p, min_p, .. } = self;
+        Sampling { top_k, top_p, min_p, ..Sampling::default() }
     }
 
     /// A decoding with what is set in its place.
@@ -84,6 +102,10 @@ impl EvaluationSettings {
         if max_tokens != defined.max_tokens {
             changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
         }
+        let Self { top_k, top_p, min_p, .. } = self;
+        changes.extend((*top_k != 0).then(|| format!("eval.top_k = {top_k} instead of 0")));
+        changes.extend((*top_p != 1.0).then(|| format!("eval.top_p = {top_p} instead of 1")));
+        changes.extend((*min_p != 0.0).then(|| format!("eval.min_p = {min_p} instead of 0")));
         changes.extend(self.problems.map(|problems| format!("eval.problems = {problems}")));
         changes
     }

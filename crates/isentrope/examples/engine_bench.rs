@@ -5,7 +5,7 @@
 use anyhow::Result;
 use clap::Parser;
 use isentrope_kernels::{Cpu, Isa, thread_count};
-use isentrope_model::{Gradient, Keep, KvCache, Model, Packed, Sequence};
+use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence};
 use isentrope_rollout::{Engine, Event, Key, Limits, Request, Sampling};
 use serde_json::json;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
                 let targets = packed.target_count();
                 let (_, tape) = model.forward(packed, 1.0, keep);
                 let coefficient = vec![-1.0 / (sequences * a.new_tokens) as f32; targets];
-                model.backward(tape, &coefficient, &vec![0.0; targets], &mut gradient);
+                model.backward(tape, Derivatives::of(&coefficient, &vec![0.0; targets]), &mut gradient);
             }
             gradient.finish(&model);
             Ok(())

@@ -9,9 +9,10 @@ use std::path::Path;
 pub fn report(report: &Report, dir: &Path) -> String {
     let mut text = String::new();
     for (name, summary) in &report.benchmarks {
-        let BenchmarkSummary { problems, samples, estimates, is_graded, verdicts } = summary;
+        let BenchmarkSummary { problems, samples, decoding, estimates, is_graded, verdicts } = summary;
         let each = if *samples == 1 { "1 response each".into() } else { format!("{samples} responses each") };
-        let _ = writeln!(text, "\n  {name}: {problems} problems, {each}");
+        let decoding = decoding.as_ref().map_or_else(String::new, |decoding| format!(", {decoding}"));
+        let _ = writeln!(text, "\n  {name}: {problems} problems, {each}{decoding}");
         for row in rows(*samples, *is_graded) {
             let number = estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
             let _ = writeln!(text, "    {row:20} {number}");
@@ -73,11 +74,20 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
             let _ = writeln!(text, "    {setting}");
         }
     }
-    for (name, BenchmarkComparison { accuracy, score }) in &comparisons.benchmarks {
-        let _ = writeln!(text, "\n  {name}: {} problems in both", accuracy.problems);
+    for (name, compared_here) in &comparisons.benchmarks {
+        let BenchmarkComparison { decoding, accuracy, pass, majority, score } = compared_here;
+        let decoding = match decoding {
+            [Some(old), Some(new)] if old == new => format!(", {new}"),
+            [Some(old), Some(new)] => format!(", {old} -> {new}"),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "\n  {name}: {} problems in both{decoding}", accuracy.problems);
         compared(&mut text, "mean accuracy", accuracy, (100.0, 2), [" %", " points"]);
         if let Some(score) = score {
             compared(&mut text, "mean score", score, (1.0, 4), ["", ""]);
+        }
+        for (name, test) in pass.iter().chain(majority) {
+            in_two_lines(&mut text, name, test);
         }
     }
     let _ = writeln!(
@@ -85,6 +95,20 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
         "\n  in brackets: 95 % intervals, paired bootstrap over problems; p-value: two-sided sign-flip permutation test"
     );
     text
+}
+
+/// A comparison of shares, more shortly than [`compared`].
+fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
+    let PairedTest { old, new, difference, p, exact, .. } = comparison;
+    let [old, new, value, low, high] =
+        [*old, *new, difference.value, difference.low, difference.high].map(|x| 100.0 * x);
+    let how = if *exact { ", exact" } else { "" };
+    let _ = writeln!(text, "    {name:20} {old:8.2} % -> {new:.2} %");
+    let _ = writeln!(
+        text,
+        "    {:20} {value:+8.2} points  [{low:+.2}, {high:+.2}], p-value {p:.4}{how}",
+        "difference"
+    );
 }
 
 /// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and their units.

@@ -218,9 +218,8 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     }
     if let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) {
         let _ = writeln!(text, "\n  what next:");
-        if let Some(prompt) = summary.example.as_ref().filter(|p| p.len() <= 60 && !p.contains(['\'', '\n']))
-        {
-            let _ = writeln!(text, "    isentrope generate {} --prompt '{prompt}'", checkpoint.display());
+        if let Some(example) = &summary.example {
+            let _ = writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
         }
         let (run, more) = (format!("isentrope {command} {dir}/recipe.toml"), 2 * summary.step);
         let _ = writeln!(text, "    {run} --resume --set run.steps={more}");

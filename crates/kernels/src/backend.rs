@@ -34,11 +34,13 @@ use crate::adamw::{AdamW, Updated};
 use crate::attention::Attention;
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
+use crate::head::HeadScores;
 use crate::linear::Linear;
 use crate::norm::Grouped;
 use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
+use crate::sampling_masks::SamplingMasks;
 
 /// A device that computes.
 ///
@@ -244,20 +246,22 @@ pub trait Backend: Send + Sync + 'static {
     fn scatter_rows(&self, from: &Self::Buffer, rows: &Self::Index, to: &mut Self::Buffer, total: usize);
 
     /// The distribution over the vocabulary that each row predicts, at a temperature above 0, with regard to the row's
-    /// target token. `x: [targets, hidden]`, normed.
+    /// target token and to the tokens that `masks` keep of it. `x: [targets, hidden]`, normed.
     fn head(
         &self,
         shape: Linear,
         x: &Self::Buffer,
         weights: &Self::Buffer,
         targets: Self::Index,
+        masks: SamplingMasks,
         temperature: f32,
     ) -> Self::Statistics;
-    /// Log-prob of each target and entropy of each row, in nats. To be read once; what is left in the statistics is what
+    /// What there is to know of each row. To be read once; what is left in the statistics is what
     /// [`head_backward`](Self::head_backward) needs.
-    fn scores(&self, statistics: &mut Self::Statistics) -> (Vec<f32>, Vec<f32>);
-    /// The gradient of a loss whose derivatives by each row's log-prob and entropy are given, `[targets]`: `dx` is replaced,
-    /// the sums of `dw` go on. `x`, `weights` and the statistics are those of [`head`](Self::head).
+    fn scores(&self, statistics: &mut Self::Statistics) -> HeadScores;
+    /// The gradient of a loss whose derivatives by each row's log-prob, entropy and log-mass are given, `[targets]`, the last
+    /// of which may be none at all, for 0: `dx` is replaced, the sums of `dw` go on. `x`, `weights` and the statistics are
+    /// those of [`head`](Self::head).
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
     fn head_backward(
         &self,
@@ -267,6 +271,7 @@ pub trait Backend: Send + Sync + 'static {
         statistics: &Self::Statistics,
         d_logprobs: &[f32],
         d_entropies: &[f32],
+        d_log_masses: &[f32],
         dx: &mut Self::Buffer,
         dw: &mut Self::Buffer,
     );

@@ -7,12 +7,13 @@ use crate::batch::{CpuBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
-use crate::head::{self, CpuStatistics, HeadGradient};
+use crate::head::{self, CpuStatistics, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped};
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::{self, Turn};
 use crate::rows;
+use crate::sampling_masks::SamplingMasks;
 use crate::simd::Isa;
 use crate::swiglu;
 use crate::threads::{Threads, Workers};
@@ -330,14 +331,15 @@ impl Backend for Cpu {
         x: &CpuBuffer,
         weights: &CpuBuffer,
         targets: Vec<u32>,
+        masks: SamplingMasks,
         temperature: f32,
     ) -> CpuStatistics {
         let x = x.rows(targets.len(), shape.inputs);
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
-            head::forward(&self.workers, shape, x, weights, targets, temperature, logits)
+            head::forward(&self.workers, shape, x, weights, targets, masks, temperature, logits)
         })
     }
-    fn scores(&self, statistics: &mut CpuStatistics) -> (Vec<f32>, Vec<f32>) {
+    fn scores(&self, statistics: &mut CpuStatistics) -> HeadScores {
         statistics.read()
     }
     fn head_backward(
@@ -348,12 +350,13 @@ impl Backend for Cpu {
         statistics: &CpuStatistics,
         d_logprobs: &[f32],
         d_entropies: &[f32],
+        d_log_masses: &[f32],
         dx: &mut CpuBuffer,
         dw: &mut CpuBuffer,
     ) {
         let rows = d_logprobs.len();
         let (x, dx) = (x.rows(rows, shape.inputs), dx.rows_mut(rows, shape.inputs));
-        let gradient = HeadGradient { statistics, d_logprobs, d_entropies };
+        let gradient = HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses };
         self.logits.with(head::backward_workspace(shape, rows), |logits| {
             head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
         });

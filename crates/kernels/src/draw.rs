@@ -21,6 +21,8 @@ pub struct Draw {
     pub adjustments: Adjustments,
     /// Tokens that the repetition penalty is about, in any order, repeats allowed. Not looked at where that penalty is 1.
     pub penalised: Vec<u32>,
+    /// Whether to say which tokens top-k, top-p and min-p have kept.
+    pub records_kept: bool,
     /// A number in [0, 1), whose place in the cumulative distribution the token is.
     pub uniform: f64,
 }
@@ -48,7 +50,7 @@ impl Adjustments {
     }
 
     /// Whether some tokens are excluded from being drawn.
-    fn truncates(&self) -> bool {
+    pub fn truncates(&self) -> bool {
         self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
     }
 
@@ -59,7 +61,7 @@ impl Adjustments {
 }
 
 /// A token and what the policy thought of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
     /// The token.
     pub token: u32,
@@ -70,6 +72,18 @@ pub struct Drawn {
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
+    /// What could have been drawn, where that was [asked for](Draw::records_kept) and is not the whole vocabulary.
+    pub kept: Option<Kept>,
+}
+
+/// The tokens that top-k, top-p and min-p have kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Ascending.
+    pub tokens: Vec<u32>,
+    /// Logarithm of their probability together, under the model at the temperature, in nats: with the bits that
+    /// [`Backend::head`](crate::Backend::head) computes for them.
+    pub log_mass: f32,
 }
 
 /// Rows whose logits are held at a time, of so many.
@@ -139,6 +153,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
     let penalised = (penalty != 1.0).then(|| penalise(penalty, logits, &draw.penalised));
     let logits = penalised.as_deref().unwrap_or(logits);
 
+    let mut kept = None;
     let (token, sampling_logprob) = if greedy {
         (likeliest(logits), None)
     } else {
@@ -149,7 +164,14 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
         let mut weights = vec![0.0; logits.len()];
         softmax_weights(isa, logits, temperature, max, &mut weights);
         let (token, logprob) = if adjustments.truncates() {
-            draw_truncated(adjustments, &weights, draw.uniform)
+            let nucleus = keep(adjustments, &weights);
+            if draw.records_kept && nucleus.len() < weights.len() {
+                let mut tokens: Vec<u32> = nucleus.iter().map(|&(_, token)| token).collect();
+                tokens.sort_unstable();
+                let log_mass = distribution.log_mass(isa, policy_logits, &tokens, temperature);
+                kept = Some(Kept { tokens, log_mass });
+            }
+            draw_kept(&nucleus, draw.uniform)
         } else {
             draw_from(&weights, draw.uniform)
         };
@@ -160,6 +182,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
         logprob: distribution.logprob(policy_logits[token as usize], temperature),
         sampling_logprob,
         entropy: distribution.entropy,
+        kept,
     })
 }
 
@@ -223,8 +246,8 @@ fn last_possible(weights: &[f32]) -> usize {
     weights.iter().rposition(|&w| w > 0.0).unwrap_or(0)
 }
 
-/// Draws among the tokens that top-k, top-p and min-p keep, the likeliest first.
-fn draw_truncated(adjustments: &Adjustments, weights: &[f32], uniform: f64) -> (u32, f32) {
+/// The tokens that top-k, top-p and min-p keep, with their weights, the likeliest first.
+fn keep(adjustments: &Adjustments, weights: &[f32]) -> Vec<(f32, u32)> {
     let likelier = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
     let every_rank = adjustments.top_k == 0 || adjustments.top_k >= weights.len();
     let total: f64 = weights.chunks(BLOCK).map(block_sum).sum();
@@ -255,6 +278,11 @@ fn draw_truncated(adjustments: &Adjustments, weights: &[f32], uniform: f64) -> (
     if let Some(&(likeliest, _)) = kept.first() {
         kept.truncate(kept.partition_point(|&(w, _)| w >= adjustments.min_p * likeliest));
     }
+    kept
+}
+
+/// Draws among tokens with their weights.
+fn draw_kept(kept: &[(f32, u32)], uniform: f64) -> (u32, f32) {
     let ordered: Vec<f32> = kept.iter().map(|&(w, _)| w).collect();
     let (place, logprob) = draw_from(&ordered, uniform);
     (kept[place as usize].1, logprob)

@@ -3,9 +3,13 @@
 //!
 //! With `z = logits / temperature`, `m = max z` and `s = sum exp(z - m)`:
 //! `logprob = z_y - m - ln s` and `entropy = ln s - sum exp(z - m) (z - m) / s`, in nats.
+//!
+//! Where sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the logarithm of the
+//! probability that they have together: `logprob - log_mass` is the log-probability under the truncated distribution.
 
 use crate::linear::{self, Destination, Linear, PANEL};
 use crate::math::{EXP_ZERO, exp, ln};
+use crate::sampling_masks::SamplingMasks;
 use crate::simd::{Isa, Kernel, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
@@ -40,6 +44,18 @@ impl Distribution {
     /// Log-probability of the token with this logit.
     pub fn logprob(&self, logit: f32, temperature: f32) -> f32 {
         (logit / temperature - self.max) - self.log_sum
+    }
+
+    /// Logarithm of the probability that these tokens have together, of which there is at least one. `logits` is the whole
+    /// row. Sums in f64, in the order of the tokens.
+    pub(crate) fn log_mass(&self, isa: Isa, logits: &[f32], tokens: &[u32], temperature: f32) -> f32 {
+        let logits: Vec<f32> = tokens.iter().map(|&token| logits[token as usize]).collect();
+        let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) / temperature;
+        let mut weights = vec![0.0; logits.len()];
+        softmax_weights(isa, &logits, temperature, largest, &mut weights);
+        let log_sum = ln(weights.iter().map(|&weight| f64::from(weight)).sum::<f64>() as f32);
+        // Finite, also where logits are so far apart that their difference is not.
+        ((largest - self.max).max(f32::MIN) + log_sum) - self.log_sum
     }
 }
 
@@ -135,6 +151,18 @@ impl Kernel for Reduce<'_> {
     }
 }
 
+/// What the head says of each row, in nats.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeadScores {
+    /// Log-prob of the target, `[rows]`.
+    pub logprobs: Vec<f32>,
+    /// Entropy over the whole vocabulary, `[rows]`.
+    pub entropies: Vec<f32>,
+    /// Logarithm of the probability of the tokens that the row's mask keeps, `[rows]`, 0 for the whole vocabulary; none at all
+    /// where no row is masked.
+    pub log_masses: Vec<f32>,
+}
+
 /// What the head keeps of its rows between its forward and its backward pass.
 pub struct CpuStatistics {
     targets: Vec<u32>,
@@ -142,6 +170,9 @@ pub struct CpuStatistics {
     /// Of each target, until they are read.
     logprobs: Vec<f32>,
     distributions: Vec<Distribution>,
+    masks: SamplingMasks,
+    /// Of what each mask keeps; none where nothing is masked.
+    log_masses: Vec<f32>,
 }
 
 impl CpuStatistics {
@@ -150,29 +181,34 @@ impl CpuStatistics {
         rows.saturating_mul(size_of::<Distribution>())
     }
 
-    /// Log-prob of each target, which are then gone, and entropy of each row.
-    pub(crate) fn read(&mut self) -> (Vec<f32>, Vec<f32>) {
+    /// Log-prob of each target, which are then gone, entropy of each row, and log-mass of each mask.
+    pub(crate) fn read(&mut self) -> HeadScores {
         let entropies = self.distributions.iter().map(|d| d.entropy).collect();
-        (std::mem::take(&mut self.logprobs), entropies)
+        let logprobs = std::mem::take(&mut self.logprobs);
+        HeadScores { logprobs, entropies, log_masses: self.log_masses.clone() }
     }
 }
 
-/// Log-probability, entropy and distribution of each row. `x: [rows, hidden]` (already normed).
+/// Log-probability, entropy and distribution of each row, and what its mask keeps. `x: [rows, hidden]` (already normed).
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn forward(
     workers: &Workers,
     shape: Linear,
     x: &[f32],
     weights: &[f32],
     targets: Vec<u32>,
+    masks: SamplingMasks,
     temperature: f32,
     logits: &mut [f32],
 ) -> CpuStatistics {
     let rows = targets.len();
     assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
     assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
+    assert!((0..masks.len()).all(|r| masks.of(r).iter().all(|&t| (t as usize) < shape.outputs)));
     let block = block_rows(shape, rows);
     let mut logprobs = vec![0.0; rows];
     let mut distributions = vec![Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 }; rows];
+    let mut log_masses = vec![0.0; if masks.is_whole() { 0 } else { rows }];
     for first in (0..rows).step_by(block.max(1)) {
         let count = block.min(rows - first);
         linear::forward(
@@ -186,6 +222,7 @@ pub(crate) fn forward(
             count,
         );
         let (out_p, out_d) = (Shared::of(&mut logprobs[first..]), Shared::of(&mut distributions[first..]));
+        let out_m = Shared::of(&mut log_masses);
         let logits = &*logits;
         workers.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
             for r in range {
@@ -196,11 +233,17 @@ pub(crate) fn forward(
                     *out_p.start().add(r) =
                         distribution.logprob(row[targets[first + r] as usize], temperature);
                     *out_d.start().add(r) = distribution;
+                    let kept = masks.of(first + r);
+                    if !kept.is_empty() {
+                        // There is a number for each row, since this one is masked.
+                        *out_m.start().add(first + r) =
+                            distribution.log_mass(workers.isa, row, kept, temperature);
+                    }
                 }
             }
         });
     }
-    CpuStatistics { targets, temperature, logprobs, distributions }
+    CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
 }
 
 fn block_rows(shape: Linear, rows: usize) -> usize {
@@ -226,12 +269,40 @@ pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul((block_panels(shape, rows) * PANEL).min(shape.outputs))
 }
 
-/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's log-prob and entropy.
+/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's log-prob, entropy and
+/// log-mass; the last may be none at all, and is only looked at where a row is masked.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGradient<'a> {
     pub statistics: &'a CpuStatistics,
     pub d_logprobs: &'a [f32],
     pub d_entropies: &'a [f32],
+    pub d_log_masses: &'a [f32],
+}
+
+impl HeadGradient<'_> {
+    /// What a row's mask adds to the gradient of the logits of some consecutive tokens, beside what it takes from all tokens:
+    /// `c p_v / P / temperature` of each token that it keeps, with its place among them.
+    fn of_mask(&self, isa: Isa, r: usize, tokens: &Range<usize>, logits: &[f32]) -> Vec<(usize, f32)> {
+        let CpuStatistics { temperature, distributions, masks, log_masses, .. } = self.statistics;
+        let kept = masks.of(r);
+        let Some(&c) = self.d_log_masses.get(r).filter(|&&c| c != 0.0 && !kept.is_empty()) else {
+            return Vec::new();
+        };
+        let from = kept.partition_point(|&token| (token as usize) < tokens.start);
+        let to = kept.partition_point(|&token| (token as usize) < tokens.end);
+        let places = kept[from..to].iter().map(|&token| token as usize - tokens.start);
+        let truncated = |at| distributions[r].logprob(logits[at], *temperature) - log_masses[r];
+        let logprobs: Vec<f32> = places.clone().map(truncated).collect();
+        let mut shares = vec![0.0; logprobs.len()];
+        softmax_weights(isa, &logprobs, 1.0, 0.0, &mut shares);
+        places.zip(shares).map(|(at, share)| (at, c * share / temperature)).collect()
+    }
+
+    /// What the mask's coefficient takes from every token's own probability.
+    fn of_mass(&self, r: usize) -> f32 {
+        let is_masked = !self.statistics.masks.of(r).is_empty();
+        self.d_log_masses.get(r).copied().filter(|_| is_masked).unwrap_or_default()
+    }
 }
 
 /// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of columns, so that
@@ -247,10 +318,11 @@ pub(crate) fn backward(
     dw: &mut [f32],
     logits: &mut [f32],
 ) {
-    let HeadGradient { statistics, d_logprobs, d_entropies } = gradient;
+    let HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses } = gradient;
     let rows = statistics.targets.len();
     assert!(logits.len() >= backward_workspace(shape, rows));
     assert!(d_logprobs.len() == rows && d_entropies.len() == rows);
+    assert!(d_log_masses.is_empty() || d_log_masses.len() == rows);
     let all = shape.outputs.div_ceil(PANEL);
     let block = block_panels(shape, rows);
     for first in (0..all).step_by(block) {
@@ -273,8 +345,14 @@ pub(crate) fn backward(
             for r in range {
                 // SAFETY: rows are disjoint.
                 let row = unsafe { shared.slice(r * width..(r + 1) * width) };
+                let of_mask = gradient.of_mask(workers.isa, r, &tokens, row);
                 // SAFETY: the kernel stays within its row.
-                unsafe { workers.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row }) };
+                unsafe {
+                    workers.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row: &mut *row });
+                }
+                for (at, of_kept) in of_mask {
+                    row[at] += of_kept;
+                }
             }
         });
         linear::backward_input_columns(workers, shape, panels.clone(), logits, weights, dx, rows, first > 0);
@@ -293,11 +371,12 @@ impl Kernel for LogitGradient<'_> {
     type Output = ();
 
     /// With coefficients a (log-prob) and b (entropy): `dz_v = a (1[v = y] - p_v) - b p_v (ln p_v + H)`,
-    /// `dlogit = dz / temperature`.
+    /// `dlogit = dz / temperature`. With a mask that keeps K of mass P and a coefficient c (log-mass), also
+    /// `c (1[v in K] p_v / P - p_v)`.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { gradient, r, tokens, row } = self;
-        let HeadGradient { statistics, d_logprobs, d_entropies } = gradient;
+        let HeadGradient { statistics, d_logprobs, d_entropies, .. } = gradient;
         let (d, temperature) = (statistics.distributions[r], statistics.temperature);
         let (a, b) = (d_logprobs[r], d_entropies[r]);
         let x = row.as_mut_ptr();
@@ -305,7 +384,8 @@ impl Kernel for LogitGradient<'_> {
         unsafe {
             let divisor = S::splat(temperature);
             let (max, log_sum, entropy) = (S::splat(d.max), S::splat(d.log_sum), S::splat(d.entropy));
-            let (minus_a, minus_b, zero) = (S::splat(-a), S::splat(-b), S::splat(EXP_ZERO));
+            let (minus_a, minus_b, zero) =
+                (S::splat(-a - gradient.of_mass(r)), S::splat(-b), S::splat(EXP_ZERO));
             vectors!(row.len(), |i, n| {
                 let z = S::div(load::<S>(x.add(i), n), divisor);
                 let logp = S::max(zero, S::sub(S::sub(z, max), log_sum));

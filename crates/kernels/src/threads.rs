@@ -63,8 +63,15 @@ pub(crate) struct Workers {
 }
 
 /// A pointer that tasks share, each writing its own part.
-#[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
 
 // SAFETY: whoever dereferences the pointer vouches that tasks touch disjoint parts while the owner is borrowed.
 unsafe impl<T: Send> Send for Shared<T> {}

@@ -1,6 +1,6 @@
 //! Whole sequences packed end to end, without padding, for training and scoring.
 
-use isentrope_kernels::{HostBatch, Run};
+use isentrope_kernels::{HostBatch, Run, SamplingMasks};
 
 /// A sequence whose tokens from `score_from` on are to be scored.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,8 @@ pub struct Packed {
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
     pub(crate) targets: Vec<u32>,
+    /// What could have been drawn in the place of each target.
+    pub(crate) masks: SamplingMasks,
 }
 
 /// Consecutive rows that are consecutive positions of one sequence; at least one.
@@ -132,6 +134,12 @@ impl Packed {
             first += count;
         }
         packed
+    }
+
+    /// The same with masks, one per target: the tokens that truncated sampling could have drawn in its place.
+    #[must_use]
+    pub fn with_masks(self, masks: SamplingMasks) -> Self {
+        Self { masks, ..self }
     }
 
     /// Tokens that go through the model.

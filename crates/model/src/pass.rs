@@ -1,4 +1,5 @@
-//! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target.
+//! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target; three where
+//! truncated sampling has left it a mask.
 
 use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
@@ -7,7 +8,7 @@ use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
-use isentrope_kernels::{Backend, Grouped};
+use isentrope_kernels::{Backend, Grouped, HeadScores, SamplingMasks};
 use std::ops::Range;
 
 /// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
@@ -27,6 +28,34 @@ pub struct Scores {
     pub logprobs: Vec<f32>,
     /// Exact entropy of the distribution each target was drawn from, in nats.
     pub entropies: Vec<f32>,
+    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where it has none.
+    pub log_masses: Vec<f32>,
+}
+
+/// Derivatives of a loss, one per target.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Derivatives<'a> {
+    /// By log-prob.
+    pub logprobs: &'a [f32],
+    /// By entropy.
+    pub entropies: &'a [f32],
+    /// By log-mass; none at all where they are 0.
+    pub log_masses: &'a [f32],
+}
+
+impl<'a> Derivatives<'a> {
+    /// Of targets without masks.
+    pub fn of(logprobs: &'a [f32], entropies: &'a [f32]) -> Self {
+        Self { logprobs, entropies, log_masses: &[] }
+    }
+
+    /// Whether all of them are 0.
+    pub fn are_zero(&self) -> bool {
+        [self.logprobs, self.entropies, self.log_masses]
+            .into_iter()
+            .flatten()
+            .all(|&derivative| derivative == 0.0)
+    }
 }
 
 impl Scores {
@@ -34,6 +63,7 @@ impl Scores {
     pub fn extend(&mut self, more: Self) {
         self.logprobs.extend(more.logprobs);
         self.entropies.extend(more.entropies);
+        self.log_masses.extend(more.log_masses);
     }
 
     /// Those of some of the targets.
@@ -41,14 +71,17 @@ impl Scores {
     pub fn part(&self, targets: Range<usize>) -> Self {
         Self {
             logprobs: self.logprobs[targets.clone()].to_vec(),
-            entropies: self.entropies[targets].to_vec(),
+            entropies: self.entropies[targets.clone()].to_vec(),
+            log_masses: self.log_masses[targets].to_vec(),
         }
     }
 
     /// Whether both are the same numbers to the last bit.
     pub fn same_bits(&self, other: &Self) -> bool {
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        bits(&self.logprobs) == bits(&other.logprobs) && bits(&self.entropies) == bits(&other.entropies)
+        bits(&self.logprobs) == bits(&other.logprobs)
+            && bits(&self.entropies) == bits(&other.entropies)
+            && bits(&self.log_masses) == bits(&other.log_masses)
     }
 }
 
@@ -108,7 +141,7 @@ impl<B: Backend> Model<B> {
     pub fn score(&self, packed: &Packed, temperature: f32) -> Scores {
         let uploaded = self.upload(packed);
         let (_, last) = self.run(packed, &uploaded, None);
-        self.head(&last, &packed.targets, temperature).0
+        self.head(&last, packed, temperature).0
     }
 
     /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
@@ -118,7 +151,7 @@ impl<B: Backend> Model<B> {
     pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static, B>) {
         let uploaded = self.upload(&packed);
         let (kept, last) = self.run(&packed, &uploaded, Some(keep));
-        let (scores, statistics) = self.head(&last, &packed.targets, temperature);
+        let (scores, statistics) = self.head(&last, &packed, temperature);
         (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
@@ -137,7 +170,7 @@ impl<B: Backend> Model<B> {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
-        let (scores, statistics) = self.head(&last, &packed.targets, temperature);
+        let (scores, statistics) = self.head(&last, &packed, temperature);
         let (slots, rows) = (self.backend.index(&slots), slots.len());
         let blocks = Blocks::Cached { activation_cache, slots, rows };
         (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
@@ -146,7 +179,7 @@ impl<B: Backend> Model<B> {
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
     /// that token would report. Sampling reads this off its draws; tests ask it of any row.
     pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
-        self.predict(hidden, tokens, temperature).0
+        self.predict(hidden, tokens, SamplingMasks::default(), temperature).0
     }
 
     fn upload(&self, packed: &Packed) -> Uploaded<B> {
@@ -182,39 +215,41 @@ impl<B: Backend> Model<B> {
         (kept, last)
     }
 
-    /// The final norm and the head, on the rows of the last block's output that predict `targets`.
-    fn head(&self, last: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
+    /// The final norm and the head, on the rows of the last block's output that predict the targets.
+    fn head(&self, last: &B::Buffer, packed: &Packed, temperature: f32) -> (Scores, B::Statistics) {
+        let Packed { targets, masks, .. } = packed;
         let mut normed = self.activations(targets.len(), self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, targets.len());
-        self.predict(&normed, targets, temperature)
+        self.predict(&normed, targets, masks.clone(), temperature)
     }
 
     /// The head, on rows of final hidden states.
-    fn predict(&self, hidden: &B::Buffer, targets: &[u32], temperature: f32) -> (Scores, B::Statistics) {
+    fn predict(
+        &self,
+        hidden: &B::Buffer,
+        targets: &[u32],
+        masks: SamplingMasks,
+        temperature: f32,
+    ) -> (Scores, B::Statistics) {
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let mut statistics =
-            b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), temperature);
-        let (logprobs, entropies) = b.scores(&mut statistics);
-        (Scores { logprobs, entropies }, statistics)
+            b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), masks, temperature);
+        let HeadScores { logprobs, entropies, mut log_masses } = b.scores(&mut statistics);
+        log_masses.resize(targets.len(), 0.0);
+        (Scores { logprobs, entropies, log_masses }, statistics)
     }
 
-    /// Adds to `gradient` that of a loss whose derivatives by each target's log-prob and entropy are given. Micro-batches
-    /// passed in order give the same bits as one batch.
+    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order give the same bits as one
+    /// batch.
     ///
     /// # Panics
-    /// When the coefficients are not one per target.
-    pub fn backward(
-        &self,
-        tape: Tape<'_, B>,
-        d_logprobs: &[f32],
-        d_entropies: &[f32],
-        gradient: &mut Gradient<B>,
-    ) {
+    /// When the derivatives are not one per target.
+    pub fn backward(&self, tape: Tape<'_, B>, derivatives: Derivatives<'_>, gradient: &mut Gradient<B>) {
         let targets = tape.packed.target_count();
-        assert!(d_logprobs.len() == targets && d_entropies.len() == targets);
+        assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Tape { packed, uploaded: Uploaded { rows, predicting, pages }, blocks, last, statistics } = tape;
-        let d_last = self.head_backward(last, &statistics, d_logprobs, d_entropies, gradient);
+        let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, s.hidden);
         b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
         drop(d_last);
@@ -236,17 +271,27 @@ impl<B: Backend> Model<B> {
         &self,
         last: B::Buffer,
         statistics: &B::Statistics,
-        d_logprobs: &[f32],
-        d_entropies: &[f32],
+        derivatives: Derivatives<'_>,
         gradient: &mut Gradient<B>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let targets = d_logprobs.len();
+        let Derivatives { logprobs, entropies, log_masses } = derivatives;
+        let targets = logprobs.len();
         let mut normed = self.activations(targets, s.hidden);
         self.norm(&last, self.layout.norm, &mut normed, targets);
         let mut d_normed = self.activations(targets, s.hidden);
         let (w, dw) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
-        b.head_backward(s.vocabulary, &normed, w, statistics, d_logprobs, d_entropies, &mut d_normed, dw);
+        b.head_backward(
+            s.vocabulary,
+            &normed,
+            w,
+            statistics,
+            logprobs,
+            entropies,
+            log_masses,
+            &mut d_normed,
+            dw,
+        );
         let mut d_last = normed;
         b.fill(&mut d_last, 0.0);
         self.norm_backward(&last, self.layout.norm, &d_normed, &mut d_last, gradient, targets);

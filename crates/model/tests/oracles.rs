@@ -3,7 +3,7 @@
 
 use crate::common::oracle::{Oracle, names};
 use isentrope_kernels::{Adjustments, Backend, Cpu, Draw};
-use isentrope_model::{Gradient, Keep, KvCache, Packed, Sequence, Step};
+use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Packed, Sequence, Step};
 
 #[test]
 fn logprobs_and_entropies_agree_at_both_temperatures() {
@@ -40,7 +40,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero() {
                     oracle.floats(&format!("coef_logprob.{i}")),
                     oracle.floats(&format!("coef_entropy.{i}")),
                 );
-                model.backward(tape, &a, &b, &mut gradient);
+                model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
             }
             let gradient = gradient.finish(&model);
             for (id, parameter, tensor) in model.layout.tensors() {
@@ -84,9 +84,10 @@ fn greedy_continuations_are_identical() {
                 row: 0,
                 adjustments: Adjustments::temperature(0.0),
                 penalised: Vec::new(),
+                records_kept: false,
                 uniform: 0.0,
             };
-            let best = model.draw(&hidden, &[greedy])[0].expect("finite logits").token;
+            let best = model.draw(&hidden, &[greedy])[0].as_ref().expect("finite logits").token;
             ours.push(best);
             input = vec![best];
         }

@@ -12,6 +12,9 @@
 //!             + reference_kl.coefficient kl(log pi_t - log ref_t) - entropy_coefficient H_t )
 //! ```
 //!
+//! Where sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of the truncated policy, see
+//! [`Truncation`]; the entropy, the KL to the reference and the covariances are always of the whole one.
+//!
 //! with the weights w of the [`Aggregation`], the policy term of the [`Loss`], and keep_t = 0 for tokens that Clip-Cov
 //! detaches or the entropy mask leaves out. Ratio clipping, covariance terms, the entropy bonus, the KL term and the
 //! entropy mask are independent of one another and combine freely.
@@ -42,7 +45,7 @@ pub use alarms::Alarms;
 pub use covariance::{Covariance, DrawKey, Method};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
-pub use objective::{Minibatch, Objective, objective};
+pub use objective::{Minibatch, Objective, Truncation, objective};
 pub use policy_loss::Loss;
 pub use settings::ObjectiveSettings;
 pub use statistics::{Quadrants, Statistics};

@@ -4,6 +4,7 @@ use crate::covariance::{Scores, Selection};
 use crate::policy_loss;
 use crate::statistics::share;
 use crate::{Covariance, DrawKey, Method, ObjectiveSettings, Statistics, entropy_mask};
+use std::borrow::Cow;
 
 /// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,8 @@ pub struct Minibatch<'a> {
     pub logprobs: &'a [f64],
     /// log pi of each token under the policy that sampled it, `[tokens]`.
     pub old_logprobs: &'a [f64],
+    /// What sampling was truncated to, if it was.
+    pub truncation: Option<Truncation<'a>>,
     /// Entropy of the distribution each token was drawn from, under the policy in training, `[tokens]`.
     pub entropies: &'a [f64],
     /// Advantage of each token, `[tokens]`.
@@ -27,6 +30,20 @@ pub struct Minibatch<'a> {
     pub key: DrawKey,
 }
 
+/// What top-k, top-p and min-p have left of the distribution that each token was drawn from: the set K of tokens that were
+/// kept. It is the policy at the time of sampling that has chosen K, and it is held fixed since.
+///
+/// The policy that acts is then pi(a | K) = pi(a) / pi(K), and so it is the policy that learns: its ratio to the one that has
+/// sampled is that of the truncated distributions, exp((log pi - log pi(K)) - (log old - log old(K))), which is 1 as long as
+/// the weights are the same. ("Keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1.)
+#[derive(Clone, Copy, Debug)]
+pub struct Truncation<'a> {
+    /// log pi(K) under the policy in training, `[tokens]`.
+    pub log_masses: &'a [f64],
+    /// log pi(K) under the policy that sampled, `[tokens]`.
+    pub old_log_masses: &'a [f64],
+}
+
 /// What a minibatch's loss is, and what it says to the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
@@ -36,6 +53,8 @@ pub struct Objective {
     pub d_logprobs: Vec<f64>,
     /// Derivative of the loss by each token's entropy, `[tokens]`.
     pub d_entropies: Vec<f64>,
+    /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was truncated.
+    pub d_log_masses: Vec<f64>,
     /// The tokens that the covariance method picked, ascending.
     pub selected: Vec<usize>,
     /// Measurements.
@@ -53,12 +72,19 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         .needs_reference()
         .then(|| batch.reference_logprobs.expect("the KL term needs the reference model's log-probs"));
     let arrays = [batch.logprobs, batch.old_logprobs, batch.entropies, batch.advantages];
-    for array in arrays.into_iter().chain(reference) {
+    let masses = batch.truncation.map(|truncation| [truncation.log_masses, truncation.old_log_masses]);
+    for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
-    let log_ratios: Vec<f64> =
-        batch.logprobs.iter().zip(batch.old_logprobs).map(|(new, old)| new - old).collect();
-    let terms = policy_loss::terms(settings, batch.lengths, batch.logprobs, &log_ratios, batch.advantages);
+    // Of the policy that acts: where sampling was truncated, among the tokens that were kept.
+    let [acting, old] = match masses {
+        None => [Cow::from(batch.logprobs), Cow::from(batch.old_logprobs)],
+        Some([new, old]) => {
+            [difference(batch.logprobs, new).into(), difference(batch.old_logprobs, old).into()]
+        }
+    };
+    let log_ratios = difference(&acting, &old);
+    let terms = policy_loss::terms(settings, batch.lengths, &acting, &log_ratios, batch.advantages);
     let kept = match settings.entropy_mask_fraction {
         Some(fraction) => entropy_mask::highest(batch.entropies, fraction),
         None => vec![true; tokens],
@@ -84,11 +110,14 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let weights = settings.aggregation.weights(batch.lengths);
     let mut loss = 0.0;
     let mut d_logprobs = Vec::with_capacity(tokens);
+    let mut d_log_masses = Vec::with_capacity(if masses.is_some() { tokens } else { 0 });
     for t in 0..tokens {
         let (weight, term) = (weights[t], terms[t]);
         let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
         let (mut value, mut slope) =
             if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
+        // Of it, what is by the acting policy's log-prob.
+        let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;
             let (estimate, derivative) = kl.estimator.value_and_slope(batch.logprobs[t] - reference[t]);
@@ -104,14 +133,23 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
             let (estimate, derivative) = kl.value_and_slope(log_ratios[t]);
             value += coefficient * estimate;
             slope += coefficient * derivative;
+            acting_slope += coefficient * derivative;
             moved += weight * (coefficient * derivative).abs();
         }
         loss += weight * (value - batch.entropy_coefficient * batch.entropies[t]);
         d_logprobs.push(weight * slope);
+        if masses.is_some() {
+            d_log_masses.push(-weight * acting_slope);
+        }
     }
     statistics.loss = loss;
     statistics.cov_gradient_share = share(moved, rest);
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
     let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
-    Objective { loss, d_logprobs, d_entropies, selected: selection.tokens, statistics }
+    Objective { loss, d_logprobs, d_entropies, d_log_masses, selected: selection.tokens, statistics }
+}
+
+/// Token by token.
+fn difference(from: &[f64], what: &[f64]) -> Vec<f64> {
+    from.iter().zip(what).map(|(from, what)| from - what).collect()
 }

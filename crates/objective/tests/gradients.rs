@@ -111,6 +111,11 @@ proptest! {
         for t in 0..arrays.logprobs.len() {
             let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
             check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
+            prop_assert_eq!(objective.d_log_masses.is_empty(), arrays.masses.is_none());
+            if let Some(&of_mass) = objective.d_log_masses.get(t) {
+                let by_mass = difference(&settings, &arrays, |a| &mut a.masses.as_mut().unwrap()[0][t]);
+                check(of_mass, by_mass, &format!("log-mass {t}"))?;
+            }
             // Moving an entropy may change which tokens are masked, which is not part of the derivative.
             if settings.entropy_mask_fraction.is_none() {
                 let by_entropy = difference(&settings, &arrays, |a| &mut a.entropies[t]);
@@ -121,7 +126,8 @@ proptest! {
 
     /// Out of its range CISPO's weight is constant, and inside the ratio carries it.
     #[test]
-    fn cispo_weighs_the_log_prob_by_a_constant(arrays in arrays(0.9)) {
+    fn cispo_weighs_the_log_prob_by_a_constant(mut arrays in arrays(0.9)) {
+        arrays.masses = None;
         let settings = ObjectiveSettings { loss: Loss::Cispo, ..Default::default() };
         let objective = objective(&settings, &arrays.minibatch());
         for t in 0..arrays.logprobs.len() {

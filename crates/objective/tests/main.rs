@@ -8,3 +8,4 @@ mod micro_batches;
 mod oracle;
 mod settings;
 mod terms;
+mod truncated;

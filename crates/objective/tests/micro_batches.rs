@@ -32,6 +32,7 @@ fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Ve
             old_logprobs: part(&arrays.old_logprobs),
             entropies: part(&arrays.entropies),
             advantages: part(&arrays.advantages),
+            masses: arrays.masses.as_ref().map(|masses| masses.each_ref().map(|of| part(of))),
             key: DrawKey { update: arrays.key.update + number as u64, ..arrays.key },
             ..Default::default()
         };

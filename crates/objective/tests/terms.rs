@@ -178,6 +178,7 @@ proptest! {
             entropies: reversed(&arrays.entropies),
             advantages: reversed(&arrays.advantages),
             reference_logprobs: reversed(&arrays.reference_logprobs),
+            masses: arrays.masses.as_ref().map(|masses| masses.each_ref().map(|of| reversed(of))),
             ..arrays.clone()
         };
         let (a, b) = (objective(&settings, &arrays.minibatch()), objective(&settings, &backwards.minibatch()));

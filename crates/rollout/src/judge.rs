@@ -51,6 +51,7 @@ impl Judge {
             tokens: completion.tokens,
             logprobs: completion.logprobs,
             entropies: completion.entropies,
+            kept: completion.kept,
             truncated: completion.finish_reason == FinishReason::Length,
             judgement,
             activation_slots: completion.activation_slots,

@@ -88,6 +88,11 @@ impl Prompter {
         Some(Finding { origin: origin.to_owned(), problem })
     }
 
+    /// Whether prompts go through the chat template, and the system message of those that do.
+    pub fn template(&self) -> (Template, Option<&str>) {
+        (self.template_use, self.system.as_deref())
+    }
+
     /// The token that ends a response that is learnt by imitation.
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
@@ -107,7 +112,8 @@ impl Prompter {
             (Prompt::Chat(messages), false) => {
                 let [message] = &messages[..] else {
                     return Err(
-                        "the prompt is a chat of several messages, and data.template is \"none\"".into()
+                        "the prompt is a chat of several messages, and the template to use is \"none\""
+                            .into(),
                     );
                 };
                 let text = message["content"].as_str();
@@ -130,7 +136,8 @@ impl Prompter {
     /// That there is no template, or what it refuses.
     pub fn apply_template(&self, messages: &[Value], generation: bool) -> Result<String, String> {
         let template = self.template.as_ref().ok_or(
-            "the prompt is a chat and the model has no chat template; data.template = \"none\" uses its text alone",
+            "the model has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json) and the \
+             prompt is to go through one; data.template = \"none\", or --template none, uses its text alone",
         )?;
         template.render(messages, generation, &self.variables).map_err(|e| e.to_string())
     }

@@ -1,5 +1,6 @@
 //! A response to a problem, judged.
 
+use crate::kept::KeptTokens;
 use isentrope_data::Problem;
 use isentrope_reward::Judgement;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ pub struct Response {
     /// Entropy of the policy at each, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
+    /// What could have been drawn in the place of each, where sampling was truncated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptTokens>,
     /// Whether it was cut off at the longest length.
     pub truncated: bool,
     /// What the verifier said.
@@ -66,6 +70,9 @@ impl Response {
         if !self.judgement.metrics.is_empty() {
             line.insert("metrics".into(), json!(self.judgement.metrics));
         }
+        if let Some(kept) = &self.kept {
+            line.insert("kept_mass".into(), json!(kept.mean_mass()));
+        }
         if let Some(vote) = &self.vote {
             line.insert("vote".into(), json!(vote));
         }
@@ -74,7 +81,7 @@ impl Response {
 }
 
 /// f32 written as the integer of its bits, so that the same number comes back everywhere.
-mod bits {
+pub(crate) mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(values: &[f32], serializer: S) -> Result<S::Ok, S::Error> {

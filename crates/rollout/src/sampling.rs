@@ -27,6 +27,8 @@ pub struct Sampling {
     pub ignore_eos: bool,
     /// Texts that end a response and are cut off its text.
     pub stop_strings: Vec<String>,
+    /// Whether completions tell which tokens top-k, top-p and min-p have kept: training on them needs to know.
+    pub records_kept: bool,
 }
 
 impl Default for Sampling {
@@ -42,6 +44,7 @@ impl Default for Sampling {
             eos_tokens: Vec::new(),
             ignore_eos: false,
             stop_strings: Vec::new(),
+            records_kept: false,
         }
     }
 }
@@ -102,6 +105,27 @@ impl Sampling {
         Ok(())
     }
 
+    /// Whether some tokens are excluded from being drawn.
+    pub fn truncates(&self) -> bool {
+        self.temperature != 0.0 && self.adjustments().truncates()
+    }
+
+    /// What tokens are drawn from, in words: "greedy", or "temperature 0.6, top-p 0.95, top-k 20".
+    pub fn decoding(&self) -> String {
+        let &Self { temperature, top_k, top_p, min_p, repetition_penalty, .. } = self;
+        let mut words = match temperature {
+            0.0 => vec!["greedy".to_owned()],
+            _ => vec![format!("temperature {temperature}")],
+        };
+        if temperature != 0.0 {
+            words.extend((top_p < 1.0).then(|| format!("top-p {top_p}")));
+            words.extend((top_k > 0).then(|| format!("top-k {top_k}")));
+            words.extend((min_p > 0.0).then(|| format!("min-p {min_p}")));
+        }
+        words.extend((repetition_penalty != 1.0).then(|| format!("repetition penalty {repetition_penalty}")));
+        words.join(", ")
+    }
+
     /// What of it is about a single draw.
     pub(crate) fn adjustments(&self) -> Adjustments {
         let &Self { repetition_penalty, temperature, top_k, top_p, min_p, .. } = self;
@@ -110,5 +134,23 @@ impl Sampling {
 
     pub(crate) fn ends(&self, token: u32) -> bool {
         self.stop_tokens.contains(&token) || (!self.ignore_eos && self.eos_tokens.contains(&token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoding_is_said_as_it_is() {
+        let said = |temperature, top_p, top_k| {
+            Sampling { temperature, top_p, top_k, ..Sampling::default() }.decoding()
+        };
+        assert_eq!(said(1.0, 1.0, 0), "temperature 1");
+        assert_eq!(said(0.6, 0.95, 20), "temperature 0.6, top-p 0.95, top-k 20");
+        assert_eq!(said(0.0, 0.95, 20), "greedy");
+        let penalised =
+            Sampling { temperature: 0.7, min_p: 0.1, repetition_penalty: 1.05, ..Sampling::default() };
+        assert_eq!(penalised.decoding(), "temperature 0.7, min-p 0.1, repetition penalty 1.05");
     }
 }

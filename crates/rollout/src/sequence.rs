@@ -1,5 +1,6 @@
 //! Prompts and responses on their way through the engine.
 
+use crate::kept::KeptTokens;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
@@ -36,6 +37,8 @@ pub struct Completion {
     pub sampling_logprobs: Option<Vec<f32>>,
     /// Entropy of the model's distribution at each, in nats.
     pub entropies: Vec<f32>,
+    /// What could have been drawn in the place of each, where [`Sampling::records_kept`] asks for it.
+    pub kept: Option<KeptTokens>,
     /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
     pub text: Option<String>,
     /// Why it ended.
@@ -100,6 +103,6 @@ impl Sample<'_> {
         let context = || self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token));
         let penalised = if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
         let uniform = self.key.uniform(self.sample as u64, self.drawn.len() as u64);
-        Draw { row, adjustments, penalised, uniform }
+        Draw { row, adjustments, penalised, records_kept: self.sampling.records_kept, uniform }
     }
 }

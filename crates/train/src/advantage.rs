@@ -65,6 +65,7 @@ mod tests {
             tokens: vec![1, 2, 3],
             logprobs: vec![-1.0; 3],
             entropies: vec![1.0; 3],
+            kept: None,
             truncated: false,
             judgement: Judgement::new(verdict, None, ""),
             reward: reward.unwrap_or_default(),

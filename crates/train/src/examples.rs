@@ -113,6 +113,6 @@ impl Coefficients {
         let each = -1.0 / learnt.max(1) as f32;
         let d_logprobs: Vec<f32> =
             batch.iter().flat_map(TokenizedExample::learns).map(|l| if l { each } else { 0.0 }).collect();
-        Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs }
+        Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs, d_log_masses: Vec::new() }
     }
 }

@@ -7,23 +7,32 @@ use crate::optimizer::{Optimizer, Update};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::passes::{micro_batches, passes};
 use crate::ranks::Ranks;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{ActivationCache, Gradient, Model, Packed, Scores, Sequence, apart, units};
+use isentrope_model::{
+    ActivationCache, Derivatives, Gradient, Model, Packed, Scores, Sequence, apart, units,
+};
 use std::ops::Range;
 
-/// d(loss)/d(log-prob) and d(loss)/d(entropy) of each target, `[targets]`.
+/// d(loss)/d(log-prob), d(loss)/d(entropy) and d(loss)/d(log-mass) of each target, `[targets]`.
+#[derive(Default)]
 pub struct Coefficients {
     /// By log-prob.
     pub d_logprobs: Vec<f32>,
     /// By entropy.
     pub d_entropies: Vec<f32>,
+    /// By the log-mass of what truncated sampling has kept; none at all where nothing was truncated.
+    pub d_log_masses: Vec<f32>,
 }
 
 impl Coefficients {
-    /// Those of some of the targets: by log-prob, and by entropy.
-    fn part(&self, targets: Range<usize>) -> (&[f32], &[f32]) {
-        (&self.d_logprobs[targets.clone()], &self.d_entropies[targets])
+    /// Those of some of the targets.
+    fn part(&self, targets: Range<usize>) -> Derivatives<'_> {
+        Derivatives {
+            logprobs: &self.d_logprobs[targets.clone()],
+            entropies: &self.d_entropies[targets.clone()],
+            log_masses: self.d_log_masses.get(targets).unwrap_or_default(),
+        }
     }
 }
 
@@ -87,12 +96,14 @@ impl<B: Backend> Learner<B> {
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs and entropies together, and returns
     /// what the loss says besides.
     ///
-    /// `on_policy` is what the sampler knows of each sequence, `[sequences]`. `idle` marks sequences about which the loss is
+    /// `masks` are what truncated sampling has kept in the place of each target. `on_policy` is what the sampler knows of each
+    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is
     /// expected to say nothing, `[sequences]`: a wrong expectation costs time and nothing else. The gradient's bits depend on
     /// neither, and not on the limits; passes.rs has the ways that a pass can go.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
+        masks: &SamplingMasks,
         idle: &[bool],
         temperature: f32,
         on_policy: &[Option<OnPolicy<'_>>],
@@ -106,7 +117,7 @@ impl<B: Backend> Learner<B> {
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
         for pass in &passes {
-            let (of_pass, tape) = pass.forward(model, temperature);
+            let (of_pass, tape) = pass.forward(model, masks, temperature);
             scores.extend(of_pass);
             tapes.push(tape);
         }
@@ -115,18 +126,18 @@ impl<B: Backend> Learner<B> {
         let (coefficients, said) = loss(&scores);
 
         for (pass, tape) in passes.iter().zip(tapes) {
-            let (d_logprobs, d_entropies) = coefficients.part(pass.targets.clone());
+            let derivatives = coefficients.part(pass.targets.clone());
             // Products with 0 change no sum.
-            if d_logprobs.iter().chain(d_entropies).all(|&coefficient| coefficient == 0.0) {
+            if derivatives.are_zero() {
                 continue;
             }
             let tape = tape.unwrap_or_else(|| {
-                let (again, tape) = pass.tape(model, temperature, limits);
+                let (again, tape) = pass.tape(model, masks, temperature, limits);
                 let before = || scores.part(pass.targets.clone());
                 debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape
             });
-            model.backward(tape, d_logprobs, d_entropies, gradient);
+            model.backward(tape, derivatives, gradient);
         }
         said
     }
@@ -148,8 +159,7 @@ impl<B: Backend> Learner<B> {
             let (scores, tape) = self.model.forward(packed, temperature, keep);
             let first = all.logprobs.len();
             all.extend(scores);
-            let (d_logprobs, d_entropies) = weights.part(first..all.logprobs.len());
-            self.model.backward(tape, d_logprobs, d_entropies, &mut self.gradient);
+            self.model.backward(tape, weights.part(first..all.logprobs.len()), &mut self.gradient);
         }
         all
     }

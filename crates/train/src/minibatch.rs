@@ -2,9 +2,9 @@
 
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy};
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Scores, Sequence};
-use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, objective};
+use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, Truncation, objective};
 use isentrope_rollout::Response;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ pub struct TrainingBatch {
     lengths: Vec<usize>,
     /// From when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
+    /// What truncated sampling has kept in the place of each token, `[tokens]`.
+    masks: SamplingMasks,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
     /// The slots of each response in the activation cache, if it is there, `[responses]`.
@@ -61,6 +63,7 @@ impl TrainingBatch {
             prompt_lengths: Vec::new(),
             lengths: Vec::new(),
             sampled: Scores::default(),
+            masks: SamplingMasks::default(),
             steps: Vec::new(),
             slots: Vec::new(),
             advantages: Vec::new(),
@@ -71,12 +74,21 @@ impl TrainingBatch {
                 if mask_truncated && response.truncated {
                     continue;
                 }
-                let Response { tokens, logprobs, entropies, activation_slots, .. } = response;
+                let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
                 batch.tokens.push([&group.prompt[..], tokens].concat());
                 batch.prompt_lengths.push(group.prompt.len());
                 batch.lengths.push(tokens.len());
                 batch.sampled.logprobs.extend(logprobs);
                 batch.sampled.entropies.extend(entropies);
+                match kept {
+                    Some(kept) => batch.sampled.log_masses.extend(&kept.log_masses),
+                    None => batch.sampled.log_masses.extend(std::iter::repeat_n(0.0, tokens.len())),
+                }
+                if let Some(kept) = kept {
+                    let before = batch.sampled.logprobs.len() - tokens.len() - batch.masks.len();
+                    batch.masks.extend(&SamplingMasks::default(), before); // of responses from the whole vocabulary
+                    batch.masks.extend(&kept.masks, tokens.len());
+                }
                 batch.steps.push(group.step);
                 batch.slots.push(activation_slots.clone());
                 batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
@@ -111,15 +123,20 @@ impl TrainingBatch {
         let sequences = self.sequences();
         let on_policy = self.on_policy(inputs);
         let idle = self.idle(inputs);
-        learner.accumulate(&sequences, &idle, inputs.temperature, &on_policy, |scores| {
+        learner.accumulate(&sequences, &self.masks, &idle, inputs.temperature, &on_policy, |scores| {
             let started = Instant::now();
             let entropies = widen(&scores.entropies);
+            let masses = (!self.masks.is_whole())
+                .then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
             let objective = objective(
                 inputs.settings,
                 &Minibatch {
                     lengths: &self.lengths,
                     logprobs: &widen(&scores.logprobs),
                     old_logprobs: &widen(&self.sampled.logprobs),
+                    truncation: masses
+                        .as_ref()
+                        .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
                     entropies: &entropies,
                     advantages: &self.advantages,
                     reference_logprobs: inputs.reference_logprobs,
@@ -130,6 +147,7 @@ impl TrainingBatch {
             let coefficients = Coefficients {
                 d_logprobs: narrow(&objective.d_logprobs),
                 d_entropies: narrow(&objective.d_entropies),
+                d_log_masses: narrow(&objective.d_log_masses),
             };
             let entropy = entropies.iter().sum::<f64>() / entropies.len() as f64;
             (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })

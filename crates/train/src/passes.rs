@@ -3,7 +3,7 @@
 //! A pass costs a forward and a backward pass at most. What the sampler knows of on-policy responses, and what the loss is
 //! expected to leave out, saves one or both of them without changing a bit of the gradient.
 
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ impl PassLimits {
 /// What the sampler knows of a sequence that the model in training has sampled, with its weights as they are.
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
-    /// Log-probs and entropies of its targets: the model's own, to the last bit.
+    /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
     pub scores: Scores,
     /// The slots of its inputs in the activation cache, if it is there.
     pub slots: Option<&'a [u32]>,
@@ -103,20 +103,31 @@ impl<'a, B: Backend> Way<'a, B> {
 
 impl<'a, B: Backend> Pass<'a, B> {
     /// Its scores before the loss, and its tape where that is to wait for the backward pass.
-    pub fn forward(&self, model: &Model<B>, temperature: f32) -> (Scores, Option<Tape<'a, B>>) {
+    pub fn forward(
+        &self,
+        model: &Model<B>,
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> (Scores, Option<Tape<'a, B>>) {
         match self.way {
             Way::Cached { .. } | Way::OnPolicy => (self.sampled(), None),
             Way::Forward(keep) => {
-                let (scores, tape) = model.forward(self.packed(), temperature, keep);
+                let (scores, tape) = model.forward(self.packed(masks), temperature, keep);
                 (scores, Some(tape))
             }
-            Way::ScoreOnly => (model.score(&self.packed(), temperature), None),
+            Way::ScoreOnly => (model.score(&self.packed(masks), temperature), None),
         }
     }
 
     /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores once more.
-    pub fn tape(&self, model: &Model<B>, temperature: f32, limits: &PassLimits) -> (Scores, Tape<'a, B>) {
-        let packed = self.packed();
+    pub fn tape(
+        &self,
+        model: &Model<B>,
+        masks: &SamplingMasks,
+        temperature: f32,
+        limits: &PassLimits,
+    ) -> (Scores, Tape<'a, B>) {
+        let packed = self.packed(masks);
         match &self.way {
             Way::Cached { cache, slots } => model.tape_from_cache(packed, temperature, cache, slots),
             Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
@@ -126,8 +137,9 @@ impl<'a, B: Backend> Pass<'a, B> {
         }
     }
 
-    fn packed(&self) -> Packed {
-        Packed::new(self.sequences)
+    /// `masks` are those of all the update's targets.
+    fn packed(&self, masks: &SamplingMasks) -> Packed {
+        Packed::new(self.sequences).with_masks(masks.part(self.targets.clone()))
     }
 
     /// The scores of on-policy sequences.

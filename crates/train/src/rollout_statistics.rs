@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
 use isentrope_reward::Verdict;
-use isentrope_rollout::Response;
+use isentrope_rollout::{KeptTokens, Response};
 use std::collections::BTreeMap;
 
 /// Sums over sampled groups.
@@ -28,6 +28,7 @@ pub struct RolloutStatistics {
     /// Sums of the responses' mean entropies, and of all tokens' entropies.
     entropy_of_responses: f64,
     entropy_of_tokens: f64,
+    truncation: TruncationStatistics,
     /// Greedy responses that could not be judged. They serve as baselines only.
     greedy_faults: usize,
     /// Why the first of them all could not be judged.
@@ -60,6 +61,7 @@ impl RolloutStatistics {
             self.truncated += usize::from(response.truncated);
             self.entropy_of_responses += response.entropy();
             self.entropy_of_tokens += response.entropies.iter().map(|&h| f64::from(h)).sum::<f64>();
+            response.kept.iter().for_each(|kept| self.truncation.add(kept));
         }
         for greedy in group.greedy.iter().filter(|greedy| !greedy.counts()) {
             self.greedy_faults += 1;
@@ -125,9 +127,45 @@ impl RolloutStatistics {
         metrics.set("response/truncated", of(self.truncated as f64, self.responses));
         metrics.set("policy/entropy", self.entropy());
         metrics.set("policy/entropy_token_mean", of(self.entropy_of_tokens, self.tokens));
+        self.truncation.record(metrics);
         metrics.set("rollout/groups", self.groups as f64);
         metrics.set("rollout/responses", self.responses as f64);
         metrics.set("rollout/tokens", self.tokens as f64);
+    }
+}
+
+/// What top-k, top-p and min-p have left of the distributions that tokens were drawn from; nothing where they are off.
+#[derive(Clone, Debug, Default)]
+struct TruncationStatistics {
+    draws: usize,
+    mass: f64,
+    /// One minus the least mass.
+    most_cut: f64,
+    /// Draws from the whole vocabulary, and tokens of the others.
+    whole: usize,
+    kept: usize,
+}
+
+impl TruncationStatistics {
+    fn add(&mut self, kept: &KeptTokens) {
+        for (draw, mass) in kept.masses().enumerate() {
+            self.draws += 1;
+            self.mass += mass;
+            self.most_cut = self.most_cut.max(1.0 - mass);
+            let tokens = kept.masks.of(draw).len();
+            self.kept += tokens;
+            self.whole += usize::from(tokens == 0);
+        }
+    }
+
+    fn record(&self, metrics: &mut Metrics) {
+        if self.draws == 0 {
+            return;
+        }
+        metrics.set("rollout/kept_mass_mean", self.mass / self.draws as f64);
+        metrics.set("rollout/kept_mass_min", 1.0 - self.most_cut);
+        metrics.set("rollout/kept_tokens", self.kept as f64 / (self.draws - self.whole).max(1) as f64);
+        metrics.set("rollout/kept_whole", self.whole as f64 / self.draws as f64);
     }
 }
 
@@ -164,6 +202,7 @@ mod tests {
             logprobs: vec![-1.0; 2],
             sampling_logprobs: None,
             entropies: vec![1.0; 2],
+            kept: None,
             text: Some("!".into()),
             finish_reason: FinishReason::Stop,
             activation_slots: None,

@@ -6,7 +6,7 @@ use crate::metrics::Metrics;
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
-use crate::run::{Ending, Place, Run, RunSummary, StepRecord};
+use crate::run::{Ending, Example, Place, Run, RunSummary, StepRecord};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
@@ -29,7 +29,7 @@ pub fn train<T: Trainer, B: Backend>(
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, plan, eval_stop, needs_reference, .. } =
         prepared;
-    let Tables { run, model, optimizer, checkpoint, .. } = trainer.tables();
+    let Tables { run, model, optimizer, eval, checkpoint } = trainer.tables();
     let seed = run.seed;
     let mut reference = None;
     let (run, learner, state) =
@@ -51,10 +51,11 @@ pub fn train<T: Trainer, B: Backend>(
     let sampling = Sampling {
         eos_tokens: prompter.eos_tokens.clone(),
         stop_strings: eval_stop,
-        ..Sampling::default() // but for what each set says
+        ..eval.sampling() // but for what each set says
     };
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
+    let example = Example::of(&sets, &evaluator);
     let mut training = TrainingLoop {
         trainer,
         state,
@@ -72,7 +73,7 @@ pub fn train<T: Trainer, B: Backend>(
         stop = training.step()?;
     }
     let ending = if stop { Ending::Interrupted } else { Ending::Complete };
-    Ok(training.run.summary(ending, &sets))
+    Ok(training.run.summary(ending, example))
 }
 
 /// A run under way.

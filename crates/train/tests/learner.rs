@@ -1,8 +1,8 @@
 //! An update's bits, however its passes are made.
 
-use isentrope_kernels::{Cpu, Isa};
+use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
-use isentrope_model::{ActivationCache, KvCache, Model, Scores, Sequence, Step};
+use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::settings;
@@ -37,7 +37,11 @@ fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients
         let silent = silent.clone();
         values.iter().zip(silent).map(|(v, silent)| if silent { 0.0 } else { v - mean }).collect()
     };
-    Coefficients { d_logprobs: from_mean(&scores.logprobs), d_entropies: from_mean(&scores.entropies) }
+    Coefficients {
+        d_logprobs: from_mean(&scores.logprobs),
+        d_entropies: from_mean(&scores.entropies),
+        d_log_masses: from_mean(&scores.log_masses),
+    }
 }
 
 const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
@@ -67,6 +71,22 @@ fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
     slots
 }
 
+/// What truncated sampling has kept in the place of each target: of two in three, its token and some others.
+fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
+    let mut masks = SamplingMasks::default();
+    for &target in sequences.iter().flat_map(|sequence| &sequence.tokens[sequence.score_from..]) {
+        let near: Vec<u32> = (0..61).filter(|token| target.abs_diff(*token) % 5 == 0).collect();
+        masks.push(if target % 3 == 0 { &[] } else { &near });
+    }
+    masks
+}
+
+/// Log-probs, entropies and log-masses of a sequence's targets, scored alone.
+fn score(learner: &Learner<Cpu>, sequence: &Sequence<'_>) -> Scores {
+    let sequence = std::slice::from_ref(sequence);
+    learner.model.score(&Packed::new(sequence).with_masks(masks(sequence)), TEMPERATURE)
+}
+
 /// The scores of each sequence that is on-policy, and the slots of each whose activations are also cached.
 fn on_policy<'a>(
     learner: &Learner<Cpu>,
@@ -77,7 +97,7 @@ fn on_policy<'a>(
 ) -> Vec<Option<OnPolicy<'a>>> {
     let mut all = Vec::new();
     for (i, sequence) in sequences.iter().enumerate() {
-        let scores = || learner.score(&[*sequence], TEMPERATURE);
+        let scores = || score(learner, sequence);
         let slots = cached[i].then(|| &slots[i][..]);
         all.push(on_policy[i].then(|| OnPolicy { scores: scores(), slots }));
     }
@@ -119,7 +139,7 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 let slots = sample(&mut learner, &sequences);
                 let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
                 let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
-                learner.accumulate(&sequences, &idle, TEMPERATURE, &on_policy, loss);
+                learner.accumulate(&sequences, &masks(&sequences), &idle, TEMPERATURE, &on_policy, loss);
                 assert!(learner.step(0.01).unwrap().applied);
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
@@ -138,6 +158,7 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
 fn what_is_cached_is_what_is_used() {
     let tokens = tokens();
     let sequences = sequences(&tokens);
+    let masks = masks(&sequences);
     let update = |cached| {
         let mut learner =
             learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 });
@@ -147,7 +168,7 @@ fn what_is_cached_is_what_is_used() {
         let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
         let accumulate =
-            AssertUnwindSafe(|| learner.accumulate(&sequences, &NONE, TEMPERATURE, &on_policy, loss));
+            AssertUnwindSafe(|| learner.accumulate(&sequences, &masks, &NONE, TEMPERATURE, &on_policy, loss));
         catch_unwind(accumulate).ok()?;
         learner.step(0.01).unwrap();
         Some(weights(&learner))

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
-use isentrope_kernels::{Cpu, Isa};
+use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::{Model, Sequence};
 use isentrope_train::learner::{Coefficients, Learner};
 use isentrope_train::optimizer::Optimizer;
@@ -61,9 +61,10 @@ fn updates_take_no_more_memory_than_was_planned() {
     let sequences: Vec<Sequence<'_>> =
         tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     for _ in 0..2 {
-        learner.accumulate(&sequences, &[false; SEQUENCES], 1.0, &vec![None; SEQUENCES], |scores| {
+        let (masks, on_policy) = (SamplingMasks::default(), vec![None; SEQUENCES]);
+        learner.accumulate(&sequences, &masks, &[false; SEQUENCES], 1.0, &on_policy, |scores| {
             let ones = vec![1.0; scores.logprobs.len()];
-            (Coefficients { d_logprobs: ones.clone(), d_entropies: ones }, ())
+            (Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() }, ())
         });
         assert!(learner.step(1e-3).unwrap().applied);
     }

@@ -183,6 +183,7 @@ impl Fixture {
                     tokens: response.tokens.clone(),
                     logprobs: old_logprobs.by_ref().take(response.tokens.len()).collect(),
                     entropies: vec![0.0; response.tokens.len()],
+                    kept: None,
                     truncated: false,
                     judgement: Judgement::new(Verdict::Correct, None, ""),
                     reward: response.reward,

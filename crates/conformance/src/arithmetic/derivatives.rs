@@ -1,11 +1,12 @@
 //! The gradient is the derivative of what the forward pass computes: for every tensor, along random directions, at
 //! another temperature than 1.
 
+use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{Text, checkpoint, load, noise, pack};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{Gradient, Keep, Model, Packed};
+use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed};
 
 properties!(directional_derivatives);
 
@@ -26,10 +27,14 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
         let more = [answered(&[3]), answered(&text(8, 20, 0).tokens)];
         texts.splice(2..2, more);
         let packed = pack(&texts);
-        let (a, b) = (noise(1, packed.target_count()), noise(2, packed.target_count()));
+        let targets: Vec<u32> =
+            texts.iter().flat_map(|text| &text.tokens[text.score_from.max(1)..]).copied().collect();
+        let packed = packed.with_masks(masks(&targets, model.config.vocab_size));
+        let [a, b, c] = [1, 2, 3].map(|seed| noise(seed, targets.len()));
         let mut gradient = Gradient::zeros(&model).unwrap();
         let (_, tape) = model.forward(packed.clone(), TEMPERATURE, Keep::BlockInputs);
-        model.backward(tape, &a, &b, &mut gradient);
+        let derivatives = Derivatives { logprobs: &a, entropies: &b, log_masses: &c };
+        model.backward(tape, derivatives, &mut gradient);
         let gradient = gradient.finish(&model);
 
         let layout = model.layout.clone();
@@ -44,7 +49,7 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
                         moved.map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32).collect();
                     let backend = model.backend.clone();
                     model.weights.set_rows(&backend, id, parameter, tensor, 0, &moved);
-                    loss(&model, &packed, &a, &b)
+                    loss(&model, &packed, [&a, &b, &c])
                 };
                 let near = loss_at(1.0) - loss_at(-1.0);
                 let far = loss_at(2.0) - loss_at(-2.0);
@@ -65,9 +70,9 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn loss<B: Backend>(model: &Model<B>, packed: &Packed, a: &[f32], b: &[f32]) -> f64 {
+fn loss<B: Backend>(model: &Model<B>, packed: &Packed, [a, b, c]: [&[f32]; 3]) -> f64 {
     let scores = model.score(packed, TEMPERATURE);
-    dot(&scores.logprobs, a) + dot(&scores.entropies, b)
+    dot(&scores.logprobs, a) + dot(&scores.entropies, b) + dot(&scores.log_masses, c)
 }
 
 fn dot(x: &[f32], y: &[f32]) -> f64 {

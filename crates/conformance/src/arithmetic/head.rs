@@ -1,14 +1,15 @@
 //! The head against the reference: log-probs, exact entropies and their gradients.
 
 use crate::arithmetic::reference;
-use crate::data::{assert_bits, assert_close, indices, noise, wide};
+use crate::data::{assert_bits, assert_close, indices, masks, noise, wide};
 use crate::device::{Device, Trial, gradient, weights};
 use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Linear, Role};
+use isentrope_kernels::{Backend, HeadScores, Linear, Role, SamplingMasks};
 
 properties!(
     forward,
     backward,
+    backward_through_masks,
     scores_of_extreme_logits,
     tails_of_large_vocabularies_are_not_swallowed,
     entropies_with_closed_forms,
@@ -40,8 +41,13 @@ fn forward<S: Subject>(trial: &Trial<S>) {
         let targets = indices(3, rows, shape.outputs);
         let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
         let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let (logprobs, entropies) = device.scores_of(shape, &x, &packed, &targets, temperature);
+        let masks = masks(&targets, shape.outputs);
+        let index = device.index(&targets);
+        let mut statistics = device.head(shape, &x, &packed, index, masks.clone(), temperature);
+        let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
         assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
+        assert_eq!(log_masses.len(), if masks.is_whole() { 0 } else { rows }, "none without masks");
+        log_masses.resize(rows, 0.0);
         for (r, logits) in logits.chunks(shape.outputs).enumerate() {
             let want = reference::log_softmax(logits, f64::from(temperature));
             let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
@@ -50,6 +56,8 @@ fn forward<S: Subject>(trial: &Trial<S>) {
             assert!(error.abs() < tolerance, "{what}: log-prob off by {error:.1e}");
             let error = f64::from(entropies[r]) - reference::entropy(&want);
             assert!(error.abs() < tolerance, "{what}: entropy off by {error:.1e}");
+            let error = f64::from(log_masses[r]) - reference::log_mass(&want, masks.of(r));
+            assert!(error.abs() < tolerance, "{what}: log-mass off by {error:.1e}");
             if shape.outputs == 1 {
                 assert_eq!((logprobs[r], entropies[r]), (0.0, 0.0), "{what}: a certainty");
             }
@@ -58,23 +66,34 @@ fn forward<S: Subject>(trial: &Trial<S>) {
 }
 
 fn backward<S: Subject>(trial: &Trial<S>) {
+    gradients(trial, |_, _| SamplingMasks::default());
+}
+
+fn backward_through_masks<S: Subject>(trial: &Trial<S>) {
+    gradients(trial, masks);
+}
+
+fn gradients<S: Subject>(trial: &Trial<S>, masks: fn(&[u32], usize) -> SamplingMasks) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (shape, rows, temperature) in shapes_and_rows() {
         let Linear { inputs, outputs } = shape;
         let role = Role::Activation(rows, inputs);
         let (x, w, targets) = (device.noise(role, 1), spread(device, shape), indices(3, rows, outputs));
-        let (a, b, before) = (noise(4, rows), noise(5, rows), device.noise(gradient(shape), 6));
+        let (a, b, c) = (noise(4, rows), noise(5, rows), noise(7, rows));
+        let (masks, before) = (masks(&targets, outputs), device.noise(gradient(shape), 6));
         let (device_x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
-        let statistics = device.head(shape, &device_x, &packed, device.index(&targets), temperature);
+        let index = device.index(&targets);
+        let statistics = device.head(shape, &device_x, &packed, index, masks.clone(), temperature);
         let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), &before));
-        device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &mut dx, &mut dw);
+        device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &c, &mut dx, &mut dw);
 
         let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; outputs], inputs);
         let d_logits: Vec<f64> = (0..rows)
             .flat_map(|r| {
                 let row = &logits[r * outputs..][..outputs];
-                let (a, b) = (f64::from(a[r]), f64::from(b[r]));
-                reference::head_backward(row, f64::from(temperature), targets[r] as usize, a, b)
+                let by = [a[r], b[r], c[r]].map(f64::from);
+                let target = targets[r] as usize;
+                reference::head_backward(row, f64::from(temperature), target, masks.of(r), by)
             })
             .collect();
         let (want_dx, mut want_dw, _) = reference::linear_backward(&wide(&x), &wide(&w), &d_logits, inputs);
@@ -202,12 +221,22 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
         let role = Role::Activation(1, 1);
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
-            for (a, b) in [(1.0, 0.0), (0.0, 1.0), (-2.5, 1e3)] {
-                let statistics = device.head(shape, &x, &packed, device.index(&[target]), 1.0);
+            for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
+                // What has no probability in f32 has no share of it either: such tokens are never kept.
+                let apart = logits.iter().any(|z| z.abs() > 1e3);
+                if apart && c != 0.0 {
+                    continue;
+                }
+                // The target and its neighbour, however unlikely both are.
+                let mut masks = SamplingMasks::default();
+                masks.push(&[target.max(1) - 1, target.max(1)]);
+                let index = device.index(&[target]);
+                let statistics = device.head(shape, &x, &packed, index, masks.clone(), 1.0);
                 let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
-                device.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &mut dx, &mut dw);
-                let (a, b) = (f64::from(a), f64::from(b));
-                let want = reference::head_backward(&wide(&logits), 1.0, target as usize, a, b);
+                device.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &[c], &mut dx, &mut dw);
+                let (by, b) = ([a, b, c].map(f64::from), f64::from(b));
+                let (logits, target) = (wide(&logits), target as usize);
+                let want = reference::head_backward(&logits, 1.0, target, masks.of(0), by);
                 // An entropy has an error of its own, and its coefficient multiplies that.
                 for (got, want) in device.download(gradient(shape), &dw).into_iter().zip(want) {
                     let error = (f64::from(got) - want).abs();
@@ -224,9 +253,9 @@ fn no_rows<S: Subject>(trial: &Trial<S>) {
     let (packed, mut dw) = (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
     let role = Role::Activation(0, 3);
     let none = device.blank(role);
-    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), 1.0);
-    let (logprobs, entropies) = device.scores(&mut statistics);
+    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), SamplingMasks::default(), 1.0);
+    let HeadScores { logprobs, entropies, .. } = device.scores(&mut statistics);
     assert!(logprobs.is_empty() && entropies.is_empty());
-    device.head_backward(shape, &none, &packed, &statistics, &[], &[], &mut device.blank(role), &mut dw);
+    device.head_backward(shape, &none, &packed, &statistics, &[], &[], &[], &mut device.blank(role), &mut dw);
     assert_bits("dw", &device.download(gradient(shape), &dw), &before);
 }

@@ -156,15 +156,34 @@ pub fn entropy(logprobs: &[f64]) -> f64 {
     -logprobs.iter().map(|&l| if l.exp() == 0.0 { 0.0 } else { l.exp() * l }).sum::<f64>()
 }
 
-/// `d(a logprob[target] + b entropy) / d logits` of one row.
-pub fn head_backward(logits: &[f64], temperature: f64, target: usize, a: f64, b: f64) -> Vec<f64> {
+/// Logarithm of the probability that these tokens have together; none of them stand for the whole vocabulary.
+pub fn log_mass(logprobs: &[f64], kept: &[u32]) -> f64 {
+    let of_kept = || kept.iter().map(|&token| logprobs[token as usize]);
+    let largest = of_kept().fold(f64::NEG_INFINITY, f64::max);
+    if kept.is_empty() { 0.0 } else { largest + of_kept().map(|l| (l - largest).exp()).sum::<f64>().ln() }
+}
+
+/// `d(a logprob[target] + b entropy + c log_mass(kept)) / d logits` of one row.
+pub fn head_backward(
+    logits: &[f64],
+    temperature: f64,
+    target: usize,
+    kept: &[u32],
+    [a, b, c]: [f64; 3],
+) -> Vec<f64> {
     let logprobs = log_softmax(logits, temperature);
     let entropy = entropy(&logprobs);
+    let mass = log_mass(&logprobs, kept);
     let gradient = logprobs.iter().enumerate().map(|(v, &l)| {
         let p = l.exp();
         let of_logprob = if v == target { 1.0 - p } else { -p };
         let of_entropy = if p == 0.0 { 0.0 } else { -p * (l + entropy) };
-        (a * of_logprob + b * of_entropy) / temperature
+        let of_mass = match kept {
+            [] => 0.0,
+            _ if kept.contains(&(v as u32)) => (l - mass).exp() - p,
+            _ => -p,
+        };
+        (a * of_logprob + b * of_entropy + c * of_mass) / temperature
     });
     gradient.collect()
 }
@@ -267,11 +286,16 @@ pub(crate) mod finite_differences {
 
     fn head_gradient<S: Subject>(_: &Trial<S>) {
         let logits = data(1, 11);
-        for (temperature, target, a, b) in [(1.0, 3, 1.3, 0.0), (0.7, 0, 0.0, -0.8), (0.7, 10, -0.4, 2.0)] {
-            let gradient = head_backward(&logits, temperature, target, a, b);
+        for (temperature, target, kept, [a, b, c]) in [
+            (1.0, 3, &[][..], [1.3, 0.0, 0.0]),
+            (0.7, 0, &[], [0.0, -0.8, 0.3]),
+            (0.7, 10, &[2, 10], [-0.4, 2.0, 1.1]),
+            (1.0, 4, &[0, 4, 7, 9], [0.0, 0.0, -1.0]),
+        ] {
+            let gradient = head_backward(&logits, temperature, target, kept, [a, b, c]);
             assert_gradient(&logits, &gradient, |z| {
                 let logprobs = log_softmax(z, temperature);
-                a * logprobs[target] + b * entropy(&logprobs)
+                a * logprobs[target] + b * entropy(&logprobs) + c * log_mass(&logprobs, kept)
             });
         }
     }

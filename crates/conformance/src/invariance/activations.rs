@@ -5,7 +5,7 @@ use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
+use isentrope_model::{ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
 use proptest::prelude::*;
 
 properties!(cached_activations_give_the_gradient_of_the_pass);
@@ -88,7 +88,7 @@ fn feed<B: Backend>(
 fn results<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
-    model.backward(tape, &noise(1, targets), &noise(2, targets), &mut gradient);
+    model.backward(tape, Derivatives::of(&noise(1, targets), &noise(2, targets)), &mut gradient);
     let sum = gradient.finish(model);
     let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t)));
     [bits(&scores.logprobs), bits(&scores.entropies)].into_iter().chain(tensors).collect()

@@ -1,9 +1,9 @@
 //! The head and draws: blocks of rows, and the scores of what is drawn.
 
-use crate::data::{assert_bits, indices, noise};
+use crate::data::{assert_bits, indices, masks, noise};
 use crate::device::{Trial, gradient, weights};
 use crate::{Subject, properties};
-use isentrope_kernels::{Adjustments, Backend, Draw, Drawn, Linear, Role};
+use isentrope_kernels::{Adjustments, Backend, Draw, Drawn, HeadScores, Linear, Role, SamplingMasks};
 use std::ops::Range;
 
 properties!(blocks_of_the_head, draws_have_the_scores_of_targets, blocks_of_draws);
@@ -13,22 +13,26 @@ fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
     let (device, shape, rows) = (trial.device(), Linear { inputs: 2, outputs: 1000 }, 34_000);
     let x = device.noise(Role::Activation(rows, 2), 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
-    let (targets, a, b) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows));
+    let (targets, a, b, c) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
+    // Of some rows: masks of all of them would take long.
+    let mut masks = masks(&targets[..40], 1000);
+    masks.extend(&SamplingMasks::default(), rows - 2 * masks.len());
+    masks.extend(&masks.part(0..40), 40);
     let head = |range: Range<usize>, dw: &mut _| {
         let role = Role::Activation(range.len(), 2);
         let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
-        let targets = device.index(&targets[range.clone()]);
-        let mut statistics = device.head(shape, &device_x, &packed, targets, 1.0);
-        let (logprobs, entropies) = device.scores(&mut statistics);
+        let (targets, masks) = (device.index(&targets[range.clone()]), masks.part(range.clone()));
+        let mut statistics = device.head(shape, &device_x, &packed, targets, masks, 1.0);
+        let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
-        let (a, b) = (&a[range.clone()], &b[range.clone()]);
-        device.head_backward(shape, &device_x, &packed, &statistics, a, b, &mut dx, dw);
-        [logprobs, entropies, device.download(role, &dx)]
+        let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
+        device.head_backward(shape, &device_x, &packed, &statistics, a, b, c, &mut dx, dw);
+        [logprobs, entropies, log_masses, device.download(role, &dx)]
     };
     let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));
     let at_once = head(0..rows, &mut whole);
     let (first, second) = (head(0..9000, &mut halves), head(9000..rows, &mut halves));
-    for i in 0..3 {
+    for i in 0..4 {
         assert_bits("rows", &[&first[i][..], &second[i][..]].concat(), &at_once[i]);
     }
     let [halves, whole] = [&halves, &whole].map(|dw| device.download(gradient(shape), dw));
@@ -49,6 +53,7 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
             for adjustments in [
                 Adjustments::temperature(1.0),
                 Adjustments::temperature(0.7),
+                Adjustments { top_p: 0.9, ..Adjustments::temperature(1.0) },
                 Adjustments { top_k: 3, min_p: 0.01, ..Adjustments::temperature(0.7) },
                 Adjustments { repetition_penalty: 1.3, ..Adjustments::temperature(1.0) },
                 Adjustments::temperature(0.0),
@@ -59,6 +64,7 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
                         row: i * 7 % rows,
                         adjustments,
                         penalised: vec![0, vocabulary as u32 - 1, 0],
+                        records_kept: true,
                         uniform: uniforms[i],
                     })
                     .collect();
@@ -69,10 +75,34 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
                 device.gather_rows(&x, &device.index(&row), &mut hidden);
                 let targets: Vec<u32> = drawn.iter().map(|drawn| drawn.token).collect();
                 let temperature = if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
-                let (logprobs, entropies) = device.scores_of(shape, &hidden, &packed, &targets, temperature);
+                let mut kept = SamplingMasks::default();
+                for (drawn, draw) in drawn.iter().zip(&draws) {
+                    let tokens = drawn.kept.as_ref().map_or(&[][..], |kept| &kept.tokens);
+                    assert!(tokens.is_empty() || tokens.contains(&drawn.token), "{draw:?} of {tokens:?}");
+                    assert!(drawn.kept.is_none() || adjustments.truncates());
+                    kept.push(tokens);
+                }
+                assert!(!kept.is_whole() || !adjustments.truncates() || vocabulary < 3);
+                let targets = device.index(&targets);
+                let mut statistics = device.head(shape, &hidden, &packed, targets, kept, temperature);
+                let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
+                log_masses.resize(draws.len(), 0.0);
                 let of = |f: fn(&Drawn) -> f32| drawn.iter().map(f).collect::<Vec<f32>>();
                 assert_bits("log-prob", &of(|d| d.logprob), &logprobs);
                 assert_bits("entropy", &of(|d| d.entropy), &entropies);
+                assert_bits(
+                    "log-mass",
+                    &of(|d| d.kept.as_ref().map_or(0.0, |kept| kept.log_mass)),
+                    &log_masses,
+                );
+                for drawn in drawn.iter().filter(|drawn| drawn.kept.is_some()) {
+                    let of_mass = drawn.logprob - drawn.kept.as_ref().unwrap().log_mass;
+                    let error = of_mass - drawn.sampling_logprob.unwrap();
+                    assert!(
+                        error.abs() < 1e-5,
+                        "log-prob less log-mass is off by {error} from the sampling log-prob"
+                    );
+                }
             }
         }
     }
@@ -86,8 +116,13 @@ fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
     x[2 * 33_600] = f32::NAN;
     let hidden = device.upload(role, &x);
-    let draw =
-        |row| Draw { row, adjustments: Adjustments::temperature(1.0), penalised: Vec::new(), uniform: 0.4 };
+    let draw = |row| Draw {
+        row,
+        adjustments: Adjustments::temperature(1.0),
+        penalised: Vec::new(),
+        records_kept: false,
+        uniform: 0.4,
+    };
     let at = [33_999, 3, 33_553, 33_600, 33_554, 3];
     let drawn = device.draw(shape, &hidden, &packed, &at.map(draw));
     for (&row, drawn) in at.iter().zip(&drawn) {

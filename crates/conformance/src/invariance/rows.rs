@@ -1,9 +1,9 @@
 //! Every operation that works row by row: rows alone, together and in micro-batches.
 
-use crate::data::{assert_bits, cases, indices, noise, pieces};
+use crate::data::{assert_bits, cases, indices, masks, noise, pieces};
 use crate::device::{Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights};
 use crate::{Subject, properties};
-use isentrope_kernels::{Adjustments, Backend, Draw, Grouped, Linear, Role, Turn};
+use isentrope_kernels::{Adjustments, Backend, Draw, Grouped, HeadScores, Linear, Role, Turn};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -80,22 +80,27 @@ fn operate<S: Subject>(
     let mut embedding_rows = sum(3, embedding_role);
     device.embed_backward(&device.index(words), &x, &mut embedding_rows);
 
-    let mut statistics = device.head(shape, &x, &packed, device.index(words), 0.7);
-    let (logprobs, entropies) = device.scores(&mut statistics);
+    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks(words, outputs), 0.7);
+    let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
+    log_masses.resize(n, 0.0); // none where no row of these has a mask
     let mut d_hidden = device.blank(some(inputs));
     let mut d_head = sum(4, dw_role);
-    let (a, b) = (&host(15), &host(16));
-    device.head_backward(shape, &x, &packed, &statistics, a, b, &mut d_hidden, &mut d_head);
+    let (a, b, c) = (&host(15), &host(16), &host(18));
+    device.head_backward(shape, &x, &packed, &statistics, a, b, c, &mut d_hidden, &mut d_head);
     let uniforms = host(17);
     let draw = |row: usize| Draw {
         row,
         adjustments: Adjustments { top_p: 0.9, ..Adjustments::temperature(0.7) },
         penalised: Vec::new(),
+        records_kept: true,
         uniform: f64::from(uniforms[row] / 3.0 + 0.5),
     };
     let drawn = device.draw(shape, &x, &packed, &(0..n).map(draw).collect::<Vec<_>>());
     let drawn = drawn.into_iter().map(Option::unwrap);
-    let drawn = drawn.flat_map(|d| [d.token as f32, d.logprob, d.sampling_logprob.unwrap(), d.entropy]);
+    let drawn = drawn.flat_map(|d| {
+        let log_mass = d.kept.map_or(0.0, |kept| kept.log_mass);
+        [d.token as f32, d.logprob, d.sampling_logprob.unwrap(), d.entropy, log_mass]
+    });
 
     let get = |buffer, width: usize| device.download(some(width), buffer);
     Results {
@@ -111,7 +116,8 @@ fn operate<S: Subject>(
             ("embed", inputs, get(&embedded, inputs)),
             ("log-prob", 1, logprobs),
             ("entropy", 1, entropies),
-            ("draw", 4, drawn.collect()),
+            ("log-mass", 1, log_masses),
+            ("draw", 5, drawn.collect()),
             ("head_backward", inputs, get(&d_hidden, inputs)),
         ],
         sums: vec![

@@ -2,11 +2,12 @@
 
 use crate::data::cases;
 use crate::device::Trial;
+use crate::models::bits;
 use crate::requests::{alone, exact, least_pages, limits, request, requests, run};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Gradient, Keep, Model, Packed, Scores, Sequence, Tape};
-use isentrope_rollout::{Engine, Key, Request, Sampling};
+use isentrope_model::{ActivationCache, Derivatives, Gradient, Keep, Model, Packed, Scores, Sequence, Tape};
+use isentrope_rollout::{Engine, KeptTokens, Key, Request, Sampling};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,15 +91,17 @@ fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Scores of a completion and the gradient of `sum(logprob - entropy / 3)`, as bits.
+/// Scores of a completion and the gradient of `sum(logprob - entropy / 3 - 0.7 log_mass)`, as bits.
 fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
-    model.backward(tape, &vec![1.0; targets], &vec![-1.0 / 3.0; targets], &mut gradient);
+    let [logprobs, entropies, log_masses] = [1.0, -1.0 / 3.0, -0.7].map(|by| vec![by; targets]);
+    let derivatives = Derivatives { logprobs: &logprobs, entropies: &entropies, log_masses: &log_masses };
+    model.backward(tape, derivatives, &mut gradient);
     let sum = gradient.finish(model);
     let of = |(id, p, t)| sum.tensor(&*model.backend, id, p, t);
     let tensors = model.layout.tensors().map(of);
-    let all = [scores.logprobs, scores.entropies].into_iter().chain(tensors);
+    let all = [scores.logprobs, scores.entropies, scores.log_masses].into_iter().chain(tensors);
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }
 
@@ -134,10 +137,15 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
                 let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
                 prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
             }
-            let pack = || Packed::new(&[Sequence { tokens: &tokens, score_from: prompt.len() }]);
+            let KeptTokens { masks, log_masses } = completion.kept.clone().unwrap_or_default();
+            let pack = || {
+                let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
+                Packed::new(&[sequence]).with_masks(masks.clone())
+            };
             let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
             let from_cache = model.tape_from_cache(pack(), temperature, &activation_cache, &[slots]);
             let passed = model.forward(pack(), temperature, Keep::Activations);
+            prop_assert!(log_masses.is_empty() || bits(&passed.0.log_masses) == bits(&log_masses));
             prop_assert!(gradient(model, from_cache) == gradient(model, passed));
         }
     });

@@ -169,7 +169,7 @@ fn write<B: Backend>(
         let hidden = model.step(&step, cache, None);
         let places: Vec<(usize, usize)> = step.wanted.iter().map(|&row| rows[row as usize]).collect();
         let targets: Vec<u32> = places.iter().map(|&(w, position)| writers[w].tokens[position + 1]).collect();
-        let Scores { logprobs, entropies } = model.score_next(&hidden, &targets, temperature);
+        let Scores { logprobs, entropies, .. } = model.score_next(&hidden, &targets, temperature);
         for ((w, position), (logprob, entropy)) in places.into_iter().zip(logprobs.iter().zip(entropies)) {
             writers[w].results[position] = Some([logprob.to_bits(), entropy.to_bits()]);
         }

@@ -1,13 +1,14 @@
 //! Two directories of evaluations side by side.
 
-use super::manifest::read_manifest;
+use super::manifest::{decoding_of, read_manifest};
 use super::response_log::{read_lines, responses};
 use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
-use crate::statistics::{Outcome, PairedTest, accuracy, is_graded, mean_score};
+use crate::statistics::{
+    Outcome, PairedTest, Statistic, accuracy, answers_are_told, is_graded, ks, mean_score,
+};
 use isentrope_files::write_json;
 use isentrope_settings::differences;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -23,13 +24,20 @@ pub struct Comparisons {
 }
 
 /// A benchmark that both directories have.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BenchmarkComparison {
+    /// How the responses were drawn, old and new, where the manifests tell: [`Sampling::decoding`].
+    ///
+    /// [`Sampling::decoding`]: isentrope_rollout::Sampling::decoding
+    pub decoding: [Option<String>; 2],
     /// By the share of correct responses to each problem.
-    #[serde(flatten)]
     pub accuracy: PairedTest,
+    /// By pass@k of each problem, for every k above 1 that both have responses for, by its name: "pass@8".
+    pub pass: Vec<(String, PairedTest)>,
+    /// By whether the most frequent answer to each problem is correct, by its name: "maj@8". Only where both have the same
+    /// number of responses, more than one, and answers.
+    pub majority: Option<(String, PairedTest)>,
     /// By the mean score of the responses to each problem; only if some score is neither 0 nor 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<PairedTest>,
 }
 
@@ -56,6 +64,8 @@ impl Comparisons {
                 && new.exists()
                 && let Some(compared) = BenchmarkComparison::of(name, &problems(&old)?, &problems(&new)?)
             {
+                let decoding = [before, after].map(decoding_of);
+                let compared = BenchmarkComparison { decoding, ..compared };
                 of_benchmark(name, before, after, &mut settings);
                 benchmarks.push((name.clone(), compared));
             }
@@ -75,7 +85,7 @@ impl Comparisons {
     /// [`Error::Io`].
     pub fn write(&self, old: &Path, new: &Path) -> Result<()> {
         let benchmarks: Map<String, Value> =
-            self.benchmarks.iter().map(|(name, compared)| (name.clone(), json!(compared))).collect();
+            self.benchmarks.iter().map(|(name, compared)| (name.clone(), compared.to_json())).collect();
         let against = old.display().to_string();
         let value = json!({ "against": against, "settings": self.settings, "benchmarks": benchmarks });
         Ok(write_json(&new.join("comparison.json"), &value)?)
@@ -85,12 +95,47 @@ impl Comparisons {
 impl BenchmarkComparison {
     fn of(name: &str, old: &[Asked], new: &[Asked]) -> Option<Self> {
         let pairs = paired(old, new);
-        let by = |number: fn(&[Outcome]) -> Option<f64>| {
+        let by = |number: &dyn Fn(&[Outcome]) -> Option<f64>| {
             let numbers = pairs.iter().filter_map(|(old, new)| Some((number(old)?, number(new)?)));
             PairedTest::of(name, &numbers.collect::<Vec<_>>())
         };
         let graded = pairs.iter().any(|(old, new)| is_graded(*old) || is_graded(*new));
-        Some(Self { accuracy: by(accuracy)?, score: by(mean_score).filter(|_| graded) })
+        let of_problem = |statistic: Statistic| {
+            by(&move |responses| {
+                let (value, count) = statistic.of(responses);
+                (count > 0.0).then_some(value)
+            })
+        };
+        // Of all problems, since pass@k and maj@k are named by it.
+        let samples = |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
+        let (before, after) = (samples(old), samples(new));
+        let of_pass = |k: usize| Some((format!("pass@{k}"), of_problem(Statistic::Pass(k))?));
+        let pass = ks(before.min(after)).into_iter().filter(|&k| k > 1).filter_map(of_pass).collect();
+        let told = |asked: &[Asked]| answers_are_told(asked.iter().flat_map(|(_, responses)| responses));
+        let votes = before == after && after > 1 && told(old) && told(new);
+        let of_majority = || Some((format!("maj@{after}"), of_problem(Statistic::Majority)?));
+        Some(Self {
+            decoding: [None, None],
+            accuracy: by(&accuracy)?,
+            pass,
+            majority: if votes { of_majority() } else { None },
+            score: by(&mean_score).filter(|_| graded),
+        })
+    }
+
+    /// As comparison.json has it: the test of accuracies, and in it each other test by its name.
+    fn to_json(&self) -> Value {
+        let mut value = json!(self.accuracy);
+        for (name, test) in self.pass.iter().chain(&self.majority) {
+            value[name] = json!(test);
+        }
+        if let Some(score) = &self.score {
+            value["score"] = json!(score);
+        }
+        if let [Some(old), Some(new)] = &self.decoding {
+            value["decoding"] = json!({ "old": old, "new": new });
+        }
+        value
     }
 }
 
@@ -158,7 +203,7 @@ mod tests {
         let pairs: Vec<_> =
             paired(&old, &new).iter().map(|(old, new)| (accuracy(old), accuracy(new))).collect();
         assert_eq!(pairs, [(no, yes), (None, yes), (Some(0.5), yes)]);
-        let BenchmarkComparison { accuracy, score } = BenchmarkComparison::of("set", &old, &new).unwrap();
+        let BenchmarkComparison { accuracy, score, .. } = BenchmarkComparison::of("set", &old, &new).unwrap();
         assert_eq!((accuracy.problems, accuracy.old, accuracy.new), (2, 0.25, 1.0), "y was not judged");
         assert_eq!(score, None, "no score is graded");
         assert_eq!(BenchmarkComparison::of("set", &old[2..3], &new), None);
@@ -170,12 +215,61 @@ mod tests {
         let old = [asked("a", &[Some(0.0), Some(0.0)]), asked("b", &[Some(0.0), Some(1.0)])];
         let new = [asked("a", &[Some(0.25), None]), asked("b", &[Some(0.75), Some(1.0)])];
         for (old, new, sign) in [(&old, &new, 1.0), (&new, &old, -1.0)] {
-            let BenchmarkComparison { accuracy, score } = BenchmarkComparison::of("set", old, new).unwrap();
+            let BenchmarkComparison { accuracy, score, .. } =
+                BenchmarkComparison::of("set", old, new).unwrap();
             assert_eq!((accuracy.difference.value, accuracy.p), (0.0, 1.0));
             let score = score.unwrap();
             assert_eq!((score.problems, score.difference.value), (2, sign * (0.25 + 0.375) / 2.0));
             assert_eq!((score.better + score.worse, score.p), (2, 0.5), "of four assignments two are as far");
         }
+    }
+
+    /// Each by the number that results.json has of it.
+    #[test]
+    fn pass_and_majority_are_compared_problem_by_problem() {
+        let (no, yes) = (Some(0.0), Some(1.0));
+        let answered = |name: &str, scores: &[Option<f64>], answers: [&str; 4]| {
+            let (name, mut outcomes) = asked(name, scores);
+            for (outcome, answer) in outcomes.iter_mut().zip(answers) {
+                outcome.extracted = Some(answer.to_owned());
+            }
+            (name, outcomes)
+        };
+        let old = [
+            answered("a", &[no, no, no, yes], ["1", "1", "2", "3"]),
+            answered("b", &[no, no, no, no], ["1", "1", "2", "2"]),
+            answered("c", &[no, yes, None, no], ["1", "3", "3", "4"]),
+        ];
+        let new = [
+            answered("a", &[yes, no, no, yes], ["3", "1", "2", "3"]),
+            answered("b", &[no, no, yes, no], ["1", "1", "3", "2"]),
+            answered("c", &[no, no, no, no], ["1", "2", "2", "4"]),
+        ];
+        let compared = BenchmarkComparison::of("set", &old, &new).unwrap();
+        let names: Vec<&str> = compared.pass.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["pass@2", "pass@4"]);
+        let [(_, pass2), (_, pass4)] = &compared.pass[..] else { panic!() };
+        // Of six pairs of four responses, the third problem's of three with a verdict.
+        let (before, after) = ((0.5 + 0.0 + 2.0 / 3.0) / 3.0, (5.0 / 6.0 + 0.5 + 0.0) / 3.0);
+        assert!((pass2.old - before).abs() < 1e-12 && (pass2.new - after).abs() < 1e-12, "{pass2:?}");
+        assert_eq!((pass2.problems, pass2.better, pass2.worse), (3, 2, 1));
+        // The third problem has but three verdicts. One problem of two differs: both assignments are as far.
+        assert_eq!((pass4.problems, pass4.old, pass4.new, pass4.p), (2, 0.5, 1.0, 1.0));
+        let (name, majority) = compared.majority.as_ref().unwrap();
+        assert_eq!((name.as_str(), majority.old, majority.better, majority.worse), ("maj@4", 0.0, 1, 0));
+        let json = compared.to_json();
+        assert_eq!((&json["pass@2"]["better"], &json["maj@4"]["new"]), (&json!(2), &json!(majority.new)));
+        assert_eq!((json["problems"].clone(), json.get("score")), (json!(3), None));
+
+        // With other numbers of responses there is no majority to compare, and pass@k goes as far as both.
+        let fewer: Vec<Asked> = new.iter().map(|(name, all)| (name.clone(), all[..2].to_vec())).collect();
+        let compared = BenchmarkComparison::of("set", &old, &fewer).unwrap();
+        assert_eq!((compared.pass.len(), &compared.pass[0].0[..], compared.majority), (1, "pass@2", None));
+        // Nor where the verifier tells no answers.
+        let untold = [asked("a", &[no, yes]), asked("b", &[yes, yes])];
+        assert_eq!(BenchmarkComparison::of("set", &untold, &untold).unwrap().majority, None);
+        let single = [asked("a", &[no])];
+        assert_eq!(BenchmarkComparison::of("set", &single, &single).unwrap().pass, []);
     }
 
     #[test]

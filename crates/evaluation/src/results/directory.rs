@@ -104,6 +104,7 @@ pub(super) mod tests {
             tokens: vec![1, 2, 3],
             logprobs: vec![-1.0; 3],
             entropies: vec![entropy; 3],
+            kept: None,
             truncated: false,
             reward: f64::from(u8::from(verdict == Verdict::Correct)),
             judgement: Judgement::new(verdict, Some("7".into()), ""),

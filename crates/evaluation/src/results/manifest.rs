@@ -3,6 +3,7 @@
 use super::setting_changes::of_benchmark;
 use crate::error::{Error, Result};
 use isentrope_files::read_regular;
+use isentrope_rollout::Sampling;
 use isentrope_settings::differences;
 use serde_json::Value;
 use std::io::{self, ErrorKind};
@@ -27,6 +28,20 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
             }
         },
     }
+}
+
+/// How the responses to a benchmark with these settings are drawn, in words; none where they do not tell.
+pub(super) fn decoding_of(settings: &Value) -> Option<String> {
+    let number = |key: &str| settings[key].as_f64().map(|number| number as f32);
+    let off = Sampling::default();
+    let sampling = Sampling {
+        temperature: number("temperature")?,
+        top_k: settings["top_k"].as_u64().map_or(off.top_k, |k| k as usize),
+        top_p: number("top_p").unwrap_or(off.top_p),
+        min_p: number("min_p").unwrap_or(off.min_p),
+        ..off
+    };
+    Some(sampling.decoding())
 }
 
 /// The manifest `before`, with the benchmarks that `now` adds.

@@ -1,5 +1,6 @@
 //! The numbers of an evaluation's directory, with their intervals.
 
+use super::manifest::decoding_of;
 use super::response_log::{problems, responses};
 use crate::error::Result;
 use crate::statistics::{Estimate, Outcome, Statistic, by_size, is_graded, ks, name_of_size, resampled};
@@ -16,6 +17,8 @@ pub struct BenchmarkSummary {
     pub problems: usize,
     /// Responses to each.
     pub samples: usize,
+    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not tell.
+    pub decoding: Option<String>,
     /// Names as in docs/evaluation.md, with 95 % intervals.
     pub estimates: BTreeMap<String, Estimate>,
     /// Whether some score is neither 0 nor 1.
@@ -38,10 +41,11 @@ impl Report {
     pub(super) fn of(dir: &Path, manifest: &Value) -> Result<Self> {
         let mut benchmarks = Vec::new();
         let mut means: Vec<(f64, Vec<f64>)> = Vec::new();
-        for name in manifest["benchmarks"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        for (name, settings) in manifest["benchmarks"].as_object().into_iter().flatten() {
             let path = responses(dir, name);
             if path.exists() {
-                let (summary, mean) = summarize(name, &problems(&path)?);
+                let (mut summary, mean) = summarize(name, &problems(&path)?);
+                summary.decoding = decoding_of(settings);
                 benchmarks.push((name.clone(), summary));
                 means.extend(mean);
             }
@@ -117,6 +121,7 @@ fn summarize(name: &str, problems: &[(Value, Vec<Outcome>)]) -> (BenchmarkSummar
         BenchmarkSummary {
             problems: problems.len(),
             samples,
+            decoding: None,
             estimates,
             is_graded: is_graded(problems.iter().flatten()),
             verdicts,

@@ -20,4 +20,4 @@ pub(crate) use outcome::{Outcome, accuracy, is_graded, mean_score};
 pub use paired::PairedTest;
 pub(crate) use statistic::Statistic;
 pub use statistic::ks;
-pub(crate) use votes::cast_votes;
+pub(crate) use votes::{are_told as answers_are_told, cast_votes};

@@ -33,7 +33,7 @@ fn vote(response: &Outcome) -> Option<&String> {
 
 /// Whether the verifier extracts answers at all. A reward of the user's own may judge without naming an answer; then there is
 /// nothing to count. If the verifier does extract answers and no response has one, the majority is wrong.
-pub(super) fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
+pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
     let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
     judged.iter().any(|r| vote(r).is_some()) || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
 }
@@ -74,6 +74,7 @@ mod tests {
             tokens: vec![1],
             logprobs: vec![-1.0],
             entropies: vec![1.0],
+            kept: None,
             truncated: false,
             judgement,
             reward: 0.0,

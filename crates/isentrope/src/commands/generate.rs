@@ -1,23 +1,22 @@
 //! `isentrope generate`: sample responses.
 
+mod prompts;
+
 use crate::device::Device;
 use crate::interrupt::{self, Interrupted};
-use crate::lines::{self, Line, Prompt};
-use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
+use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::standard_output::print_text;
-use crate::template_variables::TemplateVariables;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_model::KvCache;
-use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
-use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling, template_variables};
+use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
+use prompts::{NamedPrompt, PromptArguments};
 use serde::Serialize;
-use serde_json::{Value, json};
-use std::cell::OnceCell;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
@@ -33,23 +32,16 @@ use std::time::Instant;
 /// Sampling settings that are not given come from the model's generation_config.json where it asks for sampling (do_sample),
 /// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
 /// file and its own number, and on nothing else: not on what is sampled beside it, nor on threads or memory.
+///
+/// Prompts are put to the model as training puts them: through its chat template if it has one, unless --template says
+/// otherwise.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Generate {
     #[command(flatten)]
     model: ModelArguments,
-    /// The prompt
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompts", required_unless_present = "prompts")]
-    prompt: Option<String>,
-    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
-    /// such as openai/gsm8k:main); - is standard input
-    #[arg(long, value_name = "FILE")]
-    prompts: Option<PathBuf>,
-    /// Treats prompt texts as a user's message, rendered by the model's chat template
-    #[arg(long)]
-    chat: bool,
     #[command(flatten)]
-    variables: TemplateVariables,
+    prompts: PromptArguments,
     /// Responses per prompt
     #[arg(short, long = "samples", value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -92,12 +84,6 @@ pub struct Generate {
     kv_memory: Option<u64>,
 }
 
-/// A prompt and what it is called.
-struct Asked {
-    id: Value,
-    tokens: Vec<u32>,
-}
-
 #[derive(Serialize)]
 struct Record<'a> {
     id: &'a Value,
@@ -124,16 +110,17 @@ enum Display {
 impl Generate {
     pub fn run(self) -> Result<()> {
         // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
-        let lines = self.prompts.as_deref().map(lines::read_prompts).transpose()?;
-        let single = lines.as_ref().map_or(1, Vec::len) == 1 && self.n == 1;
+        let asked = self.prompts.read()?;
+        let single = asked.count() == 1 && self.n == 1;
         let mut display = match (&self.out, stdout().is_terminal()) {
             (None, true) if single => Display::Stream { shown: 0 },
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
         let loaded = self.model.load()?;
-        let sampling = Arc::new(self.sampling(&loaded)?);
-        let prompts = self.understand(&loaded, lines.as_deref())?;
+        let (sampling, source) = self.sampling(&loaded)?;
+        let sampling = Arc::new(sampling);
+        let prompts = asked.tokens(&loaded)?;
 
         let limits = self.limits(&loaded, &prompts, &sampling)?;
         let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
@@ -145,17 +132,14 @@ impl Generate {
                 sampling: sampling.clone(),
                 cache_activations: false,
             };
-            engine.submit(request).map_err(|e| match &lines {
-                Some(lines) => lines[i].error(e),
-                None => anyhow!("--prompt: {e}"),
-            })?;
+            engine.submit(request).map_err(|e| asked.error(i, e))?;
         }
         interrupt::wind_up_first("keeping the finished responses");
         let summary = self.drive(&mut engine, &prompts, &mut display)?;
         if let Display::Lines(output) = display {
             output.finish()?;
         }
-        messages::say(&summary);
+        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
         Ok(())
     }
 
@@ -163,7 +147,7 @@ impl Generate {
     fn drive(
         &self,
         engine: &mut Engine<'_, Device>,
-        prompts: &[Asked],
+        prompts: &[NamedPrompt],
         display: &mut Display,
     ) -> Result<String> {
         let started = Instant::now();
@@ -228,14 +212,26 @@ impl Generate {
         ))
     }
 
-    /// The settings given, else the model's own.
-    fn sampling(&self, loaded: &Loaded) -> Result<Sampling> {
+    /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
+    fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let eos_tokens = match (&defaults.eos_token_ids[..], &loaded.tokenizer) {
             ([], Some(tokenizer)) => tokenizer.special_id("eos_token").into_iter().collect(),
             (ids, _) => ids.to_vec(),
         };
         let its = if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
+        let used = [
+            self.temperature.is_none() && its.temperature.is_some(),
+            self.top_k.is_none() && its.top_k.is_some(),
+            self.top_p.is_none() && its.top_p.is_some(),
+            self.min_p.is_none() && its.min_p.is_some(),
+            self.repetition_penalty.is_none() && its.repetition_penalty.is_some(),
+        ];
+        let source = if used.contains(&true) {
+            " (of the model's generation_config.json where no flag says)"
+        } else {
+            ""
+        };
         let sampling = Sampling {
             temperature: self.temperature.or(its.temperature.map(|t| t as f32)).unwrap_or(1.0),
             top_k: self.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
@@ -250,13 +246,14 @@ impl Generate {
             eos_tokens,
             ignore_eos: self.ignore_eos,
             stop_strings: self.stop.clone(),
+            records_kept: false,
         };
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
         let vocabulary = loaded.model.config.vocab_size;
         if let Some(token) = self.stop_token.iter().find(|&&t| t as usize >= vocabulary) {
             bail!("--stop-token: token {token} is outside the model's vocabulary of {vocabulary}");
         }
-        Ok(sampling)
+        Ok((sampling, source))
     }
 
     /// A setting that is out of range, with the place it comes from.
@@ -276,49 +273,7 @@ impl Generate {
         }
     }
 
-    fn understand(&self, loaded: &Loaded, lines: Option<&[Line]>) -> Result<Vec<Asked>> {
-        let variables = template_variables(&self.variables.settings());
-        // Read when first needed: most prompts need none.
-        let template: OnceCell<ChatTemplate> = OnceCell::new();
-        let render = |messages: &[Value]| -> Result<Vec<u32>> {
-            if template.get().is_none() {
-                let _ = template.set(loaded.chat_template()?);
-            }
-            let template = template.get().context("the chat template was read")?;
-            Ok(loaded.tokenizer()?.encode(&template.render(messages, true, &variables)?, false)?)
-        };
-        let text = |text: &str| -> Result<Vec<u32>> {
-            if self.chat {
-                render(&[json!({"role": "user", "content": text})])
-            } else {
-                Ok(loaded.tokenizer()?.encode(text, true)?)
-            }
-        };
-        let Some(lines) = lines else {
-            let prompt = self.prompt.as_deref().context("a prompt is needed")?;
-            let tokens = text(prompt).map_err(|e| anyhow!("--prompt: {e}"))?;
-            warn_of_losses(loaded.take_loss().map(|lost| anyhow!("--prompt: {lost}")));
-            return Ok(vec![Asked { id: 0.into(), tokens }]);
-        };
-        let mut losses = Vec::new();
-        let prompts = lines
-            .iter()
-            .enumerate()
-            .map(|(i, line)| {
-                let tokens = match line.prompt()? {
-                    Prompt::Text(prompt) => text(prompt).map_err(|e| line.error(e))?,
-                    Prompt::Messages(messages) => render(messages).map_err(|e| line.error(e))?,
-                    Prompt::Tokens(tokens) => tokens,
-                };
-                losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
-                Ok(Asked { id: line.get("id").cloned().unwrap_or(i.into()), tokens })
-            })
-            .collect::<Result<_>>()?;
-        warn_of_losses(losses);
-        Ok(prompts)
-    }
-
-    fn limits(&self, loaded: &Loaded, prompts: &[Asked], sampling: &Sampling) -> Result<Limits> {
+    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
@@ -332,7 +287,7 @@ impl Generate {
 
 fn write_line(
     output: &mut Output,
-    prompts: &[Asked],
+    prompts: &[NamedPrompt],
     samples: usize,
     index: usize,
     c: &Completion,
@@ -352,7 +307,7 @@ fn write_line(
 /// Keeps what has finished, and says so.
 fn interrupted(
     display: &mut Display,
-    prompts: &[Asked],
+    prompts: &[NamedPrompt],
     samples: usize,
     waiting: BTreeMap<usize, Completion>,
 ) -> Result<anyhow::Error> {

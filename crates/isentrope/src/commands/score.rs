@@ -142,7 +142,7 @@ impl Score {
             rest = after;
             let sequences: Vec<Sequence<'_>> =
                 batch.iter().map(|i| Sequence { tokens: &i.tokens, score_from: i.from }).collect();
-            let Scores { logprobs, entropies } =
+            let Scores { logprobs, entropies, .. } =
                 loaded.model.score(&Packed::new(&sequences), self.temperature);
             let mut at = 0;
             for item in batch {

@@ -102,8 +102,13 @@ fn help_mentions_every_flag() {
     for (command, flags) in [
         (
             "generate",
-            "MODEL --threads --prompt --prompts --chat --samples -n --max-tokens --temperature --top-p --top-k --min-p \
+            "MODEL --threads --prompt --prompts --chat --template --system --prompt-prefix --prompt-suffix --samples -n --max-tokens --temperature --top-p --top-k --min-p \
              --repetition-penalty --seed --stop --stop-token --ignore-eos --out --kv-memory",
+        ),
+        (
+            "eval",
+            "MODEL --bench --samples --temperature --top-p --top-k --min-p --max-tokens --limit --seed --stop --verifier \
+             --out --against --threads --kv-memory",
         ),
         ("score", "MODEL --threads --in --out --temperature"),
         ("doctor", "--json --threads"),

@@ -426,9 +426,17 @@ fn two_directories_are_compared_by_a_paired_test() {
     };
     run(&old, "0", &[]);
     let table = run(&new, "1", &["--against", &old]);
-    for part in
-        ["24 problems in both", "mean accuracy", "points", "better", "p-value", "sign-flip permutation"]
-    {
+    for part in [
+        "24 problems in both, temperature 1\n",
+        "pass@2",
+        "pass@4",
+        "maj@4",
+        "mean accuracy",
+        "points",
+        "better",
+        "p-value",
+        "sign-flip permutation",
+    ] {
         assert!(table.contains(part), "{part:?} is not in: {table}");
     }
     let comparison = json_file(&Path::new(&new).join("comparison.json"));
@@ -440,6 +448,20 @@ fn two_directories_are_compared_by_a_paired_test() {
     };
     assert!((mine["difference"]["value"].as_f64().unwrap() - (mean(&new) - mean(&old))).abs() < 1e-12);
     assert!((0.0..=1.0).contains(&mine["p"].as_f64().unwrap()));
+    // The others compare the numbers that results.json has.
+    let number = |out: &str, name: &str| {
+        json_file(&Path::new(out).join("results.json"))["benchmarks"]["mine"]["estimates"][name]["value"]
+            .as_f64()
+            .unwrap()
+    };
+    for name in ["pass@2", "pass@4", "maj@4"] {
+        let of = |key: &str| mine[name][key].as_f64().unwrap();
+        assert!(
+            (of("old") - number(&old, name)).abs() < 1e-12 && (of("new") - number(&new, name)).abs() < 1e-12
+        );
+        assert!((0.0..=1.0).contains(&of("p")) && mine[name]["difference"]["low"].is_number(), "{mine}");
+    }
+    assert_eq!(mine.get("pass@1"), None, "it is the accuracy");
     assert!(table.contains("settings that differ\n    seed 0 -> 1\n"), "{table}");
     assert_eq!(comparison["settings"], json!(["seed 0 -> 1"]));
     // Nothing is sampled for directories that are complete.
@@ -449,6 +471,32 @@ fn two_directories_are_compared_by_a_paired_test() {
     assert!(same.contains("0 better, 0 worse, 24 the same") && same.contains("1.0000"), "{same}");
     assert!(!same.contains("settings that differ"), "{same}");
     assert_eq!(json_file(&Path::new(&old).join("comparison.json"))["settings"], json!([]));
+    // Another decoding is another setting, and is said beside the numbers.
+    let nucleus = scratch.path("nucleus");
+    let table = run(&nucleus, "0", &["--top-p", "0.5", "--against", &old]);
+    assert!(table.contains("mine: 24 problems, 4 responses each, temperature 1, top-p 0.5\n"), "{table}");
+    assert!(table.contains("24 problems in both, temperature 1 -> temperature 1, top-p 0.5\n"), "{table}");
+    assert!(table.contains("mine.top_p null -> 0.5"), "{table}");
+    let changed = eval(&[
+        base(),
+        "--bench",
+        &bench,
+        "-n",
+        "4",
+        "--temperature",
+        "1",
+        "--max-tokens",
+        "16",
+        "--out",
+        &nucleus,
+    ])
+    .output()
+    .unwrap();
+    assert!(
+        !changed.status.success() && stderr(&changed).contains("mine.top_p 0.5 -> null"),
+        "{}",
+        stderr(&changed)
+    );
 }
 
 #[test]
@@ -511,4 +559,57 @@ fn training_measures_benchmarks_as_the_command_does() {
     let kept = fs::read_to_string(run.join("evaluations/step-000000-math500.jsonl")).unwrap();
     assert!(parse_lines(&kept)[0]["prompt"].as_str().unwrap().contains("step by step"), "{kept}");
     assert_eq!(text(&run), bench.scratch.path("run"));
+}
+
+/// Flags of truncated sampling, the model's own recommendation, and a recipe's keys.
+#[test]
+fn truncated_decoding_is_asked_for_said_and_refused() {
+    let scratch = Scratch::new();
+    let bench = format!("mine={}", file(&scratch, 1));
+    let model = text(&scratch.copy(Path::new(base()), "recommended"));
+    let config = Path::new(&model).join("generation_config.json");
+    let mut recommended = json_file(&config);
+    for (key, value) in [
+        ("do_sample", json!(true)),
+        ("temperature", json!(0.6)),
+        ("top_p", json!(0.95)),
+        ("top_k", json!(20)),
+    ] {
+        recommended[key] = value;
+    }
+    fs::write(&config, recommended.to_string()).unwrap();
+    let run = |out: &str, flags: &[&str]| {
+        let out = scratch.path(out);
+        let settings = ["--bench", &bench, "--max-tokens", "8", "--limit", "4", "--out", &out];
+        let output = eval(&[&[&model[..]][..], &settings, flags].concat()).output().unwrap();
+        (output.status.success(), stderr(&output), String::from_utf8(output.stdout).unwrap())
+    };
+    let (_, said, table) = run("plain", &[]);
+    assert!(said.contains("recommends --temperature 0.6 --top-p 0.95 --top-k 20"), "{said}");
+    assert!(said.contains("mine: 4 problems, responses to each: 1, greedy"), "{said}");
+    assert!(table.contains("mine: 4 problems, 1 response each, greedy\n"), "{table}");
+    let asked = ["-n", "2", "--temperature", "0.6", "--top-p", "0.95", "--top-k", "20", "--min-p", "0.01"];
+    let (_, said, table) = run("asked", &asked);
+    assert!(!said.contains("recommends"), "{said}");
+    assert!(
+        table.contains("2 responses each, temperature 0.6, top-p 0.95, top-k 20, min-p 0.01\n"),
+        "{table}"
+    );
+    let settings = &json_file(&Path::new(&scratch.path("asked")).join("manifest.json"))["benchmarks"]["mine"];
+    assert_eq!(settings["top_k"], json!(20));
+    let (fine, said, _) = run("greedy", &["--top-p", "0.9"]);
+    assert!(fine && said.contains("--top-p have no effect on greedy responses"), "{said}");
+    for (flags, part) in [
+        (["--top-p", "0"], "--top-p is 0"),
+        (["--top-p", "1.5"], "--top-p is 1.5"),
+        (["--min-p", "-1"], "--min-p is -1"),
+    ] {
+        let (fine, said, _) = run("refused", &flags);
+        assert!(!fine && said.contains(part), "{said}");
+    }
+    // One token is left: what is sampled is what greedy decoding takes.
+    let (_, _, sampled) = run("certain", &["--temperature", "1", "--top-k", "1"]);
+    let (_, _, greedy) = run("certainly", &["--temperature", "0"]);
+    let mean = |table: &str| table.lines().find(|line| line.contains("mean@1")).unwrap().to_owned();
+    assert_eq!(mean(&sampled), mean(&greedy));
 }

@@ -30,7 +30,7 @@ fn documented_names_are_those_that_are_written() {
         "run.steps = 2\nmodel.path = {model:?}\ndata.task = 'countdown'\ndata.template = 'none'\n\
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
     );
-    let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\n\
+    let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
                  objective.reference_kl.coefficient = 0.01\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();

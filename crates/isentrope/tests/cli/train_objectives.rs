@@ -205,3 +205,46 @@ fn five_gradients_in_a_row_that_are_no_numbers_end_the_run() {
         "{last}"
     );
 }
+
+/// What sampling was truncated to is held while the rollout is learnt from: the ratio is 1 before the first update, whatever was
+/// cut off, and every way to learn works.
+#[test]
+fn truncated_rollouts_are_learnt_from_as_they_were_drawn() {
+    let bench = Bench::train();
+    let truncated = ["rollout.top_p=0.8", "rollout.top_k=6", "rollout.min_p=0.01"];
+    let run = |name: &str, sets: &[&str]| bench.run(name, &[&ALWAYS[..], &truncated, sets].concat(), &[]);
+    let on_policy = ["rollout.filter=false", "update.prompts=6", "update.epochs=1"];
+    let out = run("on-policy", &on_policy);
+    assert_finite(&out, "truncated");
+    for line in &metrics(&out)[1..] {
+        assert_eq!((&line["policy/log_ratio_abs"], &line["policy/ratio_max"]), (&0.0.into(), &1.0.into()));
+        let number = |name: &str| line[name].as_f64().unwrap();
+        let (mean, least) = (number("rollout/kept_mass_mean"), number("rollout/kept_mass_min"));
+        assert!(0.1 < least && least < mean && mean < 0.999, "{least} {mean}");
+        assert!((1.0..=6.0).contains(&number("rollout/kept_tokens")) && number("rollout/kept_whole") == 0.0);
+    }
+    let rollouts = fs::read_to_string(out.join("rollouts/step-000001.jsonl")).unwrap();
+    let masses = parse_lines(&rollouts).into_iter().map(|line| line["kept_mass"].as_f64().unwrap());
+    assert!(masses.clone().count() == 24 && masses.clone().all(|mass| 0.1 < mass && mass < 1.0));
+    for loss in ["clip", "importance", "gspo", "cispo", "policy-gradient"] {
+        let out = run(loss, &[&format!("objective.loss={loss}"), "objective.advantage=remax"]);
+        assert_finite(&out, loss);
+    }
+    let plain = bench.run("plain", &[&ALWAYS[..], &on_policy].concat(), &[]);
+    let weights = |out: &Path| fs::read(out.join("checkpoints/step-000002/model.safetensors")).unwrap();
+    assert_ne!(weights(&plain), weights(&out));
+    assert_eq!(metrics(&plain)[1].get("rollout/kept_mass_mean"), None, "nothing is truncated");
+    for (set, range) in [
+        ("rollout.top_p=0", "rollout.top_p"),
+        ("rollout.top_p=1.5", "rollout.top_p"),
+        ("rollout.min_p=-1", "rollout.min_p"),
+    ] {
+        let refused = bench.command("refused", &[set], &[]).output().unwrap();
+        assert!(!refused.status.success() && stderr(&refused).contains(range), "{set}: {}", stderr(&refused));
+    }
+    let refused = bench.command("refused", &["rollout.temperature=0"], &[]).output().unwrap();
+    assert!(
+        !refused.status.success() && stderr(&refused).contains("rollout.temperature"),
+        "greedy groups are all alike"
+    );
+}

@@ -112,3 +112,29 @@ fn the_instruction_set_changes_nothing() {
         }
     }
 }
+
+/// The tokens that were kept go through checkpoints with the groups that are left over, and into whatever passes there are.
+#[test]
+fn truncated_rollouts_are_as_reproducible() {
+    let bench = Bench::train();
+    let truncated = ["rollout.top_p=0.8", "rollout.temperature=1.5"];
+    let run =
+        |out: &str, sets: &[&str], flags: &[&str]| bench.run(out, &[&truncated[..], sets].concat(), flags);
+    let whole = run("whole", &[], &[]);
+    for tokens in [17, 4096] {
+        let set = format!("memory.micro_batch_tokens={tokens}");
+        assert_same_results(&whole, &run(&format!("tokens-{tokens}"), &[&set], &[]));
+    }
+    run(
+        "stopped",
+        &["run.steps=3", "checkpoint.every=1", "checkpoint.keep=9", "optimizer.schedule=\"constant\""],
+        &[],
+    );
+    let constant = ["optimizer.schedule=\"constant\"", "checkpoint.every=1", "checkpoint.keep=9"];
+    let resumed = run("stopped", &constant, &["--resume"]);
+    assert!((1..=3).any(|step| !state(&resumed, step)["trainer"]["surplus"].as_array().unwrap().is_empty()));
+    let straight = run("straight", &constant, &[]);
+    let weights =
+        |out: &std::path::Path| std::fs::read(out.join("checkpoints/step-000006/model.safetensors")).unwrap();
+    assert_eq!(weights(&resumed), weights(&straight));
+}

@@ -1,7 +1,9 @@
 //! Calls whose sizes do not fit each other: the kernels behind them rely on what is checked here.
 
 use crate::support::{cpu, no_weights, zeros};
-use isentrope_kernels::{Attention, Backend, CpuBatch, Grouped, HostBatch, Kind, Linear, Role, Run, Turn};
+use isentrope_kernels::{
+    Attention, Backend, CpuBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks, Turn,
+};
 use std::ops::Range;
 
 #[test]
@@ -22,7 +24,7 @@ fn too_few_rows() {
 #[should_panic(expected = "assertion")]
 fn a_target_beyond_the_vocabulary() {
     let shape = Linear { inputs: 2, outputs: 5 };
-    cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().index(&[5]), 1.0);
+    cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().index(&[5]), SamplingMasks::default(), 1.0);
 }
 
 #[test]

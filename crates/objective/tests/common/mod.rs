@@ -1,6 +1,6 @@
 //! Minibatches that own their arrays, and random ones.
 
-use isentrope_objective::{DrawKey, Minibatch};
+use isentrope_objective::{DrawKey, Minibatch, Truncation};
 use proptest::prelude::*;
 
 /// A minibatch's arrays, each `[tokens]` but the lengths.
@@ -9,6 +9,8 @@ pub struct Arrays {
     pub lengths: Vec<usize>,
     pub logprobs: Vec<f64>,
     pub old_logprobs: Vec<f64>,
+    /// Log-masses of what truncated sampling has kept, now and when it was sampled.
+    pub masses: Option<[Vec<f64>; 2]>,
     pub entropies: Vec<f64>,
     pub advantages: Vec<f64>,
     pub reference_logprobs: Vec<f64>,
@@ -22,6 +24,10 @@ impl Arrays {
             lengths: &self.lengths,
             logprobs: &self.logprobs,
             old_logprobs: &self.old_logprobs,
+            truncation: self
+                .masses
+                .as_ref()
+                .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
             entropies: &self.entropies,
             advantages: &self.advantages,
             reference_logprobs: Some(&self.reference_logprobs),
@@ -40,8 +46,8 @@ fn log_ratio(largest: f64) -> impl Strategy<Value = f64> {
 pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
     let token = (-4.0f64..-0.01, log_ratio(spread), 0.0f64..3.0, log_ratio(0.8));
     let response = (-2.0f64..2.0, prop::collection::vec(token, 1..12));
-    (prop::collection::vec(response, 1..8), 0.0f64..0.1, any::<u64>()).prop_map(
-        |(responses, entropy_coefficient, seed)| {
+    (prop::collection::vec(response, 1..8), 0.0f64..0.1, any::<u64>(), any::<bool>()).prop_map(
+        |(responses, entropy_coefficient, seed, is_truncated)| {
             let mut arrays = Arrays {
                 entropy_coefficient,
                 key: DrawKey { seed, step: 4, update: 2 },
@@ -57,6 +63,13 @@ pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
                     arrays.advantages.push(advantage);
                 }
             }
+            // Some mass or other is kept, and it has changed by as much as the entropy says: any number will do.
+            arrays.masses = is_truncated.then(|| {
+                let now: Vec<f64> = arrays.logprobs.iter().map(|logprob| logprob * 0.2).collect();
+                let old =
+                    now.iter().zip(&arrays.entropies).map(|(mass, by)| mass + 0.1 * (by - 1.5)).collect();
+                [now, old]
+            });
             arrays
         },
     )

@@ -1,6 +1,7 @@
 //! From hidden states to tokens, and from a last token to a completion.
 
 use super::{Engine, Event};
+use crate::kept::KeptTokens;
 use crate::sequence::{Completion, FinishReason};
 use crate::stop::Text;
 use crate::{Error, Result};
@@ -29,14 +30,15 @@ impl<B: Backend> Engine<'_, B> {
             let Some(drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
-            sample.drawn.push(drawn);
+            sample.drawn.push(drawn.clone());
             let text = sample
                 .text
                 .as_mut()
                 .map(|t| t.push(drawn.token, &sample.sampling.stop_strings))
                 .transpose()?;
+            let ends = sample.sampling.ends(drawn.token);
             events.push(Event::Token { request: sample.id, sample: sample.sample, drawn, text });
-            if sample.sampling.ends(drawn.token) || sample.text.as_ref().is_some_and(Text::stopped) {
+            if ends || sample.text.as_ref().is_some_and(Text::stopped) {
                 ended.push((at, FinishReason::Stop));
             } else if sample.drawn.len() == sample.max_tokens {
                 ended.push((at, FinishReason::Length));
@@ -66,6 +68,7 @@ impl<B: Backend> Engine<'_, B> {
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
+            kept: sample.sampling.records_kept.then(|| KeptTokens::of(&sample.drawn)),
             text,
             finish_reason,
             activation_slots: sample.slots,

@@ -31,6 +31,16 @@ pub struct RolloutSettings {
     /// Divisor of the logits, in sampling and in training alike.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub temperature: f32,
+    /// Keeps this many most likely tokens at each draw; 0 keeps all. Top-k, top-p and min-p apply in this order, after the
+    /// temperature. The tokens that were kept are remembered, and the loss is that of the policy among them, see
+    /// docs/training.md.
+    pub top_k: usize,
+    /// Keeps the most likely tokens that together have this probability; 1 keeps all.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    pub top_p: f32,
+    /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: f32,
     /// Longest response, in tokens.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
@@ -52,6 +62,9 @@ impl Default for RolloutSettings {
             prompts: 64,
             responses: 8,
             temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
             max_tokens: 1024,
             stop: Vec::new(),
             filter: false,
@@ -215,7 +228,8 @@ impl<B: Backend> Collector<'_, B> {
             .map(|i| request(i, self.settings.responses, &self.sampling, i < cached))
             .collect();
         if self.greedy {
-            let greedy = Arc::new(Sampling { temperature: 0.0, ..(*self.sampling).clone() });
+            let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
+            let greedy = Arc::new(greedy);
             requests.extend((0..prompts.len()).map(|i| request(i, 1, &greedy, false)));
         }
         let mut completions = sample(

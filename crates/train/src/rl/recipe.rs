@@ -136,13 +136,17 @@ impl Recipe {
     }
 
     pub(super) fn sampling(&self, prompter: &Prompter) -> Sampling {
-        Sampling {
+        let sampling = Sampling {
             temperature: self.rollout.temperature,
+            top_k: self.rollout.top_k,
+            top_p: self.rollout.top_p,
+            min_p: self.rollout.min_p,
             max_tokens: self.rollout.max_tokens,
             eos_tokens: prompter.eos_tokens.clone(),
             stop_strings: self.rollout.stop.clone(),
             ..Sampling::default()
-        }
+        };
+        Sampling { records_kept: sampling.truncates(), ..sampling }
     }
 }
 

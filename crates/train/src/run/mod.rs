@@ -17,7 +17,7 @@ pub use directory::RunDirectory;
 pub use place::{Existing, Place};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
-pub use summary::{Ending, RunSummary};
+pub use summary::{Ending, Example, RunSummary};
 
 use self::checkpoint::{FoundCheckpoint, RunState};
 use self::log::Log;
@@ -299,11 +299,10 @@ impl Run {
     }
 
     /// What to tell the user at the end.
-    pub(crate) fn summary(self, ending: Ending, sets: &[EvaluationSet]) -> RunSummary {
-        let problem = sets.first().and_then(|set| set.problems.first());
+    pub(crate) fn summary(self, ending: Ending, example: Option<Example>) -> RunSummary {
         RunSummary {
             ending,
-            example: problem.and_then(|(problem, _)| problem.prompt.question()).map(str::to_owned),
+            example,
             step: self.step,
             first: self.first,
             last: self.last,

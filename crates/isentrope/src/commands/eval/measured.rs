@@ -18,6 +18,8 @@ use std::path::Path;
 pub struct Measured {
     /// Its problems.
     pub set: EvaluationSet,
+    /// How its responses are drawn, in words.
+    pub decoding: String,
     /// Everything that its results depend on, but for model and seed.
     pub settings: Value,
 }
@@ -32,15 +34,17 @@ impl Measured {
         let (problems, mut report) = found.problems(limit, &verifier)?;
         let decoding = Decoding {
             samples: eval.n.map_or(decoding.samples, |n| n as usize),
-            temperature: eval.temperature.unwrap_or(decoding.temperature),
+            temperature: eval.decoding.temperature(decoding),
             max_tokens: eval.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
         };
-        let sampling = Sampling {
-            temperature: decoding.temperature,
-            stop_strings: eval.stop.clone(),
-            ..Sampling::default()
-        };
+        let sampling =
+            Sampling { stop_strings: eval.stop.clone(), ..eval.decoding.sampling(decoding.temperature)? };
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
+        if decoding.temperature == 0.0
+            && let Some(flags) = eval.decoding.without_effect_if_greedy()
+        {
+            messages::note(&format!("{name}: {flags} have no effect on greedy responses; set --temperature"));
+        }
         if decoding.temperature == 0.0 && decoding.samples > 1 {
             messages::note(&format!(
                 "{name}: greedy responses to a problem are all the same; set --temperature"
@@ -74,7 +78,10 @@ impl Measured {
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
         }
-        Ok(Self { set, settings })
+        for (key, value) in eval.decoding.settings() {
+            settings[key] = value;
+        }
+        Ok(Self { set, decoding: sampling.decoding(), settings })
     }
 }
 

@@ -1,5 +1,6 @@
 //! `isentrope eval`: measure a model on benchmarks, and compare two measurements.
 
+mod decoding;
 mod measured;
 mod sampling;
 
@@ -15,6 +16,7 @@ use crate::template_variables::TemplateVariables;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
+use decoding::DecodingFlags;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
@@ -49,9 +51,8 @@ pub struct Eval {
     /// Responses to each problem [default: the benchmark's]
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
-    /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    temperature: Option<f32>,
+    #[command(flatten)]
+    decoding: DecodingFlags,
     /// Longest response, in tokens [default: 8192, and 256 of countdown]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
@@ -124,6 +125,7 @@ impl Eval {
         // What can be wrong with the benchmarks is found before the model is loaded.
         let found = self.find()?;
         let loaded = loaded_model::load(model, self.threads)?;
+        let recommended = self.decoding.recommended(&loaded.dir)?;
         let vocabulary = loaded.model.config.vocab_size;
         let prompter = Prompter::read(&loaded.dir, vocabulary, &self.variables.settings())?;
         let measured: Vec<Measured> =
@@ -145,11 +147,14 @@ impl Eval {
         };
         let results = Results::open(out, manifest)?;
         messages::say(&format!("{model}: results in {}", out.display()));
+        if let Some(note) = recommended {
+            messages::note(&note);
+        }
         let evaluator = Evaluator {
             sampling: Sampling {
                 eos_tokens: prompter.eos_tokens.clone(),
                 stop_strings: self.stop.clone(),
-                ..Sampling::default()
+                ..self.decoding.truncation()
             },
             seed: self.seed,
             prompter: &prompter,
@@ -157,7 +162,9 @@ impl Eval {
             limits: Limits { cache_bytes: loaded.cache_bytes(self.kv_memory)?, ..Limits::default() },
         };
         interrupt::wind_up_first("keeping the finished problems");
-        for Measured { set, .. } in &measured {
+        for Measured { set, decoding, .. } in &measured {
+            let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
+            eprintln!("{name}: {problems} problems, responses to each: {samples}, {decoding}");
             sampling::sample(&evaluator, set, &loaded, &results, out)?;
         }
         let report = results.report()?;

@@ -1,0 +1,99 @@
+//! The flags of `isentrope eval` that say how tokens are drawn.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use isentrope_data::benchmark::Decoding;
+use isentrope_model::generation_config::GenerationConfig;
+use isentrope_rollout::Sampling;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// What takes the place of the benchmarks' own decoding.
+#[derive(Args)]
+pub struct DecodingFlags {
+    /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    temperature: Option<f32>,
+    /// Samples among the most likely tokens that together have this probability [default: 1, all of them]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    top_p: Option<f32>,
+    /// Samples among this many most likely tokens; 0 is all [default: 0]
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Samples among tokens at least this many times as likely as the likeliest [default: 0, all of them]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    min_p: Option<f32>,
+}
+
+impl DecodingFlags {
+    /// The temperature that is asked for, else the benchmark's.
+    pub fn temperature(&self, benchmark: &Decoding) -> f32 {
+        self.temperature.unwrap_or(benchmark.temperature)
+    }
+
+    /// How the responses to a benchmark are drawn at a temperature.
+    pub fn sampling(&self, temperature: f32) -> Result<Sampling> {
+        let sampling = Sampling { temperature, ..self.truncation() };
+        sampling.check().map_err(|e| anyhow!("--{e}"))?;
+        Ok(sampling)
+    }
+
+    /// The part of it that is the same for all benchmarks.
+    pub fn truncation(&self) -> Sampling {
+        let off = Sampling::default();
+        Sampling {
+            top_k: self.top_k.unwrap_or(off.top_k),
+            top_p: self.top_p.unwrap_or(off.top_p),
+            min_p: self.min_p.unwrap_or(off.min_p),
+            ..off
+        }
+    }
+
+    /// The same as settings of a manifest: what is off is left out, as from manifests made before there was any.
+    pub fn settings(&self) -> Map<String, Value> {
+        let Sampling { top_k, top_p, min_p, .. } = self.truncation();
+        let all = [
+            ("top_k", top_k > 0, json!(top_k)),
+            ("top_p", top_p < 1.0, json!(top_p)),
+            ("min_p", min_p > 0.0, json!(min_p)),
+        ];
+        all.into_iter().filter(|(_, on, _)| *on).map(|(key, _, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// Flags that have no effect on greedy responses, if any is given.
+    pub fn without_effect_if_greedy(&self) -> Option<String> {
+        let given = [
+            ("--top-p", self.top_p.is_some_and(|p| p < 1.0)),
+            ("--top-k", self.top_k.is_some_and(|k| k > 0)),
+            ("--min-p", self.min_p.is_some_and(|p| p > 0.0)),
+        ];
+        let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// That the model's authors recommend another decoding than the benchmarks', and the flags that take it; if nothing was
+    /// asked for.
+    pub fn recommended(&self, dir: &Path) -> Result<Option<String>> {
+        let Self { temperature, top_p, top_k, min_p } = self;
+        if temperature.is_some() || top_p.is_some() || top_k.is_some() || min_p.is_some() {
+            return Ok(None);
+        }
+        let GenerationConfig { do_sample, temperature, top_p, top_k, min_p, .. } =
+            GenerationConfig::read(dir)?;
+        let flags = [
+            // Temperature 1 alone is no recommendation: it is what sampling is.
+            temperature.map(|t| format!("--temperature {t}")),
+            top_p.filter(|&p| p < 1.0).map(|p| format!("--top-p {p}")),
+            top_k.filter(|&k| k > 0).map(|k| format!("--top-k {k}")),
+            min_p.filter(|&p| p > 0.0).map(|p| format!("--min-p {p}")),
+        ];
+        let flags: Vec<String> = flags.into_iter().flatten().collect();
+        let plain = flags.is_empty() || flags == ["--temperature 1"];
+        Ok((do_sample == Some(true) && !plain).then(|| {
+            format!(
+                "benchmarks are decoded as they define it; the model's generation_config.json recommends {}",
+                flags.join(" ")
+            )
+        }))
+    }
+}

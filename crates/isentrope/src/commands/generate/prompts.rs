@@ -1,0 +1,137 @@
+//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the same code.
+
+use crate::lines::{self, Line};
+use crate::loaded_model::{Loaded, warn_of_losses};
+use crate::template_variables::TemplateVariables;
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use isentrope_data::{DataSettings, Prompt, Template};
+use isentrope_rollout::Prompter;
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
+/// What is asked, and how it is put to the model.
+#[derive(Args)]
+pub struct PromptArguments {
+    /// The prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompts", required_unless_present = "prompts")]
+    prompt: Option<String>,
+    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
+    /// such as openai/gsm8k:main); - is standard input
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// Whether prompts go through the model's chat template, as data.template of a recipe
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = templates())]
+    template: Template,
+    /// The same as --template chat
+    #[arg(long, conflicts_with = "template")]
+    chat: bool,
+    /// System message of prompts that go through the template and have none, as data.system
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last message
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    prompt_prefix: String,
+    /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was trained with
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    prompt_suffix: String,
+    #[command(flatten)]
+    variables: TemplateVariables,
+}
+
+fn templates() -> impl TypedValueParser<Value = Template> {
+    let values = [
+        PossibleValue::new("auto").help("messages do, and so do texts if the model has a template"),
+        PossibleValue::new("chat").help("all do; a text becomes a message of the user"),
+        PossibleValue::new("none").help("none does; of messages there must be one, whose text is the prompt"),
+    ];
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        "chat" => Template::Chat,
+        "none" => Template::None,
+        _ => Template::Auto,
+    })
+}
+
+/// A prompt that the model can be given.
+pub struct NamedPrompt {
+    /// What it is called in the results.
+    pub id: Value,
+    pub tokens: Vec<u32>,
+}
+
+/// What was read of the prompts before there was a model.
+pub struct Asked<'a> {
+    arguments: &'a PromptArguments,
+    lines: Option<Vec<Line>>,
+}
+
+impl PromptArguments {
+    /// Reads the prompts.
+    pub fn read(&self) -> Result<Asked<'_>> {
+        Ok(Asked { arguments: self, lines: self.prompts.as_deref().map(lines::read_prompts).transpose()? })
+    }
+
+    fn settings(&self) -> DataSettings {
+        DataSettings {
+            template: if self.chat { Template::Chat } else { self.template },
+            system: self.system.clone(),
+            ..self.variables.settings()
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// How many prompts there are.
+    pub fn count(&self) -> usize {
+        self.lines.as_ref().map_or(1, Vec::len)
+    }
+
+    /// What is wrong with the prompt at this place.
+    pub fn error(&self, place: usize, what: impl std::fmt::Display) -> anyhow::Error {
+        match &self.lines {
+            Some(lines) => lines[place].error(what),
+            None => anyhow!("--prompt: {what}"),
+        }
+    }
+
+    /// The tokens of every prompt.
+    pub fn tokens(&self, loaded: &Loaded) -> Result<Vec<NamedPrompt>> {
+        // Read when first needed: lines of tokens need none.
+        let prompter: OnceCell<Prompter> = OnceCell::new();
+        let mut losses = Vec::new();
+        let mut tokens = |place: usize, mut prompt: Prompt| -> Result<Vec<u32>> {
+            if prompter.get().is_none() {
+                loaded.tokenizer().map_err(|e| self.error(place, e))?;
+                let vocabulary = loaded.model.config.vocab_size;
+                let _ = prompter.set(Prompter::read(&loaded.dir, vocabulary, &self.arguments.settings())?);
+            }
+            let prompter = prompter.get().context("the tokenizer was read")?;
+            prompt.surround(&self.arguments.prompt_prefix, &self.arguments.prompt_suffix);
+            let tokens = prompter.prompt_tokens(&prompt).map_err(|e| self.error(place, e))?;
+            losses.extend(prompter.tokenizer.take_loss().map(|lost| self.error(place, lost)));
+            Ok(tokens)
+        };
+        let text = |text: &str| Prompt::Text(text.to_owned());
+        let prompts = match &self.lines {
+            None => {
+                let prompt = self.arguments.prompt.as_deref().context("a prompt is needed")?;
+                vec![NamedPrompt { id: 0.into(), tokens: tokens(0, text(prompt))? }]
+            }
+            Some(lines) => {
+                let understand = |(place, line): (usize, &Line)| {
+                    let tokens = match line.prompt()? {
+                        lines::Prompt::Text(prompt) => tokens(place, text(prompt))?,
+                        lines::Prompt::Messages(messages) => tokens(place, Prompt::Chat(messages.to_vec()))?,
+                        lines::Prompt::Tokens(tokens) => tokens,
+                    };
+                    Ok(NamedPrompt { id: line.get("id").cloned().unwrap_or(place.into()), tokens })
+                };
+                lines.iter().enumerate().map(understand).collect::<Result<_>>()?
+            }
+        };
+        warn_of_losses(losses);
+        Ok(prompts)
+    }
+}

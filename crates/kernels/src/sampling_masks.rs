@@ -1,0 +1,80 @@
+//! The tokens that truncated sampling could have drawn.
+
+use std::ops::Range;
+
+/// For each of several draws the tokens that top-k, top-p and min-p had kept, so that training can look at the same
+/// distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1).
+///
+/// A draw without tokens had the whole vocabulary, and so has any draw beyond the last one that was pushed: the default says
+/// that nothing was truncated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SamplingMasks {
+    /// Where the tokens of each draw end, `[draws]`.
+    ends: Vec<usize>,
+    /// Ascending within a draw.
+    tokens: Vec<u32>,
+}
+
+impl SamplingMasks {
+    /// Appends a draw: its tokens in ascending order, or none for the whole vocabulary.
+    pub fn push(&mut self, tokens: &[u32]) {
+        self.tokens.extend_from_slice(tokens);
+        self.ends.push(self.tokens.len());
+    }
+
+    /// The tokens of a draw; none for the whole vocabulary.
+    pub fn of(&self, draw: usize) -> &[u32] {
+        let Some(&end) = self.ends.get(draw) else { return &[] };
+        let first = if draw == 0 { 0 } else { self.ends[draw - 1] };
+        &self.tokens[first..end]
+    }
+
+    /// How many draws were pushed.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether no draw was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Appends so many draws: another's, and for those that it lacks the whole vocabulary.
+    pub fn extend(&mut self, more: &Self, draws: usize) {
+        (0..draws).for_each(|draw| self.push(more.of(draw)));
+    }
+
+    /// Those of some of the draws.
+    #[must_use]
+    pub fn part(&self, draws: Range<usize>) -> Self {
+        let mut part = Self::default();
+        if !self.is_whole() {
+            draws.for_each(|draw| part.push(self.of(draw)));
+        }
+        part
+    }
+
+    /// Whether every draw had the whole vocabulary.
+    pub fn is_whole(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_without_tokens_had_them_all() {
+        let mut masks = SamplingMasks::default();
+        assert!(masks.is_whole() && masks.of(7).is_empty());
+        masks.push(&[2, 5]);
+        masks.push(&[]);
+        masks.push(&[1]);
+        assert_eq!([masks.of(0), masks.of(1), masks.of(2), masks.of(3)], [&[2, 5][..], &[], &[1], &[]]);
+        let part = masks.part(1..3);
+        assert_eq!([part.of(0), part.of(1)], [&[][..], &[1]]);
+        assert!(masks.part(1..2).is_whole());
+        assert_eq!(SamplingMasks::default().part(3..9), SamplingMasks::default());
+    }
+}
