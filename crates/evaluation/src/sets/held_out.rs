@@ -5,10 +5,12 @@ use super::evaluation_set::EvaluationSet;
 use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
+use isentrope_data::{Problem, Report};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 /// Warnings of downloads.
 #[derive(Default)]
@@ -46,20 +48,7 @@ pub fn held_out_sets(
     let mut sets: Vec<EvaluationSet> = Vec::new();
     for file in &eval.files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let settings = isentrope_data::DataSettings {
-            task: None,
-            files: vec![file.clone()],
-            limit: None,
-            ..data.clone()
-        };
-        let (problems, mut report) =
-            isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
-                isentrope_data::Error::Io { .. } => {
-                    Error::setting("eval.files", format!("names a file that is not there: {}", plainly(&e)))
-                }
-                other => other.into(),
-            })?;
-        problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+        let (problems, mut report) = read_file(file, data, problems, verifier)?;
         let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
         notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", file.display())));
         if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
@@ -98,6 +87,44 @@ pub fn held_out_sets(
         sets.push(EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?);
     }
     Ok(sets)
+}
+
+/// Reads the files that `eval` names as far as that can be done without a model, and returns what was found in them.
+///
+/// # Errors
+/// As [`held_out_sets`], for files.
+pub fn check_held_out_files(
+    data: &isentrope_data::DataSettings,
+    eval: &EvaluationSettings,
+    verifier: &VerifierSettings,
+) -> Result<Vec<String>> {
+    let files = if eval.every == 0 { &[][..] } else { &eval.files };
+    let problems = eval.problems.unwrap_or(PROBLEMS);
+    let found = |file: &PathBuf| {
+        let (_, report) = read_file(file, data, problems, verifier)?;
+        Ok(format!("{}: {report}", file.display()))
+    };
+    files.iter().map(found).collect()
+}
+
+/// The first problems of a file that `eval` names.
+fn read_file(
+    file: &Path,
+    data: &isentrope_data::DataSettings,
+    problems: usize,
+    verifier: &VerifierSettings,
+) -> Result<(Vec<Problem>, Report)> {
+    let files = vec![file.to_owned()];
+    let settings = isentrope_data::DataSettings { task: None, files, limit: None, ..data.clone() };
+    let (problems, report) =
+        isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
+            isentrope_data::Error::Io { .. } => {
+                Error::setting("eval.files", format!("names a file that is not there: {}", plainly(&e)))
+            }
+            other => other.into(),
+        })?;
+    problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+    Ok((problems, report))
 }
 
 fn add(sets: &mut Vec<EvaluationSet>, set: EvaluationSet, key: &'static str) -> Result<()> {
