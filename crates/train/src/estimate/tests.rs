@@ -60,7 +60,7 @@ fn speed_is_measured() {
 #[test]
 fn times_are_told_in_their_units() {
     for (seconds, told) in [
-        (0.04, "0.0 s"),
+        (0.04, "40 ms"),
         (3.4, "3 s"),
         (89.0, "89 s"),
         (600.0, "10 min"),
