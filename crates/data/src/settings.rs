@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::place::{Place, Split};
-use crate::rows::Rows;
 use crate::tasks::{Task, countdown};
 use crate::{Error, Result};
 
@@ -181,16 +180,11 @@ impl DataSettings {
         Ok(Self { files: files.collect::<Result<Vec<_>>>()?.concat(), ..self.clone() })
     }
 
-    /// Looks at the files that are on this machine, without reading them: that they are there, can be opened, and are what
-    /// their names say. What is on the hub is left out.
-    ///
-    /// # Errors
-    /// What is wrong with the first that is wrong.
-    pub fn check_local_files(&self) -> Result<()> {
-        let local = self.files.iter().map(|file| Place::of(file)).filter(Place::is_local);
-        local.into_iter().try_for_each(|place| {
-            place.files(Split::Train, &())?.iter().try_for_each(|file| Rows::open(file, None).map(drop))
-        })
+    /// The settings with those files alone that are on this machine, or with the task; none where all files are on the hub.
+    pub fn local(&self) -> Option<Self> {
+        let files: Vec<PathBuf> =
+            self.files.iter().filter(|file| Place::of(file).is_local()).cloned().collect();
+        (!files.is_empty() || self.files.is_empty()).then(|| Self { files, ..self.clone() })
     }
 
     /// The built-in task, where there is one in place of files, once every setting is checked.

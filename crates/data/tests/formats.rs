@@ -67,13 +67,16 @@ fn patterns_name_files_and_each_is_hashed() {
     }
     let pattern = settings(&directory.path().join("part-*.jsonl"));
     pattern.check().unwrap();
-    pattern.check_local_files().unwrap();
     assert_eq!(problems(&pattern).len(), 3);
     assert_eq!(pattern.found(Split::Train, &()).unwrap().files.len(), 3);
     let none = settings(&directory.path().join("*.parquet"));
     let error = Source::open(&none, 1, &VerifierSettings::default()).unwrap_err().to_string();
     assert!(error.contains("*.parquet: no file matches the pattern"), "{error}");
-    assert_eq!(none.check_local_files().unwrap_err().to_string(), error);
+    // What is on the hub needs no looking for to tell what is here.
+    let both = DataSettings { files: vec!["openai/gsm8k".into(), pattern.files[0].clone()], ..pattern.clone() };
+    assert_eq!(both.local().unwrap().files, pattern.files);
+    let elsewhere = DataSettings { files: vec!["openai/gsm8k".into()], ..pattern };
+    assert!(elsewhere.local().is_none());
 }
 
 /// The data sets of TRL's examples: a chat as the prompt, and a solution that is nothing but an answer.

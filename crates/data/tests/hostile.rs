@@ -241,10 +241,8 @@ fn what_is_no_regular_file_is_refused_by_name() {
         ("zero.jsonl", "is a device, not a regular file"),
         ("socket.json", "is a socket, not a regular file"),
         ("directory.jsonl", "is a directory, not a regular file"),
-        ("dangling.jsonl", "No such file"),
+        ("dangling.jsonl", "leads by a link to /no/such/file, which is not there"),
     ] {
         refused(&path(name), &[name, what]);
-        let settings = DataSettings { files: vec![path(name)], ..DataSettings::default() };
-        assert!(settings.check_local_files().unwrap_err().to_string().contains(what));
     }
 }

@@ -13,6 +13,6 @@ pub mod statistics;
 
 pub use error::{Error, Result};
 pub use evaluator::Evaluator;
-pub use sets::{BenchmarkFiles, EvaluationSet, held_out_sets};
+pub use sets::{BenchmarkFiles, EvaluationSet, check_held_out_files, held_out_sets};
 pub use settings::{EvaluationSettings, PROBLEMS};
 pub use statistics::Evaluation;

@@ -80,6 +80,14 @@ impl EvaluationSettings {
         Sampling { top_k, top_p, min_p, ..Sampling::default() }
     }
 
+    /// How many evaluations a run of so many steps has.
+    pub fn evaluations(&self, steps: u64) -> u64 {
+        match steps.checked_div(self.every) {
+            None => 0,
+            Some(times) => 1 + times + u64::from(!steps.is_multiple_of(self.every)),
+        }
+    }
+
     /// A decoding with what is set in its place.
     pub fn decoding(&self, otherwise: Decoding) -> Decoding {
         Decoding {

@@ -10,8 +10,9 @@ use clap::Args;
 use isentrope_files::sha256_of_file;
 use isentrope_kernels::Role;
 use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
-use isentrope_model::{KvCache, Layout, Model, ModelConfig, hub};
+use isentrope_model::{KvCache, Layout, Model, ModelConfig};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,9 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     let device = device::open(threads)?;
     refuse_dangling(Path::new(model))?;
-    let dir = hub::resolve(model, &Download::default())?;
+    let hub = HubConfig::from_env()?;
+    // Whether the weights fit is known before they are fetched.
+    let dir = hub::describe_with(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     let needed = Layout::new(&config).parameter_bytes(&device, Role::Weight) as u64;
     let available = Memory::now().available;
@@ -71,6 +74,7 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
             human(available as usize)
         );
     }
+    let dir = hub::resolve_with(&hub, model, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;

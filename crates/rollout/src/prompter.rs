@@ -93,6 +93,11 @@ impl Prompter {
         (self.template_use, self.system.as_deref())
     }
 
+    /// The variables that the recipe gives to the chat template.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.variables.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// The token that ends a response that is learnt by imitation.
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())

@@ -7,6 +7,7 @@ pub mod advantage;
 mod clock;
 pub mod collect;
 mod error;
+pub mod estimate;
 mod examples;
 pub mod group;
 pub mod learner;

@@ -80,15 +80,9 @@ impl Plan {
         settings: &MemorySettings,
         available: usize,
     ) -> Result<Self> {
-        let budget = match settings.budget_gib {
-            Some(gib) => (gib * (1u64 << 30) as f64) as usize,
-            None => available / 10 * 9,
-        };
-        let models = if demand.reference { 2 } else { 1 };
-        let weights = layout.parameter_bytes(backend, Role::Weight).saturating_mul(models);
-        let gradient = layout.parameter_bytes(backend, Role::Gradient);
-        let moments = layout.parameter_bytes(backend, Role::Moment).saturating_mul(2);
-        let sets = [weights, gradient, moments];
+        let budget = budget(settings, available);
+        let sets = parameter_sets(backend, layout, demand.reference);
+        let [weights, gradient, moments] = sets;
         let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
@@ -152,6 +146,32 @@ impl Plan {
         })
     }
 
+    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when they do not.
+    pub fn check_model<B: Backend>(
+        backend: &B,
+        layout: &Layout,
+        reference: bool,
+        settings: &MemorySettings,
+        available: usize,
+    ) -> Result<()> {
+        let budget = budget(settings, available);
+        let sets = parameter_sets(backend, layout, reference);
+        let needed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
+        if needed <= budget {
+            return Ok(());
+        }
+        Err(Error::Run(format!(
+            "the run needs at least {} of memory, for the model alone, and has {}: {}; a smaller model would fit{}",
+            human(needed),
+            human(budget),
+            listed(sets),
+            if reference { ", or objective.reference_kl.coefficient = 0 if the rest does" } else { "" },
+        )))
+    }
+
     /// The most that is taken at a time: sampling and updates take turns.
     pub fn peak(&self) -> usize {
         let fixed = OVERHEAD + self.weights + self.gradient + self.moments + self.activation_cache;
@@ -182,6 +202,28 @@ impl Plan {
     }
 }
 
+/// Bytes that a run may take in all.
+fn budget(settings: &MemorySettings, available: usize) -> usize {
+    match settings.budget_gib {
+        Some(gib) => (gib * (1u64 << 30) as f64) as usize,
+        None => available / 10 * 9,
+    }
+}
+
+/// Bytes of weights (of the reference too), gradient and moments.
+fn parameter_sets<B: Backend>(backend: &B, layout: &Layout, reference: bool) -> [usize; 3] {
+    let models = if reference { 2 } else { 1 };
+    [
+        layout.parameter_bytes(backend, Role::Weight).saturating_mul(models),
+        layout.parameter_bytes(backend, Role::Gradient),
+        layout.parameter_bytes(backend, Role::Moment).saturating_mul(2),
+    ]
+}
+
+fn listed([weights, gradient, moments]: [usize; 3]) -> String {
+    format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
+}
+
 /// What is wrong with a micro-batch of so many tokens, which takes `needed` bytes of the `free` ones.
 fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
     format!(
@@ -196,20 +238,17 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
 fn does_not_fit(
     least: usize,
     budget: usize,
-    [weights, gradient, moments]: [usize; 3],
+    sets: [usize; 3],
     one: (usize, usize),
     reference: bool,
 ) -> String {
     let reference = if reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
     format!(
-        "the run needs at least {} of memory and has {}: weights {}, gradient {}, moments {}, and {} to work on {} \
-         tokens at a time; a smaller model, a smaller rollout.max_tokens and data.max_prompt_tokens{reference} would \
-         make it fit",
+        "the run needs at least {} of memory and has {}: {}, and {} to work on {} tokens at a time; a smaller model, a \
+         smaller rollout.max_tokens and data.max_prompt_tokens{reference} would make it fit",
         human(least),
         human(budget),
-        human(weights),
-        human(gradient),
-        human(moments),
+        listed(sets),
         human(one.0),
         one.1
     )
@@ -217,13 +256,7 @@ fn does_not_fit(
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "memory: weights {}, gradient {}, moments {}; ",
-            human(self.weights),
-            human(self.gradient),
-            human(self.moments)
-        )?;
+        write!(f, "memory: {}; ", listed([self.weights, self.gradient, self.moments]))?;
         if self.sampled > 0 {
             write!(f, "sampling: keys and values {}, logits {}", human(self.kv_cache), human(self.logits))?;
             if self.activation_cache > 0 {

@@ -2,12 +2,12 @@
 
 use crate::error::{Error, Result};
 use isentrope_data::{Finding, Findings, Longest, Problem, Report, Source, Split};
-use isentrope_evaluation::{EvaluationSet, EvaluationSettings, held_out_sets};
+use isentrope_evaluation::{EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
-/// How many problems of the built-in task are looked at to know how long its prompts get.
+/// How many problems of the built-in task are looked at to know how long its prompts get, and of files for the mean.
 const MEASURED: u64 = 1000;
 
 /// Everything read from the data.
@@ -75,6 +75,35 @@ impl Problems {
         let sets = held_out_sets(data, eval, max_tokens, verifier, prompter, context, &mut notes, progress)?;
         Ok(Self { train, sets, longest_prompt, notes })
     }
+}
+
+/// Reads those training problems and evaluation files that are on this machine as far as that can be done without a model, and returns what the user should
+/// know of them.
+///
+/// # Errors
+/// What is wrong with the data, or with a problem of it.
+pub(crate) fn check_files(
+    data: &isentrope_data::DataSettings,
+    eval: &EvaluationSettings,
+    seed: u64,
+    verifier: &VerifierSettings,
+) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    if let Some(local) = data.local() {
+        let (mut train, report) = Source::open(&local.found(Split::Train, &())?, seed, verifier)?;
+        let count = train.len().map_or(MEASURED, |len| len as u64);
+        (0..count).try_for_each(|position| check_problem(&train.problem(position), verifier))?;
+        notes.extend(note("training data", &report));
+    }
+    notes.extend(check_held_out_files(data, eval, verifier)?);
+    Ok(notes)
+}
+
+/// Tokens of a prompt, in the mean over the first ones.
+pub(crate) fn mean_prompt(train: &mut Source, prompter: &Prompter) -> f64 {
+    let count = train.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
+    let tokens = |position| prompter.prompt_tokens(&train.problem(position).prompt).map_or(0, |t| t.len());
+    (0..count).map(tokens).sum::<usize>() as f64 / count.max(1) as f64
 }
 
 /// A task has a problem at every position, so none can be left out for its length.

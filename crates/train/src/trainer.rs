@@ -1,16 +1,17 @@
 //! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
 
 use crate::error::Result;
+use crate::estimate::{Estimate, Speed, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
-use crate::plan::Plan;
+use crate::plan::{Demand, Plan};
 use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
-use crate::settings::{Checkpoints, ModelSource, Optimizer, Run};
+use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, Run};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Model, hub};
+use isentrope_model::{ActivationCache, Layout, Model, hub};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,18 +35,20 @@ pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
     /// The tables that recipes of every kind have.
     fn tables(&self) -> Tables<'_>;
 
-    /// Reads everything but the weights, and checks it all together for a run on this device. `available` is the memory in
-    /// bytes that it may take unless the recipe says; `progress` hears of downloads.
+    /// Whether the model that training starts from is kept beside the one in training.
+    fn needs_reference(&self) -> bool;
+
+    /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user should know of them.
     ///
     /// # Errors
-    /// What is wrong with the model's files or the data, or that the run would not fit the memory.
-    fn prepare<B: Backend>(
-        self,
-        model_dir: &Path,
-        backend: &B,
-        available: usize,
-        progress: &dyn hub::Progress,
-    ) -> Result<Prepared<Self::Trainer>>;
+    /// What is wrong with the data.
+    fn check_data(&self) -> Result<Vec<String>>;
+
+    /// Reads everything but the weights, and checks it all together. `progress` hears of downloads.
+    ///
+    /// # Errors
+    /// What is wrong with the model's files or the data.
+    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<Self::Trainer>>;
 }
 
 /// The tables that recipes of every kind have, as far as the loop acts on them.
@@ -61,6 +64,8 @@ pub struct Tables<'a> {
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
     pub checkpoint: &'a Checkpoints,
+    /// `memory`.
+    pub memory: &'a MemorySettings,
 }
 
 /// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
@@ -115,8 +120,6 @@ pub trait Trainer {
 
 /// A run that is ready for its first step.
 pub struct Prepared<T> {
-    /// Where the memory will go.
-    pub plan: Plan,
     /// What the user should know before the run starts: the data's defects, settings that will have no effect.
     pub notes: Vec<String>,
     /// What is trained, and on what.
@@ -129,11 +132,33 @@ pub struct Prepared<T> {
     pub(crate) sets: Vec<EvaluationSet>,
     /// Texts that end a response in evaluations.
     pub(crate) eval_stop: Vec<String>,
-    /// Whether the model that training starts from is kept beside the one in training.
-    pub(crate) needs_reference: bool,
+    /// The model's parameters.
+    pub(crate) layout: Layout,
+    /// What the run takes of the memory.
+    pub(crate) demand: Demand,
+    /// What the run will compute.
+    pub(crate) workload: Workload,
 }
 
 impl<T: Trainer> Prepared<T> {
+    /// Where the memory of a device will go. `available` are the bytes that the run may take unless the recipe says.
+    ///
+    /// # Errors
+    /// That the run does not fit, with what would make it.
+    pub fn plan<B: Backend>(&self, backend: &B, available: usize) -> Result<Plan> {
+        Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
+    }
+
+    /// How long the run will take on a device, whose speed is measured for a tenth of a second.
+    ///
+    /// # Errors
+    /// When the memory is too short to measure.
+    pub fn estimate<B: Backend>(&self, backend: &B, plan: &Plan) -> Result<Estimate> {
+        let speed = Speed::measure(backend, &self.layout, self.workload.sampled_at_a_time)?;
+        let slots = plan.passes().activation_slots as f64 / self.demand.activation_slots.max(1) as f64;
+        Ok(self.workload.estimate(&self.layout, slots, speed))
+    }
+
     /// The first texts that the run will learn from, as the model will see them.
     ///
     /// # Errors

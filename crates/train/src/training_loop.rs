@@ -22,19 +22,19 @@ use std::sync::Arc;
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
 pub fn train<T: Trainer, B: Backend>(
     prepared: Prepared<T>,
+    plan: &Plan,
     place: &Place,
     backend: Arc<B>,
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
-    let Prepared { trainer, model_dir, prompter, judge, sets, plan, eval_stop, needs_reference, .. } =
-        prepared;
-    let Tables { run, model, optimizer, eval, checkpoint } = trainer.tables();
+    let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
+    let Tables { run, model, optimizer, eval, checkpoint, .. } = trainer.tables();
     let seed = run.seed;
     let mut reference = None;
     let (run, learner, state) =
         Run::open(place, run, checkpoint, manifest, trainer.begin(None), observer, |found| {
-            if needs_reference {
+            if demand.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }
             if let Some(found) = found {
@@ -64,7 +64,7 @@ pub fn train<T: Trainer, B: Backend>(
         reference,
         evaluator,
         sets: &sets,
-        plan: &plan,
+        plan,
         model_dir: &model_dir,
         observer,
     };

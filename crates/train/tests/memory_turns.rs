@@ -73,8 +73,9 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     recipe.model.path = dir.path().display().to_string();
     recipe.resolve().unwrap();
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-    let prepared = recipe.prepare(dir.path(), &*cpu, 0, &()).unwrap();
-    assert!(prepared.plan.is_tight(), "{}", prepared.plan);
+    let prepared = recipe.prepare(dir.path(), &()).unwrap();
+    let plan = prepared.plan(&*cpu, 0).unwrap();
+    assert!(plan.is_tight(), "{plan}");
     let place = Place {
         dir: dir.path().join("run"),
         existing: Existing::Refuse,
@@ -82,7 +83,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
         recipe: (String::new(), json!({})),
     };
     let mut memory = Memory::default();
-    train(prepared, &place, cpu, json!({}), &mut memory).unwrap();
+    train(prepared, &plan, &place, cpu, json!({}), &mut memory).unwrap();
     let (first, last) = (memory.0[0], *memory.0.last().unwrap());
     let most = status("VmHWM");
     let mib = |bytes: usize| bytes >> 20;

@@ -5,7 +5,7 @@ use super::evaluation_set::EvaluationSet;
 use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
-use isentrope_data::{Place, Split};
+use isentrope_data::{Place, Problem, Report, Split};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
@@ -36,15 +36,7 @@ pub fn held_out_sets(
     let mut sets: Vec<EvaluationSet> = Vec::new();
     for (name, files) in named_files(&eval.files, progress)? {
         let first = files[0].clone();
-        let settings = isentrope_data::DataSettings { task: None, files, limit: None, ..data.clone() };
-        let (problems, mut report) =
-            isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
-                isentrope_data::Error::Io { .. } => {
-                    Error::setting("eval.files", format!("names a file that cannot be read: {}", plainly(&e)))
-                }
-                other => other.into(),
-            })?;
-        problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+        let (problems, mut report) = read_files(files, data, problems, verifier)?;
         let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
         notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", first.display())));
         if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
@@ -96,6 +88,46 @@ fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<
         }
     }
     Ok(named)
+}
+
+/// Reads those files of `eval` that are on this machine as far as that can be done without a model, and returns what was found
+/// in them.
+///
+/// # Errors
+/// As [`held_out_sets`], for files.
+pub fn check_held_out_files(
+    data: &isentrope_data::DataSettings,
+    eval: &EvaluationSettings,
+    verifier: &VerifierSettings,
+) -> Result<Vec<String>> {
+    let is_read = |entry: &&PathBuf| eval.every > 0 && Place::of(entry).is_local();
+    let entries: Vec<PathBuf> = eval.files.iter().filter(is_read).cloned().collect();
+    let problems = eval.problems.unwrap_or(PROBLEMS);
+    let found = |(_, files): (String, Vec<PathBuf>)| {
+        let first = files[0].display().to_string();
+        let (_, report) = read_files(files, data, problems, verifier)?;
+        Ok(format!("{first}: {report}"))
+    };
+    named_files(&entries, &())?.into_iter().map(found).collect()
+}
+
+/// The first problems of the files of a set.
+fn read_files(
+    files: Vec<PathBuf>,
+    data: &isentrope_data::DataSettings,
+    problems: usize,
+    verifier: &VerifierSettings,
+) -> Result<(Vec<Problem>, Report)> {
+    let settings = isentrope_data::DataSettings { task: None, files, limit: None, ..data.clone() };
+    let (problems, report) =
+        isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
+            isentrope_data::Error::Io { .. } => {
+                Error::setting("eval.files", format!("names a file that cannot be read: {}", plainly(&e)))
+            }
+            other => other.into(),
+        })?;
+    problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
+    Ok((problems, report))
 }
 
 fn add(sets: &mut Vec<EvaluationSet>, set: EvaluationSet, key: &'static str) -> Result<()> {

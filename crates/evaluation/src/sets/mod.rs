@@ -6,4 +6,4 @@ mod held_out;
 
 pub use benchmark_files::BenchmarkFiles;
 pub use evaluation_set::EvaluationSet;
-pub use held_out::held_out_sets;
+pub use held_out::{check_held_out_files, held_out_sets};

@@ -9,11 +9,13 @@ use crate::progress::Download;
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal::{self, Terminal};
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use isentrope_data::FileHash;
-use isentrope_model::hub;
+use isentrope_model::hub::{self, HubConfig};
+use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::observer::ProgressObserver;
+use isentrope_train::plan::Plan;
 use isentrope_train::run::{Ending, Existing, Place, RunSummary};
 use isentrope_train::trainer::{Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
@@ -55,7 +57,8 @@ pub struct RunArguments {
     /// Removes the run that is in the directory, and starts anew
     #[arg(long)]
     overwrite: bool,
-    /// Shows the recipe with every default, the memory plan and the first prompts, and trains nothing
+    /// Shows what the run needs of memory and time, the recipe with every default and the first prompts; trains nothing. Of a
+    /// model on the hub, only configuration and tokenizer are fetched
     #[arg(long)]
     dry_run: bool,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
@@ -94,20 +97,37 @@ impl RunArguments {
         place.check_name().with_context(|| path.display().to_string())?;
         place.check()?;
         let device = device::open(self.threads)?;
-        let model = recipe.tables().model.path.clone();
-        let model_dir = hub::resolve(&model, &Download::default())?;
+        let model = recipe.tables().model.clone();
         let mut terminal = Terminal::new();
-        terminal.heading(&format!("{model} on {}", place.dir.display()));
+        terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
+        // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
+        let hub = HubConfig::from_env()?;
+        let model_dir = hub::describe_with(&hub, &model.path, &Download::default())?;
         let available = Memory::now().available as usize;
-        let prepared = recipe.prepare(&model_dir, &device, available, &Download::default())?;
+        let layout = Layout::new(&ModelConfig::read(&model_dir)?);
+        let tables = recipe.tables();
+        Plan::check_model(&device, &layout, recipe.needs_reference(), tables.memory, available)?;
+        let prepared = recipe.prepare(&model_dir, &Download::default())?;
+        let plan = prepared.plan(&device, available)?;
+        terminal.heading(&plan.to_string());
+        terminal.heading(&prepared.estimate(&device, &plan)?.to_string());
         for note in &prepared.notes {
             terminal.note(note);
         }
-        terminal.heading(&prepared.plan.to_string());
+        if !model.from_scratch {
+            let complete = hub::resolve_with(&hub, &model.path, &Download::default())?;
+            if complete != model_dir {
+                bail!(
+                    "{}: the hub got another revision of it while its files were read; run again",
+                    model.path
+                );
+            }
+        }
         let manifest = manifest(&device, &prepared.trainer, &model_dir)?;
         interrupt::wind_up_first("finishing the current step");
-        let summary = training_loop::train(prepared, &place, Arc::new(device), manifest, &mut terminal)
-            .map_err(|error| or_free_space(error.into()))?;
+        let summary =
+            training_loop::train(prepared, &plan, &place, Arc::new(device), manifest, &mut terminal)
+                .map_err(|error| or_free_space(error.into()))?;
         terminal.finish();
         let printed = terminal::print_summary(&summary, command);
         match summary.ending {
@@ -117,35 +137,54 @@ impl RunArguments {
     }
 }
 
-/// Everything that can be known before step 1. What the run would need and is not here is said, since a recipe can be looked
-/// at before its model and its data have been fetched.
+/// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
+/// been fetched; where that cannot even be described, its data are checked all the same.
 fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     let device = device::open(threads)?;
-    print_text(&recipe::render(&recipe))?;
+    let rendered = recipe::render(&recipe);
     let path = recipe.tables().model.path.clone();
-    let Some(dir) = hub::cached(&path)? else {
-        let (what, then) = match hub::neighbours(&path).filter(|_| path.contains('/')) {
-            Some(there) => (
-                format!("looks like a path, and there is no such directory ({there})"),
-                "ask the hub for a model of this name",
-            ),
-            None => ("is not here yet".to_owned(), "download it"),
-        };
-        return print_text(&format!(
-            "\n# The recipe is well-formed. The model {path} {what}, so its memory plan and prompts cannot be shown; \
-             training would {then}.\n"
-        ));
+    // Who looks does not want to wait for a hub that cannot be reached.
+    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
+    let dir = match hub::describe_with(&hub, &path, &Download::default()) {
+        Ok(dir) => dir,
+        Err(error) => {
+            let notes = recipe.check_data()?;
+            print_text(&rendered)?;
+            print_notes(&notes)?;
+            let why = match hub::neighbours(&path).filter(|_| path.contains('/')) {
+                Some(there) => {
+                    format!("{path} looks like a path, and there is no such directory ({there}); {error}")
+                }
+                None => error.to_string(),
+            };
+            return print_text(&format!(
+                "\n# The recipe is well-formed, and its data can be read. What the run needs and its prompts cannot be shown \
+                 without the model. {}\n",
+                commented(&why)
+            ));
+        }
     };
-    let available = Memory::now().available as usize;
-    let mut prepared = recipe.prepare(&dir, &device, available, &Download::default())?;
-    print_text(&format!("\n# {}\n", prepared.plan))?;
-    for note in &prepared.notes {
-        print_text(&format!("# note: {}\n", note.replace('\n', "\n# ")))?;
+    let mut prepared = recipe.prepare(&dir, &Download::default())?;
+    let plan = prepared.plan(&device, Memory::now().available as usize);
+    match &plan {
+        Ok(plan) => print_text(&format!("# {plan}\n# {}\n\n", prepared.estimate(&device, plan)?))?,
+        Err(error) => print_text(&format!("# {}\n\n", commented(&error.to_string())))?,
     }
+    print_text(&rendered)?;
+    print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
-    Ok(())
+    Ok(plan.map(drop)?)
+}
+
+fn print_notes(notes: &[String]) -> Result<()> {
+    notes.iter().try_for_each(|note| print_text(&format!("# note: {}\n", commented(note))))
+}
+
+/// A text whose lines stay in the comment that it begins in.
+fn commented(text: &str) -> String {
+    text.replace('\n', "\n# ")
 }
 
 /// What an interrupted run has kept, and how it goes on.

@@ -517,12 +517,17 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
 fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let bench = Bench::train();
     let shown = stdout_of(&mut bench.command("out", &["model.path=Qwen/Qwen2.5-0.5B"], &["--dry-run"]));
-    assert!(shown.contains("The model Qwen/Qwen2.5-0.5B is not here yet"), "{shown}");
+    assert!(shown.contains("cannot be shown without the model. Qwen/Qwen2.5-0.5B: "), "{shown}");
     // The tests run in the crate's directory.
     let shown = stdout_of(&mut bench.command("out", &["model.path=tests/absent"], &["--dry-run"]));
-    let told =
-        "The model tests/absent looks like a path, and there is no such directory (tests/ has no model)";
+    let told = "tests/absent looks like a path, and there is no such directory (tests/ has no model)";
     assert!(shown.contains(told), "{shown}");
+    // Data are read without the model, too.
+    let files = format!("data.files=['{}']", bench.scratch.file("data.jsonl", "{\"problem\": \"3 5>8:\"}\n"));
+    let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &files];
+    let output = bench.command("out", &sets, &["--dry-run"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("data.jsonl: no row can be used"), "{}", stderr(&output));
     let absent = format!("model.path={}", bench.scratch.path("absent"));
     for (set, says) in [(&absent[..], "absent"), ("memory.budget_gib=0.01", "the run needs at least")] {
         let output = bench.command("out", &[set], &["--dry-run"]).output().unwrap();

@@ -68,7 +68,19 @@ pub fn resolve(model: &str, progress: &dyn Progress) -> Result<PathBuf> {
         return Ok(model.into());
     }
     let id = RepoId::parse(model)?;
-    fetch(&HubConfig::from_env()?, &id, progress)
+    fetch(&HubConfig::from_env()?, &id, Parts::All, progress)
+}
+
+/// As [`resolve_with`], but only what describes the model is fetched: its configuration, tokenizer and chat template. Weights
+/// may or may not be there.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn describe_with(config: &HubConfig, model: &str, progress: &dyn Progress) -> Result<PathBuf> {
+    if Path::new(model).is_dir() {
+        return Ok(model.into());
+    }
+    fetch(config, &RepoId::parse(model)?, Parts::Description, progress)
 }
 
 /// [`resolve`] with settings of the caller's in place of the environment's.
@@ -79,24 +91,20 @@ pub fn resolve_with(config: &HubConfig, model: &str, progress: &dyn Progress) ->
     if Path::new(model).is_dir() {
         return Ok(model.into());
     }
-    fetch(config, &RepoId::parse(model)?, progress)
+    fetch(config, &RepoId::parse(model)?, Parts::All, progress)
 }
 
-/// The directory that holds `model`, if it is here already: nothing is downloaded.
-///
-/// # Errors
-/// [`Error::Hub`](crate::Error::Hub) when `model` is neither a directory nor a hub id.
-pub fn cached(model: &str) -> Result<Option<PathBuf>> {
-    if Path::new(model).is_dir() {
-        return Ok(Some(model.into()));
-    }
-    let id = RepoId::parse(model)?;
-    let config = HubConfig::from_env()?;
-    Ok(RepoCache::new(&config.cache, &id).complete_snapshot(&id)?.ok())
+/// What of a repository is fetched.
+#[derive(Clone, Copy, PartialEq)]
+enum Parts {
+    /// What weights are accompanied by.
+    Description,
+    /// Weights too.
+    All,
 }
 
 /// The snapshot directory of `id`, brought up to date with the hub where that is possible.
-fn fetch(config: &HubConfig, id: &RepoId, progress: &dyn Progress) -> Result<PathBuf> {
+fn fetch(config: &HubConfig, id: &RepoId, parts: Parts, progress: &dyn Progress) -> Result<PathBuf> {
     let cache = RepoCache::new(&config.cache, id);
     if id.is_pinned() && cache.is_fully_known(&id.revision)? {
         return Ok(cache.snapshot(&id.revision));
@@ -138,6 +146,9 @@ fn fetch(config: &HubConfig, id: &RepoId, progress: &dyn Progress) -> Result<Pat
     let weights = files::weights(&listing.names).map_err(|what| id.error(what))?;
     for name in files::companions(&listing.names) {
         download::fetch(&client, &cache, commit, name)?;
+    }
+    if parts == Parts::Description {
+        return Ok(cache.snapshot(commit)); // which is not recorded: it may lack its weights
     }
     match weights {
         Weights::Single => download::fetch(&client, &cache, commit, files::SINGLE)?,

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use crate::hub::repository::{
-    COMMIT, Listener, WEIGHTS, assert_holds, blobs, hub, plain, serve, settings, sharded, weights,
+    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, hub, plain, serve, settings, sharded,
+    tokenizer_json, weights,
 };
 use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{resolve, resolve_with};
+use isentrope_model::hub::{HubConfig, describe_with, resolve, resolve_with};
 
 #[test]
 fn a_directory_is_itself() {
@@ -55,6 +56,27 @@ fn downloads_into_the_layout_of_the_hub() {
     assert_eq!((seen[0].1, seen.last().unwrap().1), (0, 262_144));
     assert!(seen.iter().all(|(_, _, total)| *total == 262_144));
     assert!(listener.warnings.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_description_comes_without_weights_and_is_completed_later() {
+    for files in [plain, sharded] {
+        let (entries, cache) = (files(), tempfile::tempdir().unwrap());
+        let server = hub(files());
+        let config = settings(&server, cache.path());
+        let described = describe_with(&config, "org/name", &()).unwrap();
+        assert_holds(&described, &[config_json(), tokenizer_json()]);
+        assert!(fs::read_dir(&described).unwrap().all(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            !name.contains("safetensors")
+        }));
+        // Nobody takes it for the whole model.
+        let offline = HubConfig { offline: true, ..config.clone() };
+        resolve_with(&offline, "org/name", &()).unwrap_err();
+        assert_eq!(resolve_with(&config, "org/name", &()).unwrap(), described);
+        assert_holds(&described, &entries[..entries.len().min(5)]); // a consolidated file is no part of shards
+        assert_eq!(describe_with(&offline, "org/name", &()).unwrap(), described);
+    }
 }
 
 #[test]

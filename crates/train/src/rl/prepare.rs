@@ -2,15 +2,36 @@
 
 use super::{PolicyGradient, Recipe};
 use crate::error::Result;
-use crate::plan::{Demand, Plan};
+use crate::estimate::Workload;
+use crate::plan::Demand;
 use crate::problems::{self, Problems};
 use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
-use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig, hub};
+use isentrope_model::{Layout, ModelConfig, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
+
+impl Recipe {
+    /// What the run will compute, with prompts of so many tokens.
+    fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
+        let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
+        let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt);
+        let (epochs, reference) = (self.update.epochs as f64, f64::from(u8::from(self.needs_reference())));
+        let sampled = Tokens::of_groups(prompts, responses, prompt, response);
+        Workload {
+            steps: self.run.steps,
+            sampled,
+            sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
+            trained: sampled,
+            passes: (epochs * (1.0 + reference), epochs),
+            spared: self.prompts_per_update() as f64 / prompts,
+            evaluated: EvaluationSet::work(sets, config.context()),
+            evaluations: self.eval.evaluations(self.run.steps),
+            longest: response as usize,
+        }
+    }
+}
 
 impl TrainingRecipe for Recipe {
     type Trainer = PolicyGradient;
@@ -26,24 +47,26 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint }
+        let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
+        Tables { run, model, optimizer, eval, checkpoint, memory }
     }
 
-    fn prepare<B: Backend>(
-        self,
-        model_dir: &Path,
-        backend: &B,
-        available: usize,
-        progress: &dyn hub::Progress,
-    ) -> Result<Prepared<PolicyGradient>> {
+    fn needs_reference(&self) -> bool {
+        self.objective.needs_reference()
+    }
+
+    fn check_data(&self) -> Result<Vec<String>> {
+        problems::check_files(&self.data, &self.eval, self.run.seed, &self.reward.verifier)
+    }
+
+    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.warnings();
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
-        let data = Problems::open(
+        let mut data = Problems::open(
             &recipe.data,
             (&recipe.eval, recipe.rollout.max_tokens),
             recipe.run.seed,
@@ -84,21 +107,23 @@ impl TrainingRecipe for Recipe {
             ),
             reference: recipe.objective.needs_reference(),
         };
-        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
+        let workload =
+            recipe.workload(problems::mean_prompt(&mut data.train, &prompter), &data.sets, &config);
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.rollout.max_tokens,
         };
         Ok(Prepared {
-            plan,
             notes,
             model_dir: model_dir.to_owned(),
             prompter,
             judge,
             sets: data.sets,
             eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
-            needs_reference: recipe.objective.needs_reference(),
+            layout: Layout::new(&config),
+            demand,
+            workload,
             trainer: PolicyGradient { recipe, source: data.train },
         })
     }

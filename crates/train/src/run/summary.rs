@@ -51,6 +51,8 @@ pub struct Example {
     prompt: String,
     system: Option<String>,
     template: Template,
+    /// `NAME=VALUE` of each of the template's variables that the recipe sets.
+    variables: Vec<String>,
     stop: Vec<String>,
     max_tokens: usize,
 }
@@ -68,6 +70,11 @@ impl Example {
             prompt: prompt.to_owned(),
             system: own_system.or(system).filter(|_| template != Template::None).map(str::to_owned),
             template,
+            variables: evaluator
+                .prompter
+                .variables()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect(),
             stop: evaluator.sampling.stop_strings.clone(),
             max_tokens: set.decoding.max_tokens,
         })
@@ -75,7 +82,7 @@ impl Example {
 
     /// Flags of `isentrope generate`, as a shell reads them.
     pub fn flags(&self) -> String {
-        let Self { prompt, system, template, stop, max_tokens } = self;
+        let Self { prompt, system, template, variables, stop, max_tokens } = self;
         let mut flags = format!("--prompt {}", quoted(prompt));
         match template {
             Template::Auto => {}
@@ -83,6 +90,7 @@ impl Example {
             Template::None => flags += " --template none",
         }
         system.iter().for_each(|text| flags += &format!(" --system {}", quoted(text)));
+        variables.iter().for_each(|set| flags += &format!(" --template-variable {}", quoted(set)));
         stop.iter().for_each(|text| flags += &format!(" --stop {}", quoted(text)));
         if *max_tokens > GENERATED {
             flags += &format!(" --max-tokens {max_tokens}");
@@ -138,6 +146,7 @@ mod tests {
             prompt: "3 5 7>22:".into(),
             system: system.map(str::to_owned),
             template,
+            variables: Vec::new(),
             stop: Vec::new(),
             max_tokens,
         };
@@ -146,6 +155,9 @@ mod tests {
             example(Template::Chat, Some("Don't."), 1024).flags(),
             r"--prompt '3 5 7>22:' --template chat --system 'Don'\''t.' --max-tokens 1024"
         );
+        let thoughtless =
+            Example { variables: vec!["enable_thinking=false".into()], ..example(Template::Auto, None, 9) };
+        assert_eq!(thoughtless.flags(), "--prompt '3 5 7>22:' --template-variable 'enable_thinking=false'");
         let stopping = Example { stop: vec!["\n".into()], ..example(Template::None, None, 9) };
         assert_eq!(stopping.flags(), r"--prompt '3 5 7>22:' --template none --stop $'\n'");
         assert_eq!(quoted("a\n'b\\\u{1b}[0m"), r"$'a\n\'b\\\U0000001b[0m'");

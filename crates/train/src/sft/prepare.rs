@@ -2,15 +2,15 @@
 
 use super::{FineTuning, Recipe};
 use crate::error::Result;
+use crate::estimate::Workload;
 use crate::examples::{TokenizedExample, encode, tokenize};
-use crate::plan::{Demand, Plan};
+use crate::plan::Demand;
 use crate::problems;
 use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_data::{Examples, Findings, Longest, Split};
-use isentrope_evaluation::{EvaluationSet, PROBLEMS, held_out_sets};
-use isentrope_kernels::Backend;
-use isentrope_model::{Layout, ModelConfig, hub};
+use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
+use isentrope_model::{Layout, ModelConfig, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
@@ -26,17 +26,30 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint }
+        let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
+        Tables { run, model, optimizer, eval, checkpoint, memory }
     }
 
-    fn prepare<B: Backend>(
-        self,
-        model_dir: &Path,
-        backend: &B,
-        available: usize,
-        progress: &dyn hub::Progress,
-    ) -> Result<Prepared<FineTuning>> {
+    fn needs_reference(&self) -> bool {
+        false
+    }
+
+    fn check_data(&self) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        let held_out = self.held_out_examples().filter(|_| self.eval.every > 0);
+        for (what, split, settings) in [
+            ("training data", Split::Train, Some(self.data.clone())),
+            ("held-out examples", Split::Test, held_out),
+        ] {
+            let Some(local) = settings.and_then(|settings| settings.local()) else { continue };
+            let (_, report) = Examples::open(&local.found(split, &())?, self.run.seed)?;
+            notes.extend(problems::note(what, &report));
+        }
+        notes.extend(check_held_out_files(&self.data, &self.eval, &self.reward.verifier)?);
+        Ok(notes)
+    }
+
+    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
@@ -44,7 +57,7 @@ impl TrainingRecipe for Recipe {
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = Vec::new();
         let found = recipe.data.found(Split::Train, progress)?;
-        let examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
+        let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warning(recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
@@ -63,21 +76,30 @@ impl TrainingRecipe for Recipe {
             activation_slots: 0,
             reference: false,
         };
-        let plan = Plan::new(backend, &Layout::new(&config), demand, &recipe.memory, available)?;
+        let workload = Workload {
+            steps: recipe.run.steps,
+            sampled_at_a_time: sampled,
+            trained: mean_example(&mut examples, &prompter) * recipe.sft.batch as f64,
+            passes: (1.0, 1.0),
+            evaluated: EvaluationSet::work(&sets, context),
+            evaluations: recipe.eval.evaluations(recipe.run.steps),
+            ..Workload::default()
+        };
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.longest_response(),
         };
         Ok(Prepared {
-            plan,
             notes,
             model_dir: model_dir.to_owned(),
             prompter,
             judge,
             sets,
             eval_stop: recipe.eval.stop.clone().unwrap_or_default(),
-            needs_reference: false,
+            layout: Layout::new(&config),
+            demand,
+            workload,
             trainer: FineTuning { recipe, examples, held_out },
         })
     }
@@ -109,26 +131,48 @@ fn open(
     Ok(examples)
 }
 
-/// Held-out examples: those of the files, or of the built-in task.
+/// Examples by whose length the time of the run is estimated.
+const MEASURED: u64 = 64;
+
+/// What an example takes, in the mean over the first ones.
+fn mean_example(examples: &mut Examples, prompter: &Prompter) -> Tokens {
+    let count = examples.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
+    let tokenized = (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok());
+    let work = |example: TokenizedExample| {
+        let learnt = example.learnt();
+        Tokens::of_groups(1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
+    };
+    tokenized.map(work).sum::<Tokens>() * (1.0 / count.max(1) as f64)
+}
+
+impl Recipe {
+    /// Where held-out examples come from: files, or the built-in task; None where nothing is held out.
+    fn held_out_examples(&self) -> Option<isentrope_data::DataSettings> {
+        let settings = isentrope_data::DataSettings { shuffle: false, ..self.data.clone() };
+        match self.sft.eval_files.is_empty() {
+            true => settings.task.is_some().then_some(settings),
+            false => {
+                let files = self.sft.eval_files.clone();
+                Some(isentrope_data::DataSettings { files, task: None, limit: None, ..settings })
+            }
+        }
+    }
+}
+
+/// The held-out examples that the model can be measured on.
 fn held_out(
     recipe: &Recipe,
     prompter: &Prompter,
     notes: &mut Vec<String>,
     progress: &dyn hub::Progress,
 ) -> Result<Vec<TokenizedExample>> {
-    let from_task = recipe.sft.eval_files.is_empty() && recipe.data.task.is_some();
-    if recipe.eval.every == 0 || (recipe.sft.eval_files.is_empty() && !from_task) {
+    let Some(settings) = recipe.held_out_examples().filter(|_| recipe.eval.every > 0) else {
         return Ok(Vec::new());
-    }
-    let mut settings = isentrope_data::DataSettings { shuffle: false, ..recipe.data.clone() };
-    if !from_task {
-        (settings.task, settings.limit) = (None, None);
-        settings.files.clone_from(&recipe.sft.eval_files);
-    }
+    };
     let settings = settings.found(Split::Test, progress)?;
     let mut examples = open(&settings, "held-out examples", recipe, prompter, notes)?;
     // Of the built-in task's endless examples, some that no run comes to.
-    let first = if from_task { 1 << 40 } else { 0 };
+    let first = if settings.task.is_some() { 1 << 40 } else { 0 };
     let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));
     (0..count as u64)
         .map(|i| tokenize(&examples.example(first + i), prompter))

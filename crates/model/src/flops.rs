@@ -1,0 +1,73 @@
+//! How much arithmetic a model takes, known from the layout alone.
+
+use crate::layout::Layout;
+use isentrope_kernels::Linear;
+use std::iter::Sum;
+use std::ops::Mul;
+
+/// What goes through a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tokens {
+    /// Tokens that go through the blocks.
+    pub tokens: f64,
+    /// Of these, the ones whose next token is drawn or scored: they go through the head.
+    pub scored: f64,
+    /// Keys that they see, summed over the tokens.
+    pub visible: f64,
+}
+
+impl Tokens {
+    /// Responses of `new` tokens to prompts of `prompt` tokens, `group` to each. A prompt goes through the model once for its
+    /// group.
+    pub fn of_groups(prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
+        let triangle = |n: f64| n * (n + 1.0) / 2.0; // the keys that n tokens in a row see
+        Self {
+            tokens: prompts * (prompt + group * new),
+            scored: prompts * group * new,
+            visible: prompts * (triangle(prompt) + group * (triangle(prompt + new) - triangle(prompt))),
+        }
+    }
+}
+
+impl Sum for Tokens {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            tokens: a.tokens + b.tokens,
+            scored: a.scored + b.scored,
+            visible: a.visible + b.visible,
+        })
+    }
+}
+
+impl Mul<f64> for Tokens {
+    type Output = Self;
+
+    fn mul(self, by: f64) -> Self {
+        Self { tokens: by * self.tokens, scored: by * self.scored, visible: by * self.visible }
+    }
+}
+
+impl Layout {
+    /// Floating-point operations of a forward pass: two per weight of a product, and four per key and query feature. A
+    /// backward pass takes twice as many. Windows of attention are not looked at.
+    pub fn forward_flops(&self, of: Tokens) -> f64 {
+        let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
+        let shapes = &self.shapes;
+        let block = [shapes.qkv, shapes.output, shapes.gate_up, shapes.down].map(weights).iter().sum::<f64>();
+        let layers = self.blocks.len() as f64;
+        let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
+        2.0 * (layers * block * of.tokens + weights(shapes.vocabulary) * of.scored) + layers * attention
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_shares_its_prompt_and_sees_what_comes_before() {
+        let of = Tokens::of_groups(2.0, 3.0, 4.0, 5.0);
+        // Position i sees i keys: 1 + 2 + 3 + 4 once, and 5 + 6 + 7 + 8 + 9 for each response.
+        assert_eq!(of, Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) });
+    }
+}

@@ -1,0 +1,194 @@
+//! How long a run will take, before it starts: counted work over the measured speed of the model's own products.
+//!
+//! An estimate, for two reasons. How long responses get is not known: they are counted as long as they may be. And norms,
+//! attention and draws are slower per operation than products, on small models above all.
+
+use crate::error::Result;
+use isentrope_kernels::{Backend, Kind, Linear, Role};
+use isentrope_model::{Layout, Tokens};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Bytes of weights that a measurement goes through: more than fits the caches, if the model is larger than they are.
+const MEASURED_BYTES: usize = 64 << 20;
+/// Rows of a product of an update: enough that loading the weights takes no time to speak of.
+const UPDATE_ROWS: usize = 256;
+/// How long a measurement takes, unless once takes longer.
+const MEASURED_FOR: Duration = Duration::from_millis(40);
+
+/// What a run will compute, as far as its time is concerned.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Workload {
+    /// Of the run.
+    pub steps: u64,
+    /// What a step samples; nothing where it does not.
+    pub sampled: Tokens,
+    /// Responses sampled at a time.
+    pub sampled_at_a_time: usize,
+    /// What a step's updates go through, once.
+    pub trained: Tokens,
+    /// How often updates go forward through it, and how often backward.
+    pub passes: (f64, f64),
+    /// How many of the forward passes are left out where all of the activations have been kept from sampling.
+    pub spared: f64,
+    /// What an evaluation samples.
+    pub evaluated: Tokens,
+    /// Evaluations of the run.
+    pub evaluations: u64,
+    /// The longest response that is counted, in tokens.
+    pub longest: usize,
+}
+
+/// Speed of a device with the products of a model, in floating-point operations per second.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    /// With a row for each response that is sampled at a time.
+    pub sampling: f64,
+    /// With the rows of an update.
+    pub updates: f64,
+}
+
+/// How long a run will take.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// A step without its evaluation.
+    pub step: Duration,
+    /// An evaluation.
+    pub evaluation: Duration,
+    /// The whole run.
+    pub run: Duration,
+    speed: Speed,
+    workload: Workload,
+}
+
+impl Workload {
+    /// How long it will take at this speed. `kept` is the part of the activations that has been kept from sampling.
+    pub fn estimate(self, layout: &Layout, kept: f64, speed: Speed) -> Estimate {
+        let seconds = |flops: f64, speed: f64| {
+            Duration::try_from_secs_f64(flops / speed.max(1.0)).unwrap_or(Duration::MAX)
+        };
+        let sampling = seconds(layout.forward_flops(self.sampled), speed.sampling);
+        let (forward, backward) = self.passes;
+        let passes = forward - self.spared * kept + 2.0 * backward;
+        let updates = seconds(layout.forward_flops(self.trained) * passes, speed.updates);
+        let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling);
+        let step = sampling.saturating_add(updates);
+        let times = |each: Duration, count: u64| {
+            Duration::try_from_secs_f64(each.as_secs_f64() * count as f64).unwrap_or(Duration::MAX)
+        };
+        let run = times(step, self.steps).saturating_add(times(evaluation, self.evaluations));
+        Estimate { step, evaluation, run, speed, workload: self }
+    }
+}
+
+impl Speed {
+    /// Measures products with the model's own shapes, for a tenth of a second or so.
+    ///
+    /// # Errors
+    /// When there is no memory for 64 MiB of weights.
+    pub fn measure<B: Backend>(backend: &B, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
+        let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
+        let sampling_rows = sampled_at_a_time.clamp(1, UPDATE_ROWS);
+        Ok(Self {
+            sampling: products.speed(backend, sampling_rows),
+            updates: products.speed(backend, UPDATE_ROWS),
+        })
+    }
+}
+
+/// Products of the shapes that a model's blocks have: the first of them, up to [`MEASURED_BYTES`] of weights.
+struct Products<B: Backend>(Vec<Product<B>>);
+
+struct Product<B: Backend> {
+    shape: Linear,
+    weights: B::Buffer,
+    input: B::Buffer,
+    output: B::Buffer,
+}
+
+impl<B: Backend> Products<B> {
+    fn new(backend: &B, layout: &Layout, rows: usize) -> Result<Self> {
+        let mut left = MEASURED_BYTES / size_of::<f32>();
+        let mut products = Vec::new();
+        // Without the first, the embedding, of which a token reads but a row.
+        for parameter in layout.parameters.iter().skip(1) {
+            let Kind::Matrix(shape) = parameter.kind else { continue };
+            let outputs = shape.outputs.min(left / shape.inputs.max(1));
+            if outputs == 0 {
+                break;
+            }
+            left -= shape.inputs * outputs;
+            let shape = Linear { outputs, ..shape };
+            let weights = Role::Weight(Kind::Matrix(shape));
+            let mut product = Product {
+                shape,
+                weights: backend.allocate(weights).map_err(isentrope_model::Error::from)?,
+                input: backend.buffer(Role::Activation(rows, shape.inputs)),
+                output: backend.buffer(Role::Activation(rows, shape.outputs)),
+            };
+            // Pages that were never written to are all one page of zeros, and that is in the cache.
+            backend.fill(&mut product.weights, 0.5);
+            backend.fill(&mut product.input, 0.5);
+            backend.fill(&mut product.output, 0.5);
+            products.push(product);
+        }
+        Ok(Self(products))
+    }
+
+    /// Floating-point operations per second with so many rows: of the fastest of the passes that there was time for, since
+    /// whatever else the machine does only slows them.
+    fn speed(&mut self, backend: &B, rows: usize) -> f64 {
+        let started = Instant::now();
+        let mut fastest = f64::INFINITY;
+        while fastest.is_infinite() || started.elapsed() < MEASURED_FOR {
+            let start = Instant::now();
+            for Product { shape, weights, input, output } in &mut self.0 {
+                backend.linear(*shape, input, weights, None, output, rows);
+            }
+            if let Some(Product { shape, output, .. }) = self.0.last() {
+                let mut row = vec![0.0; shape.outputs];
+                backend.read(output, 0, &mut row); // whatever the host reads is finished
+            }
+            fastest = fastest.min(start.elapsed().as_secs_f64());
+        }
+        let weights: f64 = self.0.iter().map(|p| p.shape.inputs as f64 * p.shape.outputs as f64).sum();
+        2.0 * weights * rows as f64 / fastest.max(1e-9)
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, evaluation, run, speed, workload } = self;
+        write!(f, "time: about {} a step", human(*step))?;
+        if workload.evaluations > 0 && !evaluation.is_zero() {
+            write!(f, ", {} an evaluation", human(*evaluation))?;
+        }
+        write!(f, ", {} in all", human(*run))?;
+        if workload.longest > 0 {
+            write!(f, ", if responses take all of their {} tokens", workload.longest)?;
+        }
+        let (updates, sampling) = (speed.updates / 1e9, speed.sampling / 1e9);
+        write!(f, " (an estimate, from the work and the {updates:.0} GFLOP/s")?;
+        if workload.longest > 0 {
+            write!(f, " in updates and {sampling:.0} in sampling")?;
+        }
+        write!(f, " measured here)")
+    }
+}
+
+/// A time for people: two digits are more than an estimate deserves.
+fn human(time: Duration) -> String {
+    let (minute, hour, day) = (60.0, 3600.0, 86400.0);
+    match time.as_secs_f64() {
+        s if s < 0.1 => format!("{:.0} ms", 1000.0 * s),
+        s if s < 0.95 => format!("{s:.1} s"),
+        s if s < 1.5 * minute => format!("{s:.0} s"),
+        s if s < 1.5 * hour => format!("{:.0} min", s / minute),
+        s if s < 2.0 * day => format!("{:.0} h", s / hour),
+        s if s < 1000.0 * day => format!("{:.0} days", s / day),
+        _ => "years".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
