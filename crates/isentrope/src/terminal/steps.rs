@@ -190,7 +190,7 @@ mod tests {
                 "   2/2000     0.500    1.2500   -1.2e-4      34.0     1.2e8           4321             -         90 s",
             ]
         );
-        let supervised = lines(&mut Steps::default(), 2, &[("sft/loss", 2.5)], &[], None);
+        let supervised = lines(&mut Steps::default(), 1, &[("sft/loss", 2.5)], &[], None);
         let names: Vec<&str> = supervised[0].split_whitespace().collect();
         assert_eq!(names, ["step", "loss", "entropy", "grad", "update", "tok/s", "left"]);
         assert_eq!(supervised[1].split_whitespace().count(), 6);
