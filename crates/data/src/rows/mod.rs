@@ -118,9 +118,13 @@ impl Rows {
         }
     }
 
-    /// The names of the columns of the rows so far.
+    /// The names of the columns, as a parquet file orders them; of others those of the rows so far, by their letters.
     pub(crate) fn columns(&self) -> Vec<&str> {
-        self.columns.iter().map(String::as_str).collect()
+        let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        if !matches!(self.supply, Supply::Parquet(_)) {
+            columns.sort_unstable();
+        }
+        columns
     }
 
     fn read(&mut self) -> Result<Option<(usize, Result<Row, String>)>> {
