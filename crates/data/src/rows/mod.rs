@@ -175,9 +175,9 @@ fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>
     let file = BufReader::new(file);
     Ok(match compression {
         Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(Unpacked::new(MultiGzDecoder::new(file), packed)),
+        Compression::Gzip => Box::new(Unpacked::buffered(MultiGzDecoder::new(file), packed)),
         Compression::Zstandard => {
-            Box::new(Unpacked::new(zstd::stream::read::Decoder::with_buffer(file)?, packed))
+            Box::new(Unpacked::buffered(zstd::stream::read::Decoder::with_buffer(file)?, packed))
         }
     })
 }

@@ -146,9 +146,9 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
         |key: &str| generate(&scratch.lines("chat.jsonl", &[json!({key: chat})]))[0]["tokens"].clone();
     assert_eq!(chats("prompt"), chats("messages"));
     assert_eq!(chats("problem"), chats("messages"));
-    let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/fixtures/benchmarks/dapo.parquet");
-    let mut command = isentrope(&["generate", &model, "--prompts", &text(&published), "--max-tokens", "3"]);
-    failure_saying(&mut command, &["dapo.parquet row 1: ", "context of 256"]);
+    let published =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/fixtures/benchmarks/dapo.parquet");
+    assert_eq!(generate(&text(&published)).len(), 12);
 }
 
 #[test]
