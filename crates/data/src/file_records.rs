@@ -112,7 +112,7 @@ pub(crate) fn read_rows<T: Record>(
         let mut first_bad = None;
         let mut read = Rows::open(path, Some(&wanted))?;
         let unit = read.unit();
-        while let Some(next) = read.next() {
+        for next in read.by_ref() {
             let (number, row) = next?;
             let origin = format!("{name} {unit} {number}");
             report.rows += 1;

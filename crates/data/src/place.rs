@@ -146,7 +146,8 @@ impl Place {
             Self::Pattern(pattern) => matching(pattern),
             Self::Hub { id, files } => {
                 let select = |names: &[String]| files.choose(id, split, names);
-                hub::dataset_files(id, &select, progress).map_err(|error| Error::Hub(error.to_string()))
+                hub::dataset_files(id, &select, progress)
+                    .map_err(|error| Error::Hub(format!("{error}; nor is there a file {id} here")))
             }
         }
     }

@@ -321,7 +321,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     let directory = TempDir::new().unwrap();
     let message = |path: &Path| Source::open(&settings(path), 1, &auto()).unwrap_err().to_string();
     let error = message(&jsonl(&directory, &[json!({"text": "a", "label": 1})]));
-    for part in ["rows.jsonl", "text, label", "prompt, problem or question", "data.columns.answer", "line 1"]
+    for part in ["rows.jsonl", "label, text", "prompt, problem or question", "data.columns.answer", "line 1"]
     {
         assert!(error.contains(part), "{part}: {error}");
     }

@@ -71,8 +71,7 @@ impl Problems {
                 "{dropped} prompts are longer than {tokens} tokens, all that {allowed_by} allows, and left out"
             ));
         }
-        let (eval, max_tokens) = eval;
-        let sets = held_out_sets(data, eval, max_tokens, verifier, prompter, context, &mut notes, progress)?;
+        let sets = held_out_sets(data, eval, verifier, prompter, context, &mut notes, progress)?;
         Ok(Self { train, sets, longest_prompt, notes })
     }
 }

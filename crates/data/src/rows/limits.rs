@@ -37,7 +37,7 @@ pub(crate) struct Unpacked<R> {
 
 impl<R: Read> Unpacked<R> {
     /// `inner` unpacks a file of so many bytes.
-    pub(crate) fn new(inner: R, packed: u64) -> impl BufRead {
+    pub(crate) fn buffered(inner: R, packed: u64) -> impl BufRead {
         BufReader::with_capacity(1 << 16, Self { inner, packed, left: allowance(packed) })
     }
 }

@@ -118,9 +118,13 @@ impl Rows {
         }
     }
 
-    /// The names of the columns of the rows so far.
+    /// The names of the columns, as a parquet file orders them; of others those of the rows so far, by their letters.
     pub(crate) fn columns(&self) -> Vec<&str> {
-        self.columns.iter().map(String::as_str).collect()
+        let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        if !matches!(self.supply, Supply::Parquet(_)) {
+            columns.sort_unstable();
+        }
+        columns
     }
 
     fn read(&mut self) -> Result<Option<(usize, Result<Row, String>)>> {
@@ -171,9 +175,9 @@ fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>
     let file = BufReader::new(file);
     Ok(match compression {
         Compression::None => Box::new(file),
-        Compression::Gzip => Box::new(Unpacked::new(MultiGzDecoder::new(file), packed)),
+        Compression::Gzip => Box::new(Unpacked::buffered(MultiGzDecoder::new(file), packed)),
         Compression::Zstandard => {
-            Box::new(Unpacked::new(zstd::stream::read::Decoder::with_buffer(file)?, packed))
+            Box::new(Unpacked::buffered(zstd::stream::read::Decoder::with_buffer(file)?, packed))
         }
     })
 }

@@ -20,8 +20,7 @@ use std::path::PathBuf;
 /// a problem of it; that a prompt of a file does not fit the model's `context`.
 pub fn held_out_sets(
     data: &isentrope_data::DataSettings,
-    eval: &EvaluationSettings,
-    max_tokens: usize,
+    (eval, max_tokens): (&EvaluationSettings, usize),
     verifier: &VerifierSettings,
     prompter: &Prompter,
     context: usize,

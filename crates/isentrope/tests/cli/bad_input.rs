@@ -63,8 +63,9 @@ fn lines_that_are_no_objects() {
         (b"[1, 2, 3]", "not a JSON object"),
         (b"\"text\"", "not a JSON object"),
         (b"null", "not a JSON object"),
-        (b"\x00\xff\xfe\x80garbage\x01", "not valid JSON"),
-        (b"{\"prompt\": \"\xff\"}", "not valid JSON"),
+        (b"\x00garbage\x01", "not valid JSON"),
+        (b"\x00\xff\xfe\x80garbage\x01", "not UTF-8"),
+        (b"{\"prompt\": \"\xff\"}", "not UTF-8"),
     ] {
         generate_refuses(&model, line, &[part]);
         score_refuses(&model, line, &[part]);

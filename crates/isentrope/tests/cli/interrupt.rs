@@ -120,14 +120,12 @@ fn a_blocked_reader_does_not_block_the_second() {
 #[test]
 fn before_the_work_begins_the_first_ends_at_once() {
     let scratch = Scratch::new();
-    let pipe = scratch.path("prompts");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let arguments =
-        ["generate", &token_model("qwen3"), "--prompts", &pipe, "--out", &scratch.path("out.jsonl")];
+        ["generate", &token_model("qwen3"), "--prompts", "-", "--out", &scratch.path("out.jsonl")];
     // It waits for somebody to write prompts.
-    let mut child = isentrope(&arguments).spawn().unwrap();
+    let mut child = isentrope(&arguments).stdin(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(scratch.names(), ["prompts"]);
+    assert_eq!(scratch.names(), [""; 0]);
 }

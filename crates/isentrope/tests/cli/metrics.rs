@@ -11,6 +11,7 @@ use std::path::Path;
 fn open(name: &str) -> String {
     match name.split('/').collect::<Vec<_>>()[..] {
         ["eval", _, what] => match what.split_once('@') {
+            Some((what, of)) if of.ends_with("_numbers") => format!("eval/<set>/{what}@<k>_<n>_numbers"),
             Some((what, _)) => format!("eval/<set>/{what}@<k>"),
             None => format!("eval/<set>/{what}"),
         },
@@ -24,8 +25,9 @@ fn documented_names_are_those_that_are_written() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
     let problem = json!({"problem": "1 2 3>6:", "answer": {"numbers": [1, 2, 3], "target": 6}});
+    let larger = json!({"problem": "1 2 3 4>10:", "answer": {"numbers": [1, 2, 3, 4], "target": 10}});
     let sets =
-        ["first.jsonl", "second.jsonl"].map(|name| scratch.lines(name, std::slice::from_ref(&problem)));
+        ["first.jsonl", "second.jsonl"].map(|name| scratch.lines(name, &[problem.clone(), larger.clone()]));
     let shared = format!(
         "run.steps = 2\nmodel.path = {model:?}\ndata.task = 'countdown'\ndata.template = 'none'\n\
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"

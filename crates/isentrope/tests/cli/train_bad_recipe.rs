@@ -162,7 +162,7 @@ fn wrong_types_and_choices_are_named() {
         ("objective.covariance.kl=k4", &["objective.covariance.kl", "\"k3\""]),
         ("checkpoint.dtype=bf16", &["checkpoint.dtype", "\"bfloat16\""]),
         ("data.task=chess", &["data.task", "\"countdown\""]),
-        ("data.files=problems.jsonl", &["data.files", "found a string"]),
+        ("data.files=3", &["data.files", "found 3"]),
         ("nonsense", &["--set nonsense", "key.path=value"]),
         ("=3", &["--set =3", "not a path of keys"]),
         ("rollout.prompts.more=3", &["rollout.prompts", "not a table"]),

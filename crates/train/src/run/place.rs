@@ -163,13 +163,24 @@ fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
         Value::String(text) => {
             // A benchmark with a file is NAME=FILE.
             let file = text.split_once('=').map(|(_, file)| file);
-            let goes_inside =
-                |path: &&str| entries(Path::new(path)).iter().any(|entry| is_inside(dir, entry));
+            let goes_inside = |text: &&str| {
+                named(text).iter().flat_map(|path| entries(path)).any(|entry| is_inside(dir, &entry))
+            };
             [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)
         }
         Value::Array(values) => values.iter().find_map(|value| first_inside(dir, value)),
         Value::Object(values) => values.values().find_map(|value| first_inside(dir, value)),
         _ => None,
+    }
+}
+
+/// The paths that a text may stand for: those that match it where it is a pattern, else itself.
+fn named(text: &str) -> Vec<PathBuf> {
+    match isentrope_data::Place::parse(text) {
+        place @ isentrope_data::Place::Pattern(_) => {
+            place.files(isentrope_data::Split::Train, &()).unwrap_or_default()
+        }
+        _ => vec![text.into()],
     }
 }
 
@@ -218,6 +229,7 @@ mod tests {
         let mut inside = vec![
             ("model.path", json!({"model": {"path": checkpoint}})),
             ("data.files", json!({"data": {"files": [beside, own]}})),
+            ("data.files", json!({"data": {"files": [dir.join("*.jsonl")]}})),
             ("eval.files", json!({"eval": {"files": [detour]}})),
             ("sft.eval_files", json!({"sft": {"eval_files": [own]}})),
             ("eval.bench", json!({"eval": {"bench": [format!("mine={}", own.display())]}})),
@@ -337,12 +349,13 @@ mod tests {
     }
 
     /// Keys whose values are free texts and no paths of what a run reads.
-    const OTHER_TEXTS: [&str; 8] = [
+    const OTHER_TEXTS: [&str; 9] = [
         "data.columns.answer",
         "data.columns.prompt",
         "data.prompt_prefix",
         "data.prompt_suffix",
         "data.system",
+        "data.template_variables",
         "eval.stop",
         "rollout.stop",
         "run.out",

@@ -62,9 +62,9 @@ impl TrainingRecipe for Recipe {
         notes.extend(recipe.optimizer.warning(recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
-        let (max_tokens, verifier) = (recipe.sft.max_tokens, &recipe.reward.verifier);
-        let (data, eval) = (&recipe.data, &recipe.eval);
-        let sets = held_out_sets(data, eval, max_tokens, verifier, &prompter, context, &mut notes, progress)?;
+        let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
+        let eval = (&recipe.eval, recipe.sft.max_tokens);
+        let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
         let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
             longest_sampled,
