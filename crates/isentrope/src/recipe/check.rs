@@ -1,11 +1,8 @@
 //! Whether a recipe holds only what its types allow, and what to say where it does not.
 
-use super::foreign;
 use super::tree::{Node, Value};
+use super::{foreign, near};
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant, quoted};
-
-/// Least Jaro-Winkler similarity of a name worth proposing.
-const SIMILAR: f64 = 0.75;
 
 /// One sentence for each thing that is wrong, in the order of the recipe; none if it is sound.
 pub fn check(root: &Node, shape: &Shape) -> Vec<String> {
@@ -157,44 +154,53 @@ impl Check<'_> {
                 );
             }
         }
-        if let Some(hint) = foreign::hint(&full, self.root) {
+        if let Some(hint) = self.advice(&full, node) {
             return self.problem(node, &format!("unknown key `{full}`{hint}"));
         }
         // The table of another trainer's configuration: each of its keys has a name here.
-        let hinted = |(path, _): &(String, &Node)| foreign::hint(path, self.root).is_some();
         let inner = leaves(&full, node);
-        if inner.iter().any(hinted) {
+        if inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
             for (path, node) in inner {
-                let hint = foreign::hint(&path, self.root).unwrap_or_default();
+                let hint = self.advice(&path, node).unwrap_or_default();
                 self.problem(node, &format!("unknown key `{path}`{hint}"));
             }
             return;
         }
-        let mut elsewhere = Vec::new();
-        find(self.root, key, &mut Vec::new(), &mut elsewhere);
-        let near = match &elsewhere[..] {
-            [only] => Some(format!("`{only}`")),
-            _ => nearest(key, fields.iter().map(|field| &field.name)).map(|near| format!("`{near}`")),
+        let near = near::key(key, fields.iter().map(|field| &field.name));
+        let hint = near.map_or(String::new(), |near| did_you_mean(&format!("`{near}`")));
+        self.problem(node, &format!("unknown key `{full}`{hint}"));
+    }
+
+    /// What to say of a key that the recipe does not have where it stands, if it is known from elsewhere.
+    fn advice(&self, path: &str, node: &Node) -> Option<String> {
+        let elsewhere = || {
+            let mut elsewhere = Vec::new();
+            let key = path.rsplit('.').next().unwrap_or(path);
+            find(self.root, key, &mut Vec::new(), &mut elsewhere);
+            match &elsewhere[..] {
+                [only] => Some(did_you_mean(&format!("`{only}`"))),
+                _ => None,
+            }
         };
-        self.problem(node, &format!("unknown key `{full}`{}", hint(near)));
+        foreign::hint(path, node, self.root).or_else(elsewhere)
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {
-        let (found, near) = match (shape, &node.value) {
-            (Shape::Choice(choices), Value::Scalar(toml::Value::String(name))) => {
-                (format!("{name:?}"), nearest(name, choices.iter().map(|choice| &choice.name)))
-            }
-            (Shape::AnyOf { plain, .. }, Value::Scalar(toml::Value::String(name))) => {
-                let choices = plain.iter().flat_map(|shape| match shape {
-                    Shape::Choice(choices) => &choices[..],
-                    _ => &[],
-                });
-                (format!("{name:?}"), nearest(name, choices.map(|choice| &choice.name)))
-            }
-            (_, value) => (found(value), None),
+        let path = path.join(".");
+        let name = match &node.value {
+            Value::Scalar(toml::Value::String(name)) if !choices(shape).is_empty() => Some(name),
+            _ => None,
         };
-        let hint = hint(near.map(|near| format!("{near:?}")));
-        self.problem(node, &format!("{} must be {shape}, found {found}{hint}", path.join(".")));
+        let (found, hint) = match name {
+            None => (found(&node.value), None),
+            Some(name) => {
+                let near = || near::choice(name, choices(shape).into_iter().map(|choice| &choice.name));
+                let near = || near().map(|near| did_you_mean(&format!("{near:?}")));
+                (format!("{name:?}"), foreign::value_hint(&path, name, self.root).or_else(near))
+            }
+        };
+        let hint = hint.unwrap_or_default();
+        self.problem(node, &format!("{path} must be {shape}, found {found}{hint}"));
     }
 
     fn problem(&mut self, node: &Node, sentence: &str) {
@@ -226,16 +232,17 @@ fn dotted(path: &[String], key: &str) -> String {
     path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
 }
 
-fn hint(near: Option<String>) -> String {
-    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
+fn did_you_mean(what: &str) -> String {
+    format!("; did you mean {what}?")
 }
 
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
-    known
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+/// The strings that a value may be.
+fn choices(shape: &Shape) -> Vec<&Choice> {
+    match shape {
+        Shape::Choice(choices) => choices.iter().collect(),
+        Shape::AnyOf { plain, .. } => plain.iter().flat_map(choices).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Paths of all keys of that name, in any table.

@@ -8,6 +8,7 @@
 
 mod check;
 mod foreign;
+mod near;
 mod overrides;
 mod reference;
 mod render;

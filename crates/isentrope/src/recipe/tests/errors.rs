@@ -123,7 +123,10 @@ fn tables_told_apart_by_a_key_are_checked_by_it() {
         ("judge = { copies = 2 }", format!("{forms}, found a table")),
         ("judge = { progam = \"a\" }", "unknown key `judge.progam`; did you mean `program`?".into()),
         ("judge = { program = 3 }", "judge.program must be a string, found 3".into()),
-        ("judge = { program = \"a\", copy = 2 }", "unknown key `judge.copy`; did you mean `copies`?".into()),
+        (
+            "judge = { program = \"a\", copie = 2 }",
+            "unknown key `judge.copie`; did you mean `copies`?".into(),
+        ),
         (
             "judge = { panel = [{ judge = \"auto\" }] }",
             "the key `judge.panel.0.weight` is missing; it must be a number".into(),
