@@ -35,6 +35,7 @@ enum Command {
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
     Doctor(commands::doctor::Doctor),
+    Examples(commands::examples::Examples),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::Examples(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

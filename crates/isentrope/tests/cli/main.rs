@@ -7,6 +7,7 @@ mod bad_usage;
 mod chat;
 mod doctor;
 mod eval;
+mod examples;
 mod generate;
 mod grade;
 mod independence;
@@ -15,6 +16,7 @@ mod interrupt;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
+mod pages;
 mod program;
 mod recipes;
 mod score;

@@ -68,7 +68,11 @@ pub const FOREIGN: &[Foreign] = &[
     ),
     but(&["per_device_train_batch_size"], "sft.batch", "which counts the examples of a whole update"),
     but(&["ppo_mini_batch_size"], "update.prompts", "which counts prompts, each with all its responses"),
-    but(&["steps_per_generation"], "update.prompts", "which is rollout.prompts divided by it"),
+    but(
+        &["steps_per_generation"],
+        "update.prompts",
+        "the prompts of one update; rollout.prompts is steps_per_generation / gradient_accumulation_steps times as many",
+    ),
     same(&["num_iterations", "ppo_epochs"], "update.epochs"),
     but(&["gradient_accumulation_steps"], "memory.micro_batch_tokens", ONE_PASS),
     but(
