@@ -6,13 +6,17 @@ use isentrope_settings::{Choice, Fallback, Field, Shape, Variant, quoted};
 
 /// One sentence for each thing that is wrong, in the order of the recipe; none if it is sound.
 pub fn check(root: &Node, shape: &Shape) -> Vec<String> {
-    let mut check = Check { root: shape, problems: Vec::new() };
+    let mut found = Vec::new();
+    keys(shape, &mut Vec::new(), &mut found);
+    let mut check = Check { root: shape, keys: found, problems: Vec::new() };
     check.value(&mut Vec::new(), root, shape);
     check.problems
 }
 
 struct Check<'a> {
     root: &'a Shape,
+    /// Paths of all its keys.
+    keys: Vec<String>,
     problems: Vec<String>,
 }
 
@@ -154,35 +158,39 @@ impl Check<'_> {
                 );
             }
         }
-        if let Some(hint) = self.advice(&full, node) {
-            return self.problem(node, &format!("unknown key `{full}`{hint}"));
-        }
         // The table of another trainer's configuration: each of its keys has a name here.
         let inner = leaves(&full, node);
-        if inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
+        let is_foreign = inner.iter().any(|(path, node)| foreign::hint(path, node, self.root).is_some());
+        let in_table = || near::key(key, fields.iter().map(|field| &field.name)).cloned().map(did_you_mean);
+        let anywhere = || {
+            let names: Vec<String> = self.keys.iter().map(|path| last(path).to_owned()).collect();
+            near::key(key, names.iter()).and_then(|near| self.of_the_name(near))
+        };
+        let hint = match foreign::hint(&full, node, self.root) {
+            None if is_foreign => None,
+            hint => hint.or_else(in_table).or_else(|| self.of_the_name(key)),
+        };
+        if hint.is_none() && inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
             for (path, node) in inner {
                 let hint = self.advice(&path, node).unwrap_or_default();
                 self.problem(node, &format!("unknown key `{path}`{hint}"));
             }
             return;
         }
-        let near = near::key(key, fields.iter().map(|field| &field.name));
-        let hint = near.map_or(String::new(), |near| did_you_mean(&format!("`{near}`")));
+        let hint = hint.or_else(anywhere).unwrap_or_default();
         self.problem(node, &format!("unknown key `{full}`{hint}"));
     }
 
-    /// What to say of a key that the recipe does not have where it stands, if it is known from elsewhere.
+    /// What to say of a key in a table that recipes do not have.
     fn advice(&self, path: &str, node: &Node) -> Option<String> {
-        let elsewhere = || {
-            let mut elsewhere = Vec::new();
-            let key = path.rsplit('.').next().unwrap_or(path);
-            find(self.root, key, &mut Vec::new(), &mut elsewhere);
-            match &elsewhere[..] {
-                [only] => Some(did_you_mean(&format!("`{only}`"))),
-                _ => None,
-            }
-        };
-        foreign::hint(path, node, self.root).or_else(elsewhere)
+        foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
+    }
+
+    /// The only key of this name, in whatever table.
+    fn of_the_name(&self, name: &str) -> Option<String> {
+        let mut keys = self.keys.iter().filter(|path| last(path) == name);
+        let only = keys.next().filter(|_| keys.next().is_none())?;
+        Some(did_you_mean(only.clone()))
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {
@@ -195,7 +203,7 @@ impl Check<'_> {
             None => (found(&node.value), None),
             Some(name) => {
                 let near = || near::choice(name, choices(shape).into_iter().map(|choice| &choice.name));
-                let near = || near().map(|near| did_you_mean(&format!("{near:?}")));
+                let near = || near().map(|near| format!("; did you mean {near:?}?"));
                 (format!("{name:?}"), foreign::value_hint(&path, name, self.root).or_else(near))
             }
         };
@@ -232,8 +240,8 @@ fn dotted(path: &[String], key: &str) -> String {
     path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
 }
 
-fn did_you_mean(what: &str) -> String {
-    format!("; did you mean {what}?")
+fn did_you_mean(key: String) -> String {
+    format!("; did you mean `{key}`?")
 }
 
 /// The strings that a value may be.
@@ -245,22 +253,27 @@ fn choices(shape: &Shape) -> Vec<&Choice> {
     }
 }
 
-/// Paths of all keys of that name, in any table.
-fn find(shape: &Shape, key: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
+/// The last name of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Paths of all keys, each once.
+fn keys(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<String>) {
     let forms: Vec<&[Field]> = match shape {
         Shape::Table(fields) => vec![fields],
         Shape::Tagged { variants, .. } => variants.iter().map(|variant| &variant.fields[..]).collect(),
         _ => return,
     };
     for field in forms.into_iter().flatten() {
-        if field.name == key {
-            found.push(dotted(path, key));
+        let key = dotted(path, &field.name);
+        if !found.contains(&key) {
+            found.push(key);
         }
         path.push(field.name.clone());
-        find(&field.shape, key, path, found);
+        keys(&field.shape, path, found);
         path.pop();
     }
-    found.dedup();
 }
 
 /// What a value is, as it follows "found".

@@ -48,7 +48,8 @@ fn nearest<'a>(
         return None;
     }
     let mut near: Vec<_> = known.filter_map(|known| Some((distance(known)?, known))).collect();
-    near.sort_by_key(|(distance, _)| *distance);
+    near.sort();
+    near.dedup();
     match near[..] {
         [(first, known), (second, _), ..] => (first < second).then_some(known),
         [(_, known)] => Some(known),

@@ -64,7 +64,7 @@ const ABSENT: &[Absent] = &[
         "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md",
     ),
     absent(
-        "lora.* lora_* peft_* use_peft use_rslora use_dora target_modules exclude_modules optim_target_modules \
+        "lora.* lora_* peft peft_* use_peft use_rslora use_dora target_modules exclude_modules optim_target_modules \
          freeze_*",
         "all weights are trained, without adapters and frozen layers",
     ),
@@ -122,7 +122,7 @@ const ABSENT: &[Absent] = &[
     absent("full_determinism disable_dropout", "every run is exact and without dropout"),
     // The sampler.
     absent(
-        "use_vllm vllm_* use_transformers_continuous_batching transformers_continuous_batching_config \
+        "use_vllm vllm sglang vllm_* use_transformers_continuous_batching transformers_continuous_batching_config \
          transformers_continuous_batching_config.* use_transformers_paged cache_implementation rollout.name \
          rollout.mode engine_kwargs.* enforce_eager cudagraph_capture_sizes max_model_len max_num_seqs \
          enable_chunked_prefill enable_prefix_caching logprobs_mode scheduling_policy load_format layered_summon \
@@ -219,7 +219,7 @@ const ABSENT: &[Absent] = &[
     ),
     // Metrics and checkpoints.
     absent(
-        "report_to logger project project_name trackio_* wandb_* logging_dir",
+        "report_to logger wandb swanlab mlflow trackio tensorboard project project_name trackio_* wandb_* logging_dir",
         "metrics are always written as JSON lines and TensorBoard events, which trackers read: docs/trackers.md",
     ),
     absent(

@@ -198,6 +198,20 @@ fn what_is_absent_says_why() {
 }
 
 #[test]
+fn a_misspelt_key_of_the_table_comes_before_the_same_name_elsewhere() {
+    for (text, hint) in [
+        ("rollout.prompt = 3", "`rollout.prompt`; did you mean `prompts`?"),
+        ("learing_rate = 1", "`learing_rate`; did you mean `optimizer.learning_rate`?"),
+        ("[modle]\npath = \"m\"", "`modle`; did you mean `model`?"),
+        ("[trainer]\nlearning_rate = 1", "`trainer.learning_rate`; did you mean `optimizer.learning_rate`?"),
+        ("objective.grpo = true", "unknown key `objective.grpo`"),
+    ] {
+        let told = told(text, &rl());
+        assert!(told.lines().next().unwrap().ends_with(hint), "{text}: {told}");
+    }
+}
+
+#[test]
 fn removed_keys_are_no_keys_of_recipes() {
     for (key, _) in REMOVED {
         assert!(!has_key(&rl(), key) && !has_key(&sft(), key), "{key}");

@@ -173,11 +173,12 @@ pub const FOREIGN: &[Foreign] = &[
     is(LOSS, &["is", "importance_sampling", "no_clip"], &[("objective.loss", "\"importance\"")], ""),
     is(
         ANY,
-        &["sapo", "vespo", "geo_mean", "gmpo", "dppo_tv", "dppo_kl", "dro", "dpo", "ipo", "kto", "dft"],
+        &["sapo", "vespo", "geo_mean", "gmpo", "dppo_tv", "dppo_kl", "dro", "dpo", "ipo", "kto"],
         &[],
         "the losses are \"clip\", \"importance\", \"gspo\", \"cispo\" and \"policy-gradient\"",
     ),
     is(ANY, &["bypass_mode"], &[], "sampled log-probs are the trainer's own, so none need replacing"),
+    is(&["loss_type"], &["dft"], &[], "the loss of `isentrope sft` is the cross-entropy"),
     is(&["loss_type"], &["nll", "chunked_nll"], &[], "it is the only loss of `isentrope sft`"),
     // Advantages.
     is(ADVANTAGE, &["grpo_vectorized", "group"], &[GROUP], ""),

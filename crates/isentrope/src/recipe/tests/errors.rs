@@ -9,15 +9,15 @@ fn error(text: &str, sets: &[&str]) -> String {
 
 #[test]
 fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
-    let text =
-        "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\n[nothing.like.it]\n";
+    let text = "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\nlearing_rate = 1\n[nothing.like.it]\n";
     assert_eq!(
         error(text, &[]),
         "x.toml:1: unknown key `modle`; did you mean `model`?\n\
          x.toml:4: unknown key `objective.cliplow`; did you mean `clip_low`?\n\
          x.toml:5: unknown key `objective.learning_rate`; did you mean `optimizer.learning_rate`?\n\
          x.toml:6: unknown key `objective.qqq`\n\
-         x.toml:7: unknown key `nothing`"
+         x.toml:7: unknown key `objective.learing_rate`; did you mean `optimizer.learning_rate`?\n\
+         x.toml:8: unknown key `nothing`"
     );
 }
 
