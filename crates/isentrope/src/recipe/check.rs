@@ -202,7 +202,10 @@ impl Check<'_> {
         let (found, hint) = match name {
             None => (found(&node.value), None),
             Some(name) => {
-                let near = || near::choice(name, choices(shape).into_iter().map(|choice| &choice.name));
+                let near = || {
+                    let known = choices(shape).into_iter().map(|choice| &choice.name);
+                    near::choice(name, known, foreign::values())
+                };
                 let near = || near().map(|near| format!("; did you mean {near:?}?"));
                 (format!("{name:?}"), foreign::value_hint(&path, name, self.root).or_else(near))
             }

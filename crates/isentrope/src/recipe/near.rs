@@ -6,16 +6,17 @@ use strsim::damerau_levenshtein;
 /// Longest name that is compared, in bytes; nothing is near to a longer one.
 const LONGEST: usize = 64;
 
-/// The known key that was most likely meant: each of its words with at most a third of its letters wrong, or words left out at
-/// the end; none if several are as near.
+/// The known key that was most likely meant: each of its words with at most a third of its letters wrong, or left out at
+/// the end, or put there; none if several are as near.
 pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
     nearest(name, known, |known| {
         let (a, b) = (words(name), words(known));
-        let (short, long) = if a.len() < b.len() { (&a, &b) } else { (&b, &a) };
+        let (joined, other) = (a.concat(), b.concat());
         let is_near = |(a, b): (&String, &String)| damerau_levenshtein(a, b) * 3 <= a.len().max(b.len());
-        let is_start = !short.is_empty() && long.starts_with(short);
         let is_slip = a.len() == b.len() && a.iter().zip(&b).all(is_near);
-        match a.concat() == b.concat() {
+        let is_start =
+            joined.len().min(other.len()) >= 4 && (joined.starts_with(&other) || other.starts_with(&joined));
+        match joined == other {
             true => Some(0),
             false if is_slip => Some(damerau_levenshtein(name, known)),
             false if is_start => Some(usize::MAX),
@@ -25,18 +26,27 @@ pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'
 }
 
 /// The known choice that was most likely meant: the same but for case and separators, or with one letter too many, missing,
-/// swapped with the next or, in names of six and more, wrong; none if several are as near.
-pub fn choice<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+/// swapped with the next or, in names of six and more, wrong; none if several are as near, or one of the others that a name may
+/// mean elsewhere.
+pub fn choice<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a String>,
+    mut others: impl Iterator<Item = &'static str>,
+) -> Option<&'a String> {
     let plain = words(name).concat();
-    let near = nearest(name, known, |known| {
+    let distance = |known: &str| {
         let distance = damerau_levenshtein(&plain, &words(known).concat());
-        (distance == 0 || distance == 1 && plain.len() >= 4).then_some(distance)
-    });
-    near.filter(|near| {
-        let near = words(near).concat();
-        let is_other_letter = strsim::hamming(&plain, &near) == Ok(1);
+        (distance == 0 || distance == 1 && plain.len() >= 3).then_some(distance)
+    };
+    let is_slip = |known: &str| {
+        let is_other_letter = strsim::hamming(&plain, &words(known).concat()) == Ok(1);
         !is_other_letter || plain.len() >= 6
-    })
+    };
+    let near = nearest(name, known, distance).filter(|near| is_slip(near))?;
+    let is_other = |other: &str| words(other).concat() != words(near).concat();
+    let is_ambiguous = distance(near) != Some(0)
+        && others.any(|other| is_other(other) && is_slip(other) && distance(other).is_some());
+    (!is_ambiguous).then_some(near)
 }
 
 fn nearest<'a>(
@@ -83,6 +93,7 @@ mod tests {
             ("warmup", Some("warmup_steps")),
             ("warm_up_steps", Some("warmup_steps")),
             ("micro_batch", Some("micro_batch_tokens")),
+            ("learningrates", Some("learning_rate")),
             ("learningrate", Some("learning_rate")),
             ("learing_rate", Some("learning_rate")),
             ("clip", None),
@@ -98,6 +109,7 @@ mod tests {
 
     #[test]
     fn another_algorithm_is_never_proposed() {
+        let algorithms = || ["grpo", "gspo", "opo", "dro", "ppo"].into_iter();
         let losses = names("clip importance gspo cispo policy-gradient");
         for (name, meant) in [
             ("policy_gradient", Some("policy-gradient")),
@@ -110,21 +122,22 @@ mod tests {
             ("dapo", None),
             ("ppo", None),
         ] {
-            assert_eq!(choice(name, losses.iter()).map(String::as_str), meant, "{name}");
+            assert_eq!(choice(name, losses.iter(), algorithms()).map(String::as_str), meant, "{name}");
         }
         let advantages = names("grpo dr-grpo rloo reinforce++ reinforce++-baseline remax opo");
         for (name, meant) in [
             ("dr_grpo", Some("dr-grpo")),
             ("reinforce++baseline", Some("reinforce++-baseline")),
             ("reinforce", None),
+            ("gro", Some("grpo")),
             ("gspo", None),
             ("dpo", None),
             ("ppo", None),
-            ("loo", None),
+            ("loo", Some("rloo")),
             ("dapo", None),
         ] {
-            assert_eq!(choice(name, advantages.iter()).map(String::as_str), meant, "{name}");
+            assert_eq!(choice(name, advantages.iter(), algorithms()).map(String::as_str), meant, "{name}");
         }
-        assert_eq!(choice("k4", names("abs k1 k2 k3").iter()), None);
+        assert_eq!(choice("k4", names("abs k1 k2 k3").iter(), algorithms()), None);
     }
 }

@@ -42,6 +42,11 @@ pub fn value_hint(path: &str, value: &str, root: &Shape) -> Option<String> {
     values::of_own_key(path, value).map(|value| format!("; {}", value.advice(root)))
 }
 
+/// All values of other trainers that are known.
+pub fn values() -> impl Iterator<Item = &'static str> {
+    values::FOREIGN.iter().flat_map(|entry| entry.values).copied()
+}
+
 /// Our name of another trainer's key.
 fn key(path: &str, root: &Shape) -> Option<String> {
     let named = |foreign: &&Foreign| foreign.names.iter().any(|name| ends(path, name));
