@@ -73,7 +73,8 @@ fn patterns_name_files_and_each_is_hashed() {
     let error = Source::open(&none, 1, &VerifierSettings::default()).unwrap_err().to_string();
     assert!(error.contains("*.parquet: no file matches the pattern"), "{error}");
     // What is on the hub needs no looking for to tell what is here.
-    let both = DataSettings { files: vec!["openai/gsm8k".into(), pattern.files[0].clone()], ..pattern.clone() };
+    let both =
+        DataSettings { files: vec!["openai/gsm8k".into(), pattern.files[0].clone()], ..pattern.clone() };
     assert_eq!(both.local().unwrap().files, pattern.files);
     let elsewhere = DataSettings { files: vec!["openai/gsm8k".into()], ..pattern };
     assert!(elsewhere.local().is_none());

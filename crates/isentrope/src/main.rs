@@ -43,6 +43,7 @@ enum Command {
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
     Doctor(commands::doctor::Doctor),
+    Examples(commands::examples::Examples),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::Examples(command) => command.run(),
     }
 }
 

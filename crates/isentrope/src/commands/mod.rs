@@ -2,6 +2,7 @@
 
 pub mod doctor;
 pub mod eval;
+pub mod examples;
 pub mod generate;
 pub mod grade;
 pub mod score;

@@ -1,21 +1,22 @@
 //! Whether a recipe holds only what its types allow, and what to say where it does not.
 
-use super::foreign;
 use super::tree::{Node, Value};
+use super::{foreign, near};
 use isentrope_settings::{Choice, Fallback, Field, Shape, Variant, quoted};
-
-/// Least Jaro-Winkler similarity of a name worth proposing.
-const SIMILAR: f64 = 0.75;
 
 /// One sentence for each thing that is wrong, in the order of the recipe; none if it is sound.
 pub fn check(root: &Node, shape: &Shape) -> Vec<String> {
-    let mut check = Check { root: shape, problems: Vec::new() };
+    let mut found = Vec::new();
+    keys(shape, &mut Vec::new(), &mut found);
+    let mut check = Check { root: shape, keys: found, problems: Vec::new() };
     check.value(&mut Vec::new(), root, shape);
     check.problems
 }
 
 struct Check<'a> {
     root: &'a Shape,
+    /// Paths of all its keys.
+    keys: Vec<String>,
     problems: Vec<String>,
 }
 
@@ -157,44 +158,60 @@ impl Check<'_> {
                 );
             }
         }
-        if let Some(hint) = foreign::hint(&full, self.root) {
-            return self.problem(node, &format!("unknown key `{full}`{hint}"));
-        }
         // The table of another trainer's configuration: each of its keys has a name here.
-        let hinted = |(path, _): &(String, &Node)| foreign::hint(path, self.root).is_some();
         let inner = leaves(&full, node);
-        if inner.iter().any(hinted) {
+        let is_foreign = inner.iter().any(|(path, node)| foreign::hint(path, node, self.root).is_some());
+        let in_table = || near::key(key, fields.iter().map(|field| &field.name)).cloned().map(did_you_mean);
+        let anywhere = || {
+            let names: Vec<String> = self.keys.iter().map(|path| last(path).to_owned()).collect();
+            near::key(key, names.iter()).and_then(|near| self.of_the_name(near))
+        };
+        let hint = match foreign::hint(&full, node, self.root) {
+            None if is_foreign => None,
+            hint => hint.or_else(in_table).or_else(|| self.of_the_name(key)),
+        };
+        if hint.is_none() && inner.iter().any(|(path, node)| self.advice(path, node).is_some()) {
             for (path, node) in inner {
-                let hint = foreign::hint(&path, self.root).unwrap_or_default();
+                let hint = self.advice(&path, node).unwrap_or_default();
                 self.problem(node, &format!("unknown key `{path}`{hint}"));
             }
             return;
         }
-        let mut elsewhere = Vec::new();
-        find(self.root, key, &mut Vec::new(), &mut elsewhere);
-        let near = match &elsewhere[..] {
-            [only] => Some(format!("`{only}`")),
-            _ => nearest(key, fields.iter().map(|field| &field.name)).map(|near| format!("`{near}`")),
-        };
-        self.problem(node, &format!("unknown key `{full}`{}", hint(near)));
+        let hint = hint.or_else(anywhere).unwrap_or_default();
+        self.problem(node, &format!("unknown key `{full}`{hint}"));
+    }
+
+    /// What to say of a key in a table that recipes do not have.
+    fn advice(&self, path: &str, node: &Node) -> Option<String> {
+        foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
+    }
+
+    /// The only key of this name, in whatever table.
+    fn of_the_name(&self, name: &str) -> Option<String> {
+        let mut keys = self.keys.iter().filter(|path| last(path) == name);
+        let only = keys.next().filter(|_| keys.next().is_none())?;
+        Some(did_you_mean(only.clone()))
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {
-        let (found, near) = match (shape, &node.value) {
-            (Shape::Choice(choices), Value::Scalar(toml::Value::String(name))) => {
-                (format!("{name:?}"), nearest(name, choices.iter().map(|choice| &choice.name)))
-            }
-            (Shape::AnyOf { plain, .. }, Value::Scalar(toml::Value::String(name))) => {
-                let choices = plain.iter().flat_map(|shape| match shape {
-                    Shape::Choice(choices) => &choices[..],
-                    _ => &[],
-                });
-                (format!("{name:?}"), nearest(name, choices.map(|choice| &choice.name)))
-            }
-            (_, value) => (found(value), None),
+        let path = path.join(".");
+        let name = match &node.value {
+            Value::Scalar(toml::Value::String(name)) if !choices(shape).is_empty() => Some(name),
+            _ => None,
         };
-        let hint = hint(near.map(|near| format!("{near:?}")));
-        self.problem(node, &format!("{} must be {shape}, found {found}{hint}", path.join(".")));
+        let (found, hint) = match name {
+            None => (found(&node.value), None),
+            Some(name) => {
+                let near = || {
+                    let known = choices(shape).into_iter().map(|choice| &choice.name);
+                    near::choice(name, known, foreign::values())
+                };
+                let near = || near().map(|near| format!("; did you mean {near:?}?"));
+                (format!("{name:?}"), foreign::value_hint(&path, name, self.root).or_else(near))
+            }
+        };
+        let hint = hint.unwrap_or_default();
+        self.problem(node, &format!("{path} must be {shape}, found {found}{hint}"));
     }
 
     fn problem(&mut self, node: &Node, sentence: &str) {
@@ -226,34 +243,40 @@ fn dotted(path: &[String], key: &str) -> String {
     path.iter().map(String::as_str).chain([key]).collect::<Vec<_>>().join(".")
 }
 
-fn hint(near: Option<String>) -> String {
-    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
+fn did_you_mean(key: String) -> String {
+    format!("; did you mean `{key}`?")
 }
 
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
-    known
-        .map(|known| (strsim::jaro_winkler(name, known), known))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+/// The strings that a value may be.
+fn choices(shape: &Shape) -> Vec<&Choice> {
+    match shape {
+        Shape::Choice(choices) => choices.iter().collect(),
+        Shape::AnyOf { plain, .. } => plain.iter().flat_map(choices).collect(),
+        _ => Vec::new(),
+    }
 }
 
-/// Paths of all keys of that name, in any table.
-fn find(shape: &Shape, key: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
+/// The last name of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Paths of all keys, each once.
+fn keys(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<String>) {
     let forms: Vec<&[Field]> = match shape {
         Shape::Table(fields) => vec![fields],
         Shape::Tagged { variants, .. } => variants.iter().map(|variant| &variant.fields[..]).collect(),
         _ => return,
     };
     for field in forms.into_iter().flatten() {
-        if field.name == key {
-            found.push(dotted(path, key));
+        let key = dotted(path, &field.name);
+        if !found.contains(&key) {
+            found.push(key);
         }
         path.push(field.name.clone());
-        find(&field.shape, key, path, found);
+        keys(&field.shape, path, found);
         path.pop();
     }
-    found.dedup();
 }
 
 /// What a value is, as it follows "found".

@@ -9,6 +9,7 @@
 mod check;
 mod foreign;
 mod lists;
+mod near;
 mod overrides;
 mod reference;
 mod render;

@@ -8,6 +8,7 @@ mod chat;
 mod data_files;
 mod doctor;
 mod eval;
+mod examples;
 mod generate;
 mod grade;
 mod independence;
@@ -16,6 +17,7 @@ mod interrupt;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
+mod pages;
 mod program;
 mod recipes;
 mod score;

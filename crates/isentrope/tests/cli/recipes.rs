@@ -42,6 +42,28 @@ fn every_recipe_loads_and_so_does_what_it_resolves_to() {
     }
 }
 
+#[test]
+fn recipes_of_large_models_say_first_what_they_need() {
+    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/training.md.
+    for (size, weights) in [("7b", 7_615_616_512_u64), ("32b", 32_763_876_352)] {
+        let gib = |bytes_per_weight: u64| (weights * bytes_per_weight) as f64 / f64::from(1 << 30);
+        for kind in ["grpo", "clip-higher", "clip-cov", "kl-cov"] {
+            let path = root().join(format!("recipes/qwen2.5-{size}-{kind}.toml"));
+            let text = fs::read_to_string(&path).unwrap();
+            let first = text.lines().next().unwrap();
+            let numbers: Vec<f64> = first.split([' ', ':']).filter_map(|word| word.parse().ok()).collect();
+            let [memory, disk, model, checkpoint] = numbers[..] else { panic!("{first}") };
+            assert!(
+                first.starts_with("# Needs at least ") && first.contains(" GiB of memory, and "),
+                "{first}"
+            );
+            assert!((1.0..1.2).contains(&(memory / gib(16))), "{first}");
+            assert!((model - gib(2)).abs() < 1.0 && (checkpoint - gib(12)).abs() < 1.0, "{first}");
+            assert!((1.0..1.02).contains(&(disk / (model + 4.0 * checkpoint))), "{first}");
+        }
+    }
+}
+
 /// arXiv:2505.22617, section 4: what the published runs have in common, and in what each differs.
 #[test]
 fn recipes_of_the_paper_have_its_settings() {

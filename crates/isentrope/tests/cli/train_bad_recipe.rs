@@ -56,7 +56,7 @@ fn keys_of_other_trainers_are_translated() {
     for (set, hint) in [
         ("num_generations=8", "`rollout.responses`"),
         ("actor_rollout_ref.rollout.n=8", "`rollout.responses`"),
-        ("algorithm.adv_estimator=grpo", "`objective.advantage`"),
+        ("algorithm.adv_estimator=grpo", "`objective.advantage = \"grpo\"`"),
         (
             "actor.ppo_mini_batch_size=256",
             "`update.prompts`, which counts prompts, each with all its responses",

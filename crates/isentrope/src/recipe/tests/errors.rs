@@ -9,15 +9,15 @@ fn error(text: &str, sets: &[&str]) -> String {
 
 #[test]
 fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
-    let text =
-        "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\n[nothing.like.it]\n";
+    let text = "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\nlearing_rate = 1\n[nothing.like.it]\n";
     assert_eq!(
         error(text, &[]),
         "x.toml:1: unknown key `modle`; did you mean `model`?\n\
          x.toml:4: unknown key `objective.cliplow`; did you mean `clip_low`?\n\
          x.toml:5: unknown key `objective.learning_rate`; did you mean `optimizer.learning_rate`?\n\
          x.toml:6: unknown key `objective.qqq`\n\
-         x.toml:7: unknown key `nothing`"
+         x.toml:7: unknown key `objective.learing_rate`; did you mean `optimizer.learning_rate`?\n\
+         x.toml:8: unknown key `nothing`"
     );
 }
 
@@ -123,7 +123,10 @@ fn tables_told_apart_by_a_key_are_checked_by_it() {
         ("judge = { copies = 2 }", format!("{forms}, found a table")),
         ("judge = { progam = \"a\" }", "unknown key `judge.progam`; did you mean `program`?".into()),
         ("judge = { program = 3 }", "judge.program must be a string, found 3".into()),
-        ("judge = { program = \"a\", copy = 2 }", "unknown key `judge.copy`; did you mean `copies`?".into()),
+        (
+            "judge = { program = \"a\", copie = 2 }",
+            "unknown key `judge.copie`; did you mean `copies`?".into(),
+        ),
         (
             "judge = { panel = [{ judge = \"auto\" }] }",
             "the key `judge.panel.0.weight` is missing; it must be a number".into(),

@@ -1,17 +1,13 @@
-//! Hints for keys that belong elsewhere: the names that TRL and verl give to settings, keys of the other command, and keys
-//! that recipes no longer have.
-
-use isentrope_settings::{Shape, has_key};
-use isentrope_train::{rl, sft};
+//! What TRL's `GRPOConfig` and `SFTConfig`, transformers' `TrainingArguments` and verl's configuration call our settings.
 
 /// A setting of another trainer.
-struct Foreign {
+pub struct Foreign {
     /// What it is called there; a dotted name must end like this, table included.
-    names: &'static [&'static str],
+    pub names: &'static [&'static str],
     /// The key here. Of several entries with a name, the first whose key the recipe has is meant.
-    key: &'static str,
+    pub key: &'static str,
     /// How the meaning differs, as it follows a comma; empty where it does not.
-    difference: &'static str,
+    pub difference: &'static str,
 }
 
 const fn same(names: &'static [&'static str], key: &'static str) -> Foreign {
@@ -23,12 +19,15 @@ const fn but(names: &'static [&'static str], key: &'static str, difference: &'st
 }
 
 const ONE_PASS: &str = "which counts tokens, not sequences, and changes no result";
+const NEVER_CUT: &str = "which leaves longer prompts out and never cuts them";
+const ZERO_IS_NEVER: &str = "where 0 is never";
 
-/// TRL's `GRPOConfig` and `SFTConfig`, and verl's configuration.
-const FOREIGN: &[Foreign] = &[
+/// One entry per setting, in the order of a recipe.
+pub const FOREIGN: &[Foreign] = &[
     // The run and its data.
     same(&["model_name_or_path", "actor_rollout_ref.model.path"], "model.path"),
     same(&["output_dir", "default_local_dir"], "run.out"),
+    but(&["run_name", "experiment_name"], "run.out", "a directory, by which trackers name the run"),
     but(
         &["max_steps", "total_training_steps"],
         "run.steps",
@@ -39,29 +38,28 @@ const FOREIGN: &[Foreign] = &[
         "run.steps",
         "which counts rollouts for `train` and updates for `sft`, not passes over the data",
     ),
-    same(&["train_files", "dataset_name"], "data.files"),
+    same(&["data_seed", "data_loader_seed", "data.seed", "rollout.seed"], "run.seed"),
+    same(&["train_files", "dataset_name", "datasets"], "data.files"),
     same(&["val_files"], "eval.files"),
     same(&["prompt_key"], "data.columns.prompt"),
-    but(
-        &["max_prompt_length"],
-        "data.max_prompt_tokens",
-        "which leaves longer prompts out and never cuts them",
-    ),
+    but(&["max_prompt_length", "rollout.prompt_length"], "data.max_prompt_tokens", NEVER_CUT),
     but(
         &["filter_overlong_prompts"],
         "data.max_prompt_tokens",
         "which leaves longer prompts out if it is set",
     ),
     same(&["train_max_samples"], "data.limit"),
+    same(&["shuffle_dataset"], "data.shuffle"),
+    same(&["system_prompt"], "data.system"),
     // Sampling.
-    same(&["num_generations", "rollout.n"], "rollout.responses"),
-    same(&["max_completion_length", "max_response_length"], "rollout.max_tokens"),
+    same(&["num_generations", "rollout.n", "rollout_n"], "rollout.responses"),
+    same(&["max_completion_length", "max_response_length", "rollout.response_length"], "rollout.max_tokens"),
+    same(&["temperature"], "rollout.temperature"),
     same(&["train_batch_size"], "rollout.prompts"),
     same(&["train_batch_size"], "sft.batch"),
     but(&["generation_batch_size"], "rollout.prompts", "which counts prompts, not responses"),
     same(&["filter_groups.enable"], "rollout.filter"),
     same(&["max_num_gen_batches"], "rollout.max_batches"),
-    same(&["val_kwargs.n"], "eval.samples"),
     // Updates.
     but(
         &["per_device_train_batch_size"],
@@ -70,16 +68,34 @@ const FOREIGN: &[Foreign] = &[
     ),
     but(&["per_device_train_batch_size"], "sft.batch", "which counts the examples of a whole update"),
     but(&["ppo_mini_batch_size"], "update.prompts", "which counts prompts, each with all its responses"),
-    but(&["steps_per_generation"], "update.prompts", "which is rollout.prompts divided by it"),
+    but(
+        &["steps_per_generation"],
+        "update.prompts",
+        "the prompts of one update; rollout.prompts is steps_per_generation / gradient_accumulation_steps times as many",
+    ),
     same(&["num_iterations", "ppo_epochs"], "update.epochs"),
     but(&["gradient_accumulation_steps"], "memory.micro_batch_tokens", ONE_PASS),
     but(
-        &["ppo_micro_batch_size", "ppo_micro_batch_size_per_gpu", "micro_batch_size_per_gpu"],
+        &[
+            "ppo_micro_batch_size",
+            "ppo_micro_batch_size_per_gpu",
+            "micro_batch_size_per_gpu",
+            "log_prob_micro_batch_size",
+            "log_prob_micro_batch_size_per_gpu",
+            "per_device_eval_batch_size",
+        ],
         "memory.micro_batch_tokens",
         ONE_PASS,
     ),
-    same(&["ppo_max_token_len_per_gpu"], "memory.micro_batch_tokens"),
-    but(&["gpu_memory_utilization"], "memory.budget_gib", "which is in GiB, not a fraction"),
+    same(
+        &["ppo_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu", "max_num_batched_tokens"],
+        "memory.micro_batch_tokens",
+    ),
+    but(
+        &["gpu_memory_utilization", "vllm_gpu_memory_utilization"],
+        "memory.budget_gib",
+        "which is in GiB, not a fraction",
+    ),
     // The objective.
     same(&["adv_estimator"], "objective.advantage"),
     but(
@@ -95,8 +111,13 @@ const FOREIGN: &[Foreign] = &[
     ),
     but(
         &["loss_mode"],
-        "objective.covariance.method",
-        "which has \"clip-cov\" and \"kl-cov\"; other losses are objective.loss",
+        "objective.loss",
+        "or objective.covariance.method, which has \"clip-cov\" and \"kl-cov\"",
+    ),
+    but(
+        &["importance_sampling_level"],
+        "objective.loss",
+        "where \"gspo\" has one ratio per response and the others one per token",
     ),
     same(&["clip_ratio_low"], "objective.clip_low"),
     same(&["clip_ratio_high"], "objective.clip_high"),
@@ -106,25 +127,79 @@ const FOREIGN: &[Foreign] = &[
         "objective.clip_low",
         "for the lower side alone; set objective.clip_high too",
     ),
-    same(&["clip_ratio_c"], "objective.dual_clip"),
+    same(&["clip_ratio_c", "delta"], "objective.dual_clip"),
     same(&["clip_cov_ratio", "kl_cov_ratio"], "objective.covariance.fraction"),
     same(&["clip_cov_lb"], "objective.covariance.low"),
     same(&["clip_cov_ub"], "objective.covariance.high"),
     same(&["ppo_kl_coef"], "objective.covariance.coefficient"),
+    but(&["clip_cov", "kl_cov"], "objective.covariance.method", "where it is a value"),
     same(&["entropy_coeff", "entropy_coef"], "objective.entropy_bonus.coefficient"),
+    but(&["use_adaptive_entropy"], "objective.entropy_bonus.target", "which switches it on"),
+    same(&["entropy_target"], "objective.entropy_bonus.target"),
+    same(&["entropy_coef_max"], "objective.entropy_bonus.max"),
+    but(
+        &["entropy_coef_delta"],
+        "objective.entropy_bonus.rate",
+        "which is multiplied with the distance from the target, so no fixed step",
+    ),
     same(&["top_entropy_quantile"], "objective.entropy_mask_fraction"),
     same(&["beta", "kl_loss_coef"], "objective.reference_kl.coefficient"),
     but(&["kl_coef"], "objective.reference_kl.coefficient", "which acts in the loss, not in the reward"),
+    but(
+        &["use_kl_in_reward"],
+        "objective.reference_kl.coefficient",
+        "which acts in the loss, not in the reward",
+    ),
     but(&["use_kl_loss"], "objective.reference_kl.coefficient", "which switches it off with 0"),
-    but(&["kl_loss_type"], "objective.reference_kl.estimator", "where \"k3\" is its low_var_kl"),
+    but(
+        &["kl_loss_type", "kl_penalty"],
+        "objective.reference_kl.estimator",
+        "where \"k3\" is its low_var_kl",
+    ),
     // Rewards.
-    same(&["reward_funcs", "custom_reward_function"], "reward.verifier"),
+    but(
+        &[
+            "reward_funcs",
+            "custom_reward_function",
+            "custom_reward_function.path",
+            "custom_reward_function.name",
+            "reward_manager",
+            "reward_manager.*",
+        ],
+        "reward.verifier",
+        "a built-in verifier or a program of your own: docs/rewards.md",
+    ),
+    but(
+        &["reward_weights"],
+        "reward.verifier",
+        "as a table with the key `weighted`, which has verifiers and their weights: docs/rewards.md",
+    ),
+    but(
+        &["reward.num_workers", "reward_model.num_workers"],
+        "reward.verifier",
+        "as a table with the keys `command` and `workers`",
+    ),
+    but(
+        &["reward_fn_key"],
+        "reward.verifier",
+        "as a table with the key `by_data_source`, for the column data_source",
+    ),
     same(&["mask_truncated_completions"], "reward.mask_truncated"),
-    same(&["overlong_buffer.len"], "reward.overlong.buffer"),
-    same(&["overlong_buffer.penalty_factor"], "reward.overlong.factor"),
+    same(&["overlong_buffer.len", "overlong_buffer_cfg.len"], "reward.overlong.buffer"),
+    same(&["overlong_buffer.penalty_factor", "overlong_buffer_cfg.penalty_factor"], "reward.overlong.factor"),
+    but(
+        &["overlong_buffer.enable", "overlong_buffer_cfg.enable"],
+        "reward.overlong.buffer",
+        "which switches it off with 0",
+    ),
     // The optimizer.
     same(&["lr"], "optimizer.learning_rate"),
     same(&["lr_scheduler_type", "warmup_style"], "optimizer.schedule"),
+    but(
+        &["lr_scheduler_kwargs"],
+        "optimizer.final_fraction",
+        "which is where the schedules cosine and linear end",
+    ),
     but(&["lr_warmup_steps"], "optimizer.warmup_steps", "which counts the same steps as run.steps"),
     but(
         &["warmup_ratio", "lr_warmup_steps_ratio"],
@@ -134,6 +209,7 @@ const FOREIGN: &[Foreign] = &[
     same(&["min_lr_ratio"], "optimizer.final_fraction"),
     same(&["max_grad_norm", "grad_clip", "clip_grad"], "optimizer.clip_norm"),
     same(&["adam_beta1"], "optimizer.beta1"),
+    but(&["betas"], "optimizer.beta1", "and optimizer.beta2"),
     same(&["adam_beta2"], "optimizer.beta2"),
     same(&["adam_epsilon"], "optimizer.eps"),
     // Supervised fine-tuning.
@@ -144,81 +220,12 @@ const FOREIGN: &[Foreign] = &[
     ),
     // How often.
     same(&["save_freq", "save_steps"], "checkpoint.every"),
+    but(&["save_strategy"], "checkpoint.every", "where 0 is at the end only"),
     same(&["save_total_limit", "max_actor_ckpt_to_keep"], "checkpoint.keep"),
     same(&["test_freq", "eval_steps"], "eval.every"),
+    but(&["eval_strategy", "do_eval"], "eval.every", ZERO_IS_NEVER),
+    same(&["val_kwargs.n", "num_generations_eval"], "eval.samples"),
+    same(&["val_kwargs.temperature"], "eval.temperature"),
+    but(&["val_kwargs.do_sample"], "eval.temperature", "where 0 takes the most likely token"),
+    same(&["val_max_samples"], "eval.problems"),
 ];
-
-/// Keys that recipes once had, and what to say of them.
-const REMOVED: &[(&str, &str)] = &[(
-    "objective.covariance.scope",
-    "; tokens are always selected over the whole minibatch, whatever the micro-batches, so leave it out",
-)];
-
-/// What to say of a key, by its whole path, that a recipe of this shape does not have: it follows "unknown key".
-pub fn hint(path: &str, root: &Shape) -> Option<String> {
-    if let Some((_, hint)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
-        return Some((*hint).to_owned());
-    }
-    let recipes = [("train", Shape::of::<rl::Recipe>()), ("sft", Shape::of::<sft::Recipe>())];
-    let command =
-        |key: &str| recipes.iter().find(|(_, shape)| has_key(shape, key)).map(|(command, _)| command);
-    if let Some(command) = command(path) {
-        return Some(format!(", which recipes for `isentrope {command}` have"));
-    }
-    let named = |foreign: &&Foreign| {
-        foreign
-            .names
-            .iter()
-            .any(|name| path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
-    };
-    let all: Vec<&Foreign> = FOREIGN.iter().filter(named).collect();
-    let Foreign { key, difference, .. } =
-        all.iter().find(|foreign| has_key(root, foreign.key)).or(all.first())?;
-    let mut hint = format!("; here it is `{key}`");
-    if let (false, Some(command)) = (has_key(root, key), command(key)) {
-        hint += &format!(" in recipes for `isentrope {command}`");
-    }
-    if !difference.is_empty() {
-        hint += &format!(", {difference}");
-    }
-    Some(hint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_named_is_a_recipes() {
-        let (rl, sft) = (Shape::of::<rl::Recipe>(), Shape::of::<sft::Recipe>());
-        for Foreign { names, key, .. } in FOREIGN {
-            assert!(has_key(&rl, key) || has_key(&sft, key), "{key}");
-            for name in *names {
-                assert!(!has_key(&rl, name) && !has_key(&sft, name), "{name} is a key of recipes");
-            }
-        }
-    }
-
-    #[test]
-    fn removed_keys_are_no_keys_of_recipes() {
-        let (rl, sft) = (Shape::of::<rl::Recipe>(), Shape::of::<sft::Recipe>());
-        for (key, _) in REMOVED {
-            assert!(!has_key(&rl, key) && !has_key(&sft, key), "{key}");
-            assert!(hint(key, &rl).is_some());
-        }
-    }
-
-    #[test]
-    fn of_two_keys_the_commands_own_is_named() {
-        let (rl, sft) = (Shape::of::<rl::Recipe>(), Shape::of::<sft::Recipe>());
-        assert_eq!(hint("data.train_batch_size", &rl).unwrap(), "; here it is `rollout.prompts`");
-        assert_eq!(hint("data.train_batch_size", &sft).unwrap(), "; here it is `sft.batch`");
-        assert_eq!(
-            hint("max_seq_length", &rl).unwrap(),
-            "; here it is `sft.max_tokens` in recipes for `isentrope sft`, which leaves longer examples out and never \
-             cuts them"
-        );
-        assert_eq!(hint("rollout", &sft).unwrap(), ", which recipes for `isentrope train` have");
-        assert_eq!(hint("xlr", &rl), None);
-    }
-}

@@ -1,0 +1,90 @@
+//! Hints for keys and values that belong elsewhere: what TRL and verl call settings and their values, what they have and recipes
+//! do not, keys of the other command, and keys that recipes no longer have.
+
+mod absent;
+mod keys;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use super::tree::{Node, Value};
+use isentrope_settings::{Shape, has_key};
+use isentrope_train::{rl, sft};
+use keys::Foreign;
+use std::sync::LazyLock;
+
+/// Keys that recipes once had, and what to say of them.
+const REMOVED: &[(&str, &str)] = &[(
+    "objective.covariance.scope",
+    "; tokens are always selected over the whole minibatch, whatever the micro-batches, so leave it out",
+)];
+
+/// What to say of a key, by its whole path, that a recipe of this shape does not have: it follows "unknown key".
+pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
+    if let Some((_, hint)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
+        return Some((*hint).to_owned());
+    }
+    if let Some(command) = command(path) {
+        return Some(format!(", which recipes for `isentrope {command}` have"));
+    }
+    if let Some(reason) = absent::reason(path) {
+        return Some(format!("; absent here, because {reason}"));
+    }
+    let value = text(node).and_then(|text| values::of_foreign_key(path, &text));
+    match value {
+        Some(value) => Some(format!("; {}", value.advice(root))),
+        None => key(path, root),
+    }
+}
+
+/// What to say of a value that one of our own choices does not have: it follows "found ...".
+pub fn value_hint(path: &str, value: &str, root: &Shape) -> Option<String> {
+    values::of_own_key(path, value).map(|value| format!("; {}", value.advice(root)))
+}
+
+/// All values of other trainers that are known.
+pub fn values() -> impl Iterator<Item = &'static str> {
+    values::FOREIGN.iter().flat_map(|entry| entry.values).copied()
+}
+
+/// Our name of another trainer's key.
+fn key(path: &str, root: &Shape) -> Option<String> {
+    let named = |foreign: &&Foreign| foreign.names.iter().any(|name| ends(path, name));
+    let all: Vec<&Foreign> = keys::FOREIGN.iter().filter(named).collect();
+    let Foreign { key, difference, .. } =
+        all.iter().find(|foreign| has_key(root, foreign.key)).or(all.first())?;
+    let mut hint = format!("; here it is `{key}`{}", elsewhere(key, root));
+    if !difference.is_empty() {
+        hint += &format!(", {difference}");
+    }
+    Some(hint)
+}
+
+/// The command whose recipes have the key.
+fn command(key: &str) -> Option<&'static str> {
+    static RECIPES: LazyLock<[(&str, Shape); 2]> =
+        LazyLock::new(|| [("train", Shape::of::<rl::Recipe>()), ("sft", Shape::of::<sft::Recipe>())]);
+    RECIPES.iter().find(|(_, shape)| has_key(shape, key)).map(|(command, _)| *command)
+}
+
+/// Which recipes have the key, where those of this shape do not.
+fn elsewhere(key: &str, root: &Shape) -> String {
+    match command(key) {
+        Some(command) if !has_key(root, key) => format!(" in recipes for `isentrope {command}`"),
+        _ => String::new(),
+    }
+}
+
+/// Whether a path is this dotted name or ends like it.
+fn ends(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// A string, a number or a truth value, as one would say it.
+fn text(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Scalar(toml::Value::String(text)) => Some(text.clone()),
+        Value::Scalar(scalar) => Some(scalar.to_string()),
+        Value::Table(_) | Value::Array(_) | Value::TooLarge(_) => None,
+    }
+}
