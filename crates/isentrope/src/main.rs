@@ -10,11 +10,11 @@ mod loaded_model;
 mod memory;
 mod output;
 mod progress;
-mod recipe;
 mod results_table;
 mod terminal;
 
 use clap::{Parser, Subcommand};
+use isentrope::recipe;
 use isentrope_train::{rl, sft};
 use std::process::ExitCode;
 

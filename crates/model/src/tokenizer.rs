@@ -110,7 +110,7 @@ impl Tokenizer {
                 normalizer.check()?;
             }
             if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
-                bounds::pre_tokenize(pre_tokenizer, &mut pieces)?;
+                bounds::pre_tokenize(pre_tokenizer, &mut pieces, text.len())?;
             }
             pieces.tokenize(|piece| self.losses.tokenize(self.inner.get_model(), piece))?;
             let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;

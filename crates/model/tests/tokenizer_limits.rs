@@ -86,7 +86,7 @@ fn stages_that_multiply_the_text_are_stopped() {
         let text = if name.ends_with("each piece") { "é<s>".repeat(10_000) } else { text.clone() };
         let error = in_time(|| tokenizer.encode(&text, true)).unwrap_err().to_string();
         assert!(error.contains("tokenizer makes") || error.contains("normalizer makes"), "{name}: {error}");
-        assert!(error.contains("more than 16 times as much of the text"), "{name}: {error}");
+        assert!(error.contains("many times as much of the text"), "{name}: {error}");
     }
     for (name, decoder) in [
         ("pairs", several("decoder", "decoders", &pair, 60)),
@@ -96,7 +96,7 @@ fn stages_that_multiply_the_text_are_stopped() {
     ] {
         let tokenizer = read(decoder).unwrap_or_else(|e| panic!("{name}: {e}"));
         let error = in_time(|| tokenizer.decode(&[1; 20_000], false)).unwrap_err().to_string();
-        assert!(error.contains("the decoder makes more than 16 times"), "{name}: {error}");
+        assert!(error.contains("the decoder makes many times"), "{name}: {error}");
     }
 }
 
@@ -147,7 +147,7 @@ fn files_that_ask_for_too_much_are_refused() {
             json!({"normalizer": replace(json!({"Regex": "a".repeat(1 << 20)}), "b")}),
             "a pattern of more than",
         ),
-        (json!({"model.unk_token": long}), "`model.unk_token` of more than 256 bytes"),
+        (json!({"model.unk_token": long}), "`model.unk_token` of more than 64 bytes"),
         (json!({"model.continuing_subword_prefix": long}), "continuing_subword_prefix"),
         (json!({"model.end_of_word_suffix": long}), "end_of_word_suffix"),
         (json!({"model.max_input_chars_per_word": 999_999}), "max_input_chars_per_word"),

@@ -53,7 +53,10 @@ fn serve() -> io::Result<()> {
     let limits = limits?;
     let mut engine = None;
     loop {
-        let request = receive(&mut input)?;
+        let request = match receive(&mut input) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            request => request?,
+        };
         limits.allow(SECONDS)?;
         let answer = answer(request, &mut engine, &mut input)?;
         send(&mut output, &answer)?;

@@ -18,7 +18,7 @@ const MAX_PATTERN: usize = 64 << 10;
 /// Pieces that a post-processor adds to a text, and ids that a piece may stand for.
 const MAX_PIECES: usize = 64;
 /// Longest unknown token, prefix or suffix of a model, in bytes: it may be copied for each character.
-const MAX_AFFIX: usize = 256;
+const MAX_AFFIX: usize = 64;
 /// Longest word that a WordPiece model looks at, in characters: it takes the square of it. Real ones say 100.
 const MAX_WORD: u64 = 256;
 /// Longest token, in bytes, as it is written and as it is normalized.
