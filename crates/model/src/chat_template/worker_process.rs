@@ -15,7 +15,7 @@ use super::wire::{Failure, Request, receive, send};
 pub(super) const VARIABLE: &str = "ISENTROPE_CHAT_TEMPLATE_WORKER";
 
 /// Address space that a worker may take beyond what the program takes at its start, in bytes.
-pub(super) const MEMORY: u64 = 512 << 20;
+pub(super) const MEMORY: u64 = if cfg!(test) { 256 << 20 } else { 512 << 20 };
 
 /// Processor time that one request may take, in seconds. A real template takes a few milliseconds.
 pub(super) const SECONDS: u64 = if cfg!(test) { 1 } else { 10 };
