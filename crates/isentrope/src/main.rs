@@ -12,7 +12,6 @@ mod messages;
 mod output;
 mod paths;
 mod progress;
-mod recipe;
 mod results_table;
 mod standard_output;
 mod template_variables;
@@ -20,6 +19,7 @@ mod terminal;
 mod visible;
 
 use clap::{Parser, Subcommand};
+use isentrope::recipe;
 use isentrope_train::{rl, sft};
 use standard_output::ReaderGone;
 use std::borrow::Cow;

@@ -3,42 +3,44 @@
 //! Renders what `apply_chat_template(..., tokenize=False)` of transformers 5 renders. The rendered text holds its
 //! own special tokens: encode it with `add_special = false`.
 //!
-//! Templates are programs from somewhere else. Their steps, their recursion and the length of what they render are
-//! bounded; the size and nesting of values they build on the way (a string doubled forty times) are not.
+//! Templates are programs from somewhere else, and the engine bounds neither the size nor the nesting of the values that
+//! they build (a string doubled forty times). They are compiled and rendered in a process of their own, which has limits on
+//! memory and time.
 
+mod engine;
 mod environment;
 mod python_json;
 mod python_methods;
 mod source;
 mod strftime;
+mod wire;
+mod worker;
+mod worker_process;
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use chrono::{Local, NaiveDateTime};
-use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value as JinjaValue};
 use serde_json::{Map, Value};
 
-use crate::contain::contain;
+use self::wire::{Conversation, Failure, Sources};
 use crate::json_file::{describe, find_object, find_text};
 use crate::tokenizer::SpecialTokens;
 use crate::{Error, Result};
 
 /// Largest template file read, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
-/// Longest chat rendered, in bytes.
-const MAX_RENDERED_BYTES: usize = 64 << 20;
 
 /// Fields in which the reasoning of a message may stand, the one that templates read first.
 const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// A compiled chat template.
+/// A chat template that compiles.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    /// By which a worker knows the sources; no other template of this program has it.
+    id: u64,
+    sources: Sources,
     path: PathBuf,
-    has_tool_use: bool,
     special: SpecialTokens,
 }
 
@@ -78,18 +80,16 @@ impl ChatTemplate {
     }
 
     fn compile(path: PathBuf, source: &str, tool_use: Option<&str>, special: &SpecialTokens) -> Result<Self> {
-        let mut environment = environment::new();
-        for (name, source) in [("default", Some(source)), ("tool_use", tool_use)] {
-            let Some(source) = source else { continue };
-            if source.len() as u64 > MAX_TEMPLATE_BYTES {
-                let what = format!("`chat_template` is larger than the limit of {MAX_TEMPLATE_BYTES} bytes");
-                return Err(Error::invalid(&path, what));
-            }
-            environment
-                .add_template_owned(name, source::adapt(source))
-                .map_err(|e| Error::invalid(&path, at_line(&e)))?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        if [Some(source), tool_use].into_iter().flatten().any(|text| text.len() as u64 > MAX_TEMPLATE_BYTES) {
+            let what = format!("`chat_template` is larger than the limit of {MAX_TEMPLATE_BYTES} bytes");
+            return Err(Error::invalid(&path, what));
         }
-        Ok(Self { environment, path, has_tool_use: tool_use.is_some(), special: special.clone() })
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let sources = Sources { default: source.to_owned(), tool_use: tool_use.map(str::to_owned) };
+        let template = Self { id, sources, path, special: special.clone() };
+        worker::compile(id, &template.sources).map_err(|e| template.failure(e))?;
+        Ok(template)
     }
 
     /// Renders `messages`, each an object such as `{"role": "user", "content": "..."}`, and with
@@ -118,31 +118,13 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         variables: &Map<String, Value>,
     ) -> Result<String> {
-        let context = self.context(now, messages, add_generation_prompt, variables)?;
-        let with_tools = self.has_tool_use && variables.get("tools").is_some_and(|tools| !tools.is_null());
-        let name = if with_tools { "tool_use" } else { "default" };
-        let template = self.environment.get_template(name).map_err(|e| self.failure(&e))?;
-        let mut output = BoundedBuffer::default();
-        contain(
-            || template.render_captured_to(context, &mut output).map(drop).map_err(|e| self.failure(&e)),
-            || Error::invalid(&self.path, "the template engine fails on this conversation"),
-        )
-        .map_err(|e| if output.overflowed { self.too_long() } else { e })?;
-        String::from_utf8(output.bytes).map_err(|e| Error::invalid(&self.path, e.to_string()))
-    }
-
-    fn context(
-        &self,
-        now: NaiveDateTime,
-        messages: &[Value],
-        add_generation_prompt: bool,
-        variables: &Map<String, Value>,
-    ) -> Result<JinjaValue> {
-        let mut context: Vec<(String, JinjaValue)> =
-            vec![("tools".to_owned(), JinjaValue::from(())), ("documents".to_owned(), JinjaValue::from(()))];
-        let now = JinjaValue::from_function(move |format: &str| strftime::format(&now, format));
-        context.push(("strftime_now".to_owned(), now));
-        context.extend(self.special.iter().map(|(role, text)| (role.to_owned(), JinjaValue::from(text))));
+        let messages = messages.iter().enumerate().map(|(index, message)| match message {
+            Value::Object(message) => Ok(Value::Object(with_reasoning_aliases(message))),
+            other => {
+                Err(Error::Input(format!("message {index} must be an object, found {}", describe(other))))
+            }
+        });
+        let messages = messages.collect::<Result<Vec<_>>>()?;
         for (name, value) in variables {
             match name.as_str() {
                 "messages" | "add_generation_prompt" => {
@@ -151,36 +133,31 @@ impl ChatTemplate {
                 "tools" | "documents" => check_objects(name, value)?,
                 _ => {}
             }
-            context.push((name.clone(), JinjaValue::from(Serde(value))));
         }
-        let messages = messages.iter().enumerate().map(|(index, message)| match message {
-            Value::Object(message) => Ok(JinjaValue::from(Serde(with_reasoning_aliases(message)))),
-            other => {
-                Err(Error::Input(format!("message {index} must be an object, found {}", describe(other))))
-            }
-        });
-        context.push(("messages".to_owned(), JinjaValue::from(messages.collect::<Result<Vec<_>>>()?)));
-        context.push(("add_generation_prompt".to_owned(), JinjaValue::from(add_generation_prompt)));
-        Ok(JinjaValue::from_pairs(context))
-    }
-
-    fn too_long(&self) -> Error {
-        Error::invalid(&self.path, format!("the template renders more than {MAX_RENDERED_BYTES} bytes"))
-    }
-
-    fn failure(&self, error: &minijinja::Error) -> Error {
-        if let Some(refusal) = environment::refusal(error) {
-            return Error::Input(format!(
-                "{}: line {}: the template refuses the conversation: {refusal}",
-                self.path.display(),
-                error.line().unwrap_or(0)
-            ));
-        }
-        let what = match error.kind() {
-            ErrorKind::OutOfFuel => "the template takes too many steps".to_owned(),
-            _ => at_line(error),
+        let with_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
+        let conversation = Conversation {
+            tool_use: with_tools && self.sources.tool_use.is_some(),
+            add_generation_prompt,
+            now: now.and_utc().timestamp_micros(),
+            special: self.special.iter().map(|(role, text)| (role.to_owned(), text.to_owned())).collect(),
+            messages: messages.len(),
+            variables: variables.keys().cloned().collect(),
         };
-        Error::invalid(&self.path, what)
+        let values: Vec<&Value> = variables.values().collect();
+        worker::render(self.id, &self.sources, conversation, &messages, &values).map_err(|e| self.failure(e))
+    }
+
+    fn failure(&self, error: worker::Error) -> Error {
+        match error {
+            worker::Error::Template(Failure::Invalid(what)) => Error::invalid(&self.path, what),
+            worker::Error::Template(Failure::Refused(line, what)) => Error::Input(format!(
+                "{}: line {line}: the template refuses the conversation: {what}",
+                self.path.display(),
+            )),
+            worker::Error::Worker(error) => {
+                Error::Input(format!("{}: cannot start the template engine: {error}", self.path.display()))
+            }
+        }
     }
 }
 
@@ -226,34 +203,7 @@ fn with_reasoning_aliases(message: &Map<String, Value>) -> Map<String, Value> {
     aliased
 }
 
-/// What went wrong in a template, after the line where it did.
-fn at_line(error: &minijinja::Error) -> String {
-    let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
-    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-    format!("{line}{}{detail}", error.kind())
-}
-
-/// A buffer that refuses to grow beyond [`MAX_RENDERED_BYTES`].
-#[derive(Default)]
-struct BoundedBuffer {
-    bytes: Vec<u8>,
-    overflowed: bool,
-}
-
-impl Write for BoundedBuffer {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + piece.len() > MAX_RENDERED_BYTES {
-            self.overflowed = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

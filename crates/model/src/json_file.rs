@@ -1,9 +1,12 @@
 //! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on disk is untrusted.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Number, Value};
 
 use crate::{Error, Result};
 
@@ -13,8 +16,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Reads the file at `path`, which must hold one JSON object.
 ///
 /// # Errors
-/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger than 64 MiB or
-/// holds something else.
+/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger than 64 MiB,
+/// holds something else or has a key twice in one object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     find_object(path)?
         .ok_or_else(|| Error::io(path, io::Error::new(ErrorKind::NotFound, "there is no such file")))
@@ -24,7 +27,7 @@ pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
 pub(crate) fn find_object(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(bytes) = find_bytes(path, MAX_BYTES)? else { return Ok(None) };
     match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(object)) => Ok(Some(object)),
+        Ok(Distinct(Value::Object(object))) => Ok(Some(object)),
         Ok(_) => Err(Error::invalid(path, "the top level is not a JSON object")),
         Err(error) => Err(Error::invalid(path, format!("not valid JSON: {error}"))),
     }
@@ -57,6 +60,84 @@ pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
         return Err(Error::invalid(path, format!("larger than the limit of {max_bytes} bytes")));
     }
     Ok(Some(bytes))
+}
+
+/// A JSON value in which no object has a key twice: which of the two counts is up to each reader, so that a file could be
+/// one thing to us and another to whoever checked it.
+#[derive(Debug)]
+pub(crate) struct Distinct(pub Value);
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DistinctVisitor).map(Self)
+    }
+}
+
+struct DistinctVisitor;
+
+impl<'de> Visitor<'de> for DistinctVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(Distinct(item)) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(de::Error::custom(format!("the key {} occurs twice", quoted(&key))));
+            }
+            let Distinct(value) = entries.next_value()?;
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// The beginning of a text from a file, in quotes, for messages.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 80;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }
 
 /// What a JSON value is, for messages about one of the wrong type.

@@ -3,14 +3,17 @@
 //! The algorithms are those of the `tokenizers` crate; here are its bounds, its errors in the house style, and
 //! what transformers adds around it.
 
+mod bounds;
 mod decode_stream;
 mod losses;
+mod parts;
 mod special_tokens;
 
 use std::path::{Path, PathBuf};
 
-use tokenizers::{AddedToken, OffsetType, PreTokenizer};
+use tokenizers::{AddedToken, OffsetType};
 
+use self::bounds::BoundedNormalizer;
 pub use self::decode_stream::DecodeStream;
 use self::losses::Losses;
 pub use self::special_tokens::SpecialTokens;
@@ -51,6 +54,9 @@ impl Tokenizer {
             };
         };
         let special = SpecialTokens::read(dir)?;
+        library(|| Ok(parts::check(&bytes)))
+            .and_then(|checked| checked)
+            .map_err(|what| Error::invalid(&path, what))?;
         let mut inner: tokenizers::Tokenizer = library(|| tokenizers::Tokenizer::from_bytes(&bytes))
             .map_err(|e| Error::invalid(&path, format!("is not a valid tokenizer: {e}")))?;
         // Files may carry the truncation and padding of their last use; a plain call in transformers has neither.
@@ -68,7 +74,12 @@ impl Tokenizer {
         if !named.is_empty() {
             inner.add_special_tokens(named).map_err(|e| Error::invalid(&path, e.to_string()))?;
         }
-        let highest = inner.get_vocab(true).into_values().max();
+        let vocabulary = inner.get_vocab(true);
+        if let Some((_, id)) = vocabulary.iter().find(|(token, _)| token.len() > parts::MAX_TOKEN) {
+            let what = format!("token {id} has more than {} bytes", parts::MAX_TOKEN);
+            return Err(Error::invalid(&path, what));
+        }
+        let highest = vocabulary.into_values().max();
         let vocab_size = highest.map_or(0, |id| id as usize + 1);
         if vocab_size == 0 {
             return Err(Error::invalid(&path, "has an empty vocabulary"));
@@ -86,14 +97,20 @@ impl Tokenizer {
     /// transformers; rendered chats already contain theirs and are encoded without.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token. Some leave out what they lack
+    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token, or makes a text many times as
+    /// long of it. Some leave out what they lack
     /// instead: [`take_loss`](Self::take_loss) tells.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let encoding = library(|| {
             let vocabulary = self.inner.get_added_vocabulary();
-            let mut pieces = vocabulary.extract_and_normalize(self.inner.get_normalizer(), text);
+            let normalizer =
+                self.inner.get_normalizer().map(|stages| BoundedNormalizer::new(stages, text.len()));
+            let mut pieces = vocabulary.extract_and_normalize(normalizer.as_ref(), text);
+            if let Some(normalizer) = &normalizer {
+                normalizer.check()?;
+            }
             if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
-                pre_tokenizer.pre_tokenize(&mut pieces)?;
+                bounds::pre_tokenize(pre_tokenizer, &mut pieces, text.len())?;
             }
             pieces.tokenize(|piece| self.losses.tokenize(self.inner.get_model(), piece))?;
             let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
@@ -111,15 +128,15 @@ impl Tokenizer {
     /// The text of `ids`, without special tokens if `skip_special`. Ids outside the vocabulary have no text.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer's decoder gives up (a regular expression beyond its limits).
+    /// [`Error::Input`] when the tokenizer's decoder gives up (a regular expression beyond its limits) or makes
+    /// a text many times as long as the tokens.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
-        let shown: Vec<u32> =
-            ids.iter().copied().filter(|&id| self.shown(id, skip_special).is_some()).collect();
+        let shown: Vec<String> = ids.iter().filter_map(|&id| self.shown(id, skip_special)).collect();
         // Nothing is nothing: one of the decoders fails on it.
         if shown.is_empty() {
             return Ok(String::new());
         }
-        library(|| self.inner.decode(&shown, false))
+        library(|| bounds::decode(self.inner.get_decoder(), shown))
             .map_err(|e| Error::Input(format!("{}: cannot decode the tokens: {e}", self.path.display())))
     }
 

@@ -196,6 +196,17 @@ fn headers_that_lie() {
         ("byte overflow", format!("{{{}}}", entry("a", "[4611686018427387905]", 0, 16))),
         ("end of the world", two(entry("a", "[4]", 0, 16), entry("b", "[1]", 16, u64::MAX))),
         ("negative", r#"{"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}}"#.into()),
+        ("a name twice", two(entry("a", "[4]", 0, 16), entry("a", "[4]", 0, 16))),
+        ("a name twice, once escaped", two(entry("a", "[4]", 0, 16), entry("\\u0061", "[4]", 0, 16))),
+        ("a field twice", r#"{"a":{"dtype":"F32","shape":[9],"shape":[4],"data_offsets":[0,16]}}"#.into()),
+        (
+            "metadata twice",
+            format!(r#"{{"__metadata__":{{}},"__metadata__":{{}},{}}}"#, entry("a", "[4]", 0, 16)),
+        ),
+        (
+            "a key of the metadata twice",
+            format!(r#"{{"__metadata__":{{"x":"1","x":"2"}},{}}}"#, entry("a", "[4]", 0, 16)),
+        ),
         ("no offsets", r#"{"a":{"dtype":"F32","shape":[4]}}"#.into()),
         ("no tensors", "{}".into()),
         ("not JSON", "{\"a\":".into()),
@@ -204,7 +215,12 @@ fn headers_that_lie() {
     ];
     for (defect, header) in headers {
         let dir = directory(&[("model.safetensors", &safetensors(&header, &[0; 16]))]);
-        assert!(refusal(&dir).contains("model.safetensors: "), "{defect}");
+        let text = refusal(&dir);
+        assert!(text.contains("model.safetensors: "), "{defect}");
+        assert!(
+            !defect.contains("twice") || defect == "same bytes twice" || text.contains("occurs twice"),
+            "{text}"
+        );
     }
     // Enough tensors of the largest size for their sum to pass the end of 64 bits.
     let size = 1_u64 << 61;
@@ -264,6 +280,8 @@ fn indices_that_lie() {
         (r#"{"weight_map":{"a":"../1.safetensors"}}"#, "not a safetensors file name"),
         (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "not a safetensors file name"),
         (r#"{"weight_map":{"a":7}}"#, "\"a\" in 7"),
+        (r#"{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}"#, "the key \"a\" occurs twice"),
+        (r#"{"weight_map":{},"weight_map":{"a":"1.safetensors"}}"#, "the key \"weight_map\" occurs twice"),
         (r#"{"weight_map":{}}"#, "weight_map"),
         (r#"{"weight_map":[]}"#, "weight_map"),
         (r#"{"metadata":{}}"#, "weight_map"),

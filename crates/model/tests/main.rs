@@ -12,3 +12,4 @@ mod model_files;
 mod oracles;
 mod rope;
 mod tokenizer;
+mod tokenizer_limits;

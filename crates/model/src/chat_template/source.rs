@@ -9,7 +9,7 @@ pub(super) fn adapt(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut result = String::with_capacity(source.len());
     let mut rest = source.as_str();
-    while let Some(start) = rest.find("{%").into_iter().chain(rest.find("{{")).chain(rest.find("{#")).min() {
+    while let Some(start) = tag_start(rest) {
         let (text, tag) = rest.split_at(start);
         result.push_str(text);
         let length = tag_length(tag);
@@ -36,6 +36,12 @@ pub(super) fn adapt(source: &str) -> String {
     }
     result.push_str(rest);
     result
+}
+
+/// Where the first tag, expression or comment begins.
+fn tag_start(text: &str) -> Option<usize> {
+    let opens = |at: &usize| matches!(text.as_bytes().get(at + 1), Some(b'%' | b'{' | b'#'));
+    text.match_indices('{').map(|(at, _)| at).find(opens)
 }
 
 /// Bytes up to and with the end of the tag, expression or comment at the start of `tag`; its end delimiter does

@@ -32,7 +32,7 @@ fn special() -> SpecialTokens {
     SpecialTokens::read(dir.path()).unwrap()
 }
 
-fn compile(source: &str) -> Result<ChatTemplate> {
+pub(super) fn compile(source: &str) -> Result<ChatTemplate> {
     ChatTemplate::compile(PathBuf::from("chat_template.jinja"), source, None, &special())
 }
 

@@ -10,9 +10,10 @@ use half::slice::HalfFloatSliceExt;
 use isentrope_kernels::MappedFile;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
+use crate::json_file::Distinct;
 use crate::{Error, Result, json_file};
 
 /// Far above the header of any published shard (a few hundred kilobytes), and little enough to parse.
@@ -252,8 +253,11 @@ fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorIn
     let Some((header, data)) = rest.split_at_checked(header_bytes) else {
         return Err(invalid(format!("is truncated: its header has {length} bytes, the file {}", file.len())));
     };
-    let header: Map<String, Value> = serde_json::from_slice(header)
-        .map_err(|error| invalid(format!("header is not valid JSON: {error}")))?;
+    let header = match serde_json::from_slice(header) {
+        Ok(Distinct(Value::Object(header))) => header,
+        Ok(_) => return Err(invalid("header is not a JSON object".to_owned())),
+        Err(error) => return Err(invalid(format!("header is not valid JSON: {error}"))),
+    };
 
     let mut infos = Vec::with_capacity(header.len());
     for (name, value) in header.into_iter().filter(|(name, _)| name != "__metadata__") {

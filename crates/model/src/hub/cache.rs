@@ -151,10 +151,12 @@ impl RepoCache {
     /// The first file without which the commit cannot be loaded. Weights are looked for last because they are
     /// downloaded last.
     fn missing(&self, commit: &str) -> Result<Option<String>> {
-        for name in ["config.json", "tokenizer.json"] {
-            if !self.has(commit, name) {
-                return Ok(Some(name.to_owned()));
-            }
+        if !self.has(commit, "config.json") {
+            return Ok(Some("config.json".to_owned()));
+        }
+        // Work on token ids needs no tokenizer, and some models come without.
+        if !self.has(commit, "tokenizer.json") && !self.absence(commit, "tokenizer.json").exists() {
+            return Ok(Some("tokenizer.json".to_owned()));
         }
         if self.has(commit, SINGLE) {
             return Ok(None);

@@ -10,6 +10,7 @@ use ureq::{Agent, Body};
 
 use super::id::{Kind, RepoId, is_commit, is_plain_path};
 use super::retries::{Failure, Retries};
+use super::steady::{Steady, is_slow};
 use super::url::{is_https, join, origin, parse_url};
 use super::{HubConfig, Progress};
 use crate::{Error, Result};
@@ -115,7 +116,7 @@ impl<'a> Client<'a> {
 
     fn read_all(&self, response: Response<Body>) -> Result<Vec<u8>, Failure> {
         let mut text = Vec::new();
-        let body = response.into_body().into_reader();
+        let body = self.body(response);
         body.take(LISTING_LIMIT + 1)
             .read_to_end(&mut text)
             .map_err(|error| Failure::transient(format!("{}: {error}", self.endpoint)))?;
@@ -160,6 +161,16 @@ impl<'a> Client<'a> {
     /// Opens a commit's file from byte `offset` on. The answer may ignore the offset.
     pub fn open(&self, commit: &str, name: &str, offset: u64) -> Result<Response<Body>, Failure> {
         self.get(&file_path(self.id, commit, name), offset)
+    }
+
+    /// The contents of a response, as long as they come at some speed.
+    pub fn body(&self, response: Response<Body>) -> impl Read + use<> {
+        Steady::new(response.into_body().into_reader(), self.config)
+    }
+
+    /// Whether so many bytes in this time are too few to be progress.
+    pub fn is_slow(&self, bytes: u64, time: Duration) -> bool {
+        is_slow(bytes, time, self.config.min_speed)
     }
 
     pub fn retries(&self) -> Retries<'_> {

@@ -24,8 +24,10 @@ pub struct HubConfig {
     pub retries: u32,
     /// Pause before the first retry. It doubles with every further one, up to [`HubConfig::timeout`].
     pub backoff: Duration,
-    /// How long a connection may take to open, or stay silent.
+    /// How long a connection may take to open, stay silent, or bring fewer bytes than [`HubConfig::min_speed`] asks for.
     pub timeout: Duration,
+    /// Bytes per second below which a connection is given up as if it were silent.
+    pub min_speed: u64,
 }
 
 impl HubConfig {
@@ -81,6 +83,7 @@ impl HubConfig {
             retries: 5,
             backoff: Duration::from_secs(1),
             timeout: Duration::from_secs(30),
+            min_speed: 1024,
         })
     }
 }

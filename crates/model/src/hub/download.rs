@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use isentrope_files::put_in_place;
 use ureq::http::{Response, StatusCode, header};
@@ -67,14 +68,16 @@ impl<'a> Download<'a> {
         let mut farthest = self.partial.len;
         self.report();
         while self.partial.len < self.partial.metadata.size {
+            let start = Instant::now();
             match self.transfer() {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(failure) => {
-                    if self.partial.len > farthest {
-                        farthest = self.partial.len;
+                    let gained = self.partial.len.saturating_sub(farthest);
+                    if gained > 0 && !self.client.is_slow(gained, start.elapsed()) {
                         retries.reset();
                     }
+                    farthest += gained;
                     retries.pause(failure).map_err(|failure| failure.into_error(self.client.id))?;
                 }
             }
@@ -102,7 +105,7 @@ impl<'a> Download<'a> {
         {
             return Ok(false);
         }
-        let mut body = response.into_body().into_reader();
+        let mut body = self.client.body(response);
         let mut chunk = vec![0; CHUNK];
         loop {
             let read = body

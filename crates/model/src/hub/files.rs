@@ -1,12 +1,12 @@
 //! Which files of a repository make up a model.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::id::is_plain_path;
+use crate::json_file::read_object;
 use crate::{Error, Result};
 
 /// Files beside the weights that are fetched where the repository has them.
@@ -76,9 +76,7 @@ pub(super) fn weights(names: &[String]) -> Result<Weights, String> {
 
 /// The shards that the index at `path` names, in order.
 pub(super) fn shards(path: &Path) -> Result<BTreeSet<String>> {
-    let text = fs::read(path).map_err(|error| Error::io(path, error))?;
-    let index: Map<String, Value> =
-        serde_json::from_slice(&text).map_err(|error| Error::invalid(path, error.to_string()))?;
+    let index = read_object(path)?;
     let map = index.get("weight_map").and_then(Value::as_object);
     let map = map.ok_or_else(|| Error::invalid(path, "weight_map is missing or not an object"))?;
     map.iter()

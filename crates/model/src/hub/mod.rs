@@ -29,6 +29,7 @@ mod files;
 mod id;
 mod neighbours;
 mod retries;
+mod steady;
 mod url;
 
 use std::path::{Path, PathBuf};

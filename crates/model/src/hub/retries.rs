@@ -70,12 +70,27 @@ impl<'a> Retries<'a> {
         self.failed = 0;
     }
 
+    /// The last failure, with the number of those before it.
+    fn exhausted(&self, failure: Failure) -> Failure {
+        let tried = match self.failed {
+            0 => return failure,
+            1 => "after 1 retry".to_owned(),
+            failed => format!("after {failed} retries"),
+        };
+        match failure {
+            Failure::Transient { what, pause, is_unresolved } => {
+                Failure::Transient { what: format!("{what} ({tried})"), pause, is_unresolved }
+            }
+            fatal @ Failure::Fatal(_) => fatal,
+        }
+    }
+
     /// Waits until it is time to try again, or gives `failure` back when it is not to be tried again.
     pub fn pause(&mut self, failure: Failure) -> Result<(), Failure> {
         let Failure::Transient { what, pause, is_unresolved } = &failure else { return Err(failure) };
         let limit = if *is_unresolved { self.unresolved_limit } else { self.limit };
         if self.failed >= limit {
-            return Err(failure);
+            return Err(self.exhausted(failure));
         }
         let HubConfig { backoff, timeout, .. } = self.config;
         let backoff = backoff.saturating_mul(1 << self.failed.min(16)).min(*timeout);

@@ -59,6 +59,25 @@ fn offline_uses_the_cache_and_says_what_it_lacks() {
     assert_eq!(server.requests().len(), before);
 }
 
+/// That a repository has no tokenizer is known once it has been asked.
+#[test]
+fn offline_knows_what_a_repository_does_not_have() {
+    let (server, cache) = (hub(vec![config_json(), weights(WEIGHTS)]), tempfile::tempdir().unwrap());
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    assert_eq!(resolve_with(&offline, "org/name", &()).unwrap(), snapshot);
+    let before = server.requests().len();
+    assert_eq!(
+        resolve_with(&settings(&server, cache.path()), &format!("org/name@{COMMIT}"), &()).unwrap(),
+        snapshot
+    );
+    assert_eq!(server.requests().len(), before, "nothing is left to ask");
+
+    // Another program may have fetched the configuration and nothing else.
+    fs::remove_dir_all(cache.path().join("models--org--name/.no_exist")).unwrap();
+    assert!(failure(&offline, "org/name").contains("tokenizer.json is missing"));
+}
+
 #[test]
 fn an_unreachable_hub_leaves_the_cached_copy() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());

@@ -111,6 +111,7 @@ pub fn settings(server: &Server, cache: &Path) -> HubConfig {
         retries: 2,
         backoff: Duration::from_millis(1),
         timeout: Duration::from_secs(5),
+        min_speed: 1024,
     }
 }
 

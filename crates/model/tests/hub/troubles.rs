@@ -33,6 +33,39 @@ fn a_silent_connection_is_given_up_and_taken_up() {
     assert_eq!(server.matching("GET", WEIGHTS)[1].headers["range"], "bytes=1000-");
 }
 
+/// Every byte is heard in time, and the whole would take an hour.
+#[test]
+fn a_trickling_connection_is_given_up_and_taken_up() {
+    let trickle = |reply| Reply { drip: Some(Duration::from_millis(10)), ..reply };
+    let server = faulty(move |n, reply| if n == 0 { trickle(reply) } else { reply });
+    let cache = tempfile::tempdir().unwrap();
+    let patience = Duration::from_millis(300);
+    let config = HubConfig { timeout: patience, ..settings(&server, cache.path()) };
+    let listener = Listener::default();
+    let snapshot = resolve_with(&config, "org/name", &listener).unwrap();
+    assert_holds(&snapshot, &plain());
+    let warnings = listener.warnings.lock().unwrap();
+    assert!(warnings[0].contains("fewer than 1024 bytes a second"), "{warnings:?}");
+    let range = server.matching("GET", WEIGHTS)[1].headers["range"].clone();
+    assert!(range != "bytes=0-" && range.len() <= "bytes=999-".len(), "{range}");
+
+    // What trickles in is no progress that would earn further retries.
+    for path in [WEIGHTS, "revision/main"] {
+        let server = Server::start(move |request| {
+            let reply = serve(&plain(), request);
+            if request.path.ends_with(path) { trickle(reply) } else { reply }
+        });
+        let cache = tempfile::tempdir().unwrap();
+        let config = HubConfig { timeout: patience, ..settings(&server, cache.path()) };
+        let message = failure(&config, "org/name");
+        assert!(
+            message.contains("fewer than 1024 bytes a second") && message.contains("after 2 retries"),
+            "{message}"
+        );
+        assert_eq!(server.matching("GET", path).len(), 3);
+    }
+}
+
 #[test]
 fn an_interrupted_run_is_resumed_by_the_next() {
     let broken = faulty(|_, reply| Reply { cut: Some(50_000.min(reply.body.len() / 2)), ..reply });
@@ -40,6 +73,7 @@ fn an_interrupted_run_is_resumed_by_the_next() {
     let config = HubConfig { retries: 0, ..settings(&broken, cache.path()) };
     let message = failure(&config, "org/name");
     assert!(message.contains(WEIGHTS) && message.contains("run again"), "{message}");
+    assert!(!message.contains("retries"), "{message}");
     assert!(!cache.path().join("models--org--name/refs/main").exists());
     let partial = blob(cache.path(), &format!("{}.incomplete", weights(WEIGHTS).etag));
     assert_eq!(fs::metadata(&partial).unwrap().len(), 50_000);
@@ -168,6 +202,7 @@ fn lasting_troubles_end_in_an_error() {
         let message = failure(&settings(&server, cache.path()), "org/name");
         assert!(message.contains(&status.to_string()) && message.contains(&server.url), "{message}");
         assert!(message.contains("no directory of this name"), "{message}");
+        assert!(message.contains("after 2 retries"), "{message}");
         assert_eq!(server.requests().len(), 3, "one try and two retries");
         let message = failure(&settings(&server, cache.path()), "name");
         assert!(message.contains("no directory of this name") && message.contains("owner/name"), "{message}");

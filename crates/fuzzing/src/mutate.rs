@@ -1,0 +1,96 @@
+//! Inputs made from other inputs, the same ones for the same seed.
+
+use crate::Target;
+
+/// Longest input made, in bytes.
+const MAX_BYTES: usize = 64 << 10;
+/// Numbers at which things go wrong.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "-1",
+    "1",
+    "2",
+    "127",
+    "255",
+    "65536",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "1e308",
+    "-0.0",
+    "99999999999999999999999",
+];
+
+/// Makes inputs.
+pub struct Mutator {
+    state: u64,
+}
+
+impl Mutator {
+    /// One whose inputs follow from `seed` alone.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// An input made from one of `corpus`, which holds at least one.
+    pub fn input(&mut self, target: &Target, corpus: &[Vec<u8>]) -> Vec<u8> {
+        let mut data = corpus[self.below(corpus.len())].clone();
+        for _ in 0..1 + self.below(6) {
+            let other = &corpus[self.below(corpus.len())];
+            self.change(&mut data, target, other);
+        }
+        data.truncate(MAX_BYTES);
+        // Wrong framing must be refused too.
+        if self.below(4) > 0 {
+            (target.repair)(&mut data);
+        }
+        data
+    }
+
+    fn change(&mut self, data: &mut Vec<u8>, target: &Target, other: &[u8]) {
+        let (from, to) = (self.below(data.len() + 1), self.below(data.len() + 1));
+        let (from, to) = (from.min(to), from.max(to));
+        // Most changes are small.
+        let near = to.min(from + 1 + self.below(16));
+        match self.below(10) {
+            0 if from < data.len() => data[from] ^= 1 << self.below(8),
+            1 if from < data.len() => data[from] = self.below(256) as u8,
+            2 => drop(data.drain(from..near)),
+            3 => drop(data.drain(from..to)),
+            4 => {
+                let piece = data[from..near].to_vec();
+                let times = 1 << self.below(10);
+                data.splice(from..from, piece.repeat(times));
+            }
+            5 | 6 if !target.words.is_empty() => {
+                let word = target.words[self.below(target.words.len())];
+                data.splice(from..from, word.bytes());
+            }
+            7 => {
+                // In place of a number, if there is one.
+                let start = data[from..].iter().position(u8::is_ascii_digit).map_or(from, |at| from + at);
+                let length = data[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                data.splice(start..start + length, NUMBERS[self.below(NUMBERS.len())].bytes());
+            }
+            8 => {
+                let (a, b) = (self.below(other.len() + 1), self.below(other.len() + 1));
+                data.splice(from..near, other[a.min(b)..a.max(b)].iter().copied());
+            }
+            _ => {
+                let piece = data[from..near].to_vec();
+                let at = self.below(data.len() + 1);
+                data.splice(at..at, piece);
+            }
+        }
+    }
+
+    /// A number below `end`, which is not 0 (SplitMix64).
+    fn below(&mut self, end: usize) -> usize {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+}

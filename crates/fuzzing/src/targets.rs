@@ -1,0 +1,192 @@
+//! The readers, and what their inputs are made of.
+
+use std::fs;
+use std::path::Path;
+
+use isentrope_data::{DataSettings, Problem, Records};
+use isentrope_grader::{GroundTruth, Options};
+use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::generation_config::GenerationConfig;
+use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
+use isentrope_model::{Checkpoint, ModelConfig};
+use isentrope_reward::VerifierSettings;
+use isentrope_train::{rl, sft};
+use serde_json::{Map, Value, json};
+
+use crate::{Target, words};
+
+pub(crate) const ALL: &[Target] = &[
+    Target {
+        name: "safetensors",
+        run: safetensors,
+        words: words::SAFETENSORS,
+        repair: repair_header_length,
+        executions: 2000,
+    },
+    Target { name: "config", run: config, words: words::CONFIG, repair: |_| {}, executions: 3000 },
+    Target { name: "tokenizer", run: tokenizer, words: words::TOKENIZER, repair: |_| {}, executions: 1500 },
+    Target { name: "template", run: template, words: words::TEMPLATE, repair: |_| {}, executions: 400 },
+    Target {
+        name: "jsonl",
+        run: |data| rows(data, "rows.jsonl"),
+        words: words::JSONL,
+        repair: |_| {},
+        executions: 1000,
+    },
+    Target {
+        name: "parquet",
+        run: |data| rows(data, "rows.parquet"),
+        words: words::PARQUET,
+        repair: repair_parquet_end,
+        executions: 600,
+    },
+    Target { name: "recipe", run: recipe, words: words::RECIPE, repair: |_| {}, executions: 600 },
+    Target { name: "grader", run: grader, words: words::GRADER, repair: |_| {}, executions: 600 },
+];
+
+/// Calls `read` with a directory that holds `data` under a name.
+fn with_file(name: &str, data: &[u8], read: impl FnOnce(&Path)) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::write(dir.path().join(name), data).expect("a temporary file");
+    read(dir.path());
+}
+
+/// An error says something, and does not say all of its input again.
+fn told(error: &impl ToString) {
+    let length = error.to_string().len();
+    assert!(length > 0, "an error without words");
+    assert!(length < 100_000, "an error of {length} bytes");
+}
+
+fn safetensors(data: &[u8]) {
+    with_file("model.safetensors", data, |dir| match Checkpoint::open(dir) {
+        Ok(checkpoint) => {
+            for name in checkpoint.names() {
+                let shape = checkpoint.shape(name).unwrap_or_default();
+                if let Err(error) = checkpoint.read_f32(name, shape) {
+                    told(&error);
+                }
+            }
+        }
+        Err(error) => told(&error),
+    });
+}
+
+fn config(data: &[u8]) {
+    with_file("config.json", data, |dir| {
+        ModelConfig::read(dir).map_or_else(|error| told(&error), drop);
+        GenerationConfig::read(dir).map_or_else(|error| told(&error), drop);
+    });
+    with_file("generation_config.json", data, |dir| {
+        GenerationConfig::read(dir).map_or_else(|error| told(&error), drop);
+    });
+    with_file("tokenizer_config.json", data, |dir| {
+        SpecialTokens::read(dir).map_or_else(|error| told(&error), drop);
+    });
+}
+
+/// A tokenizer.json, behind a byte 0 perhaps a text.
+fn tokenizer(data: &[u8]) {
+    let (file, text) = parts(data);
+    let text = String::from_utf8_lossy(text);
+    with_file("tokenizer.json", file, |dir| match Tokenizer::read(dir) {
+        Ok(Some(tokenizer)) => {
+            for text in ["", "Why is the sky blue?", " a  b\n<s>é\u{FDFA}", &text] {
+                match tokenizer.encode(text, true) {
+                    Ok(ids) => {
+                        tokenizer.decode(&ids, true).map_or_else(|error| told(&error), drop);
+                        let mut stream = tokenizer.decode_stream(false);
+                        ids.iter().take(100).for_each(|&id| drop(stream.push(id)));
+                        drop(stream.finish());
+                    }
+                    Err(error) => told(&error),
+                }
+            }
+        }
+        Ok(None) => {}
+        Err(error) => told(&error),
+    });
+}
+
+/// A template, behind a byte 0 perhaps a conversation.
+fn template(data: &[u8]) {
+    let (source, conversation) = parts(data);
+    let messages = match serde_json::from_slice(conversation) {
+        Ok(Value::Array(messages)) => messages,
+        _ => vec![json!({"role": "user", "content": "Why is the sky blue?"})],
+    };
+    with_file("chat_template.jinja", source, |dir| {
+        let template = ChatTemplate::read(dir, &SpecialTokens::default());
+        match template {
+            Ok(Some(template)) => {
+                template.render(&messages, true, &Map::new()).map_or_else(|error| told(&error), drop);
+            }
+            Ok(None) => {}
+            Err(error) => told(&error),
+        }
+    });
+}
+
+fn rows(data: &[u8], name: &str) {
+    with_file(name, data, |dir| {
+        let settings = DataSettings { files: vec![dir.join(name)], ..DataSettings::default() };
+        match Records::<Problem>::open(&settings, 1, &VerifierSettings::default()) {
+            Ok((mut records, _)) => drop(records.problem(0)),
+            Err(error) => told(&error),
+        }
+    });
+}
+
+fn recipe(data: &[u8]) {
+    with_file("recipe.toml", data, |dir| {
+        let path = dir.join("recipe.toml");
+        match isentrope::recipe::load::<rl::Recipe>(&path, &[]) {
+            Ok(recipe) => {
+                // What is printed is the same recipe.
+                fs::write(&path, isentrope::recipe::render(&recipe)).expect("a temporary file");
+                let again = isentrope::recipe::load::<rl::Recipe>(&path, &[]).expect("a recipe as printed");
+                assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&recipe).ok());
+            }
+            Err(error) => told(&error),
+        }
+        isentrope::recipe::load::<sft::Recipe>(&path, &[]).map_or_else(|error| told(&error), drop);
+    });
+}
+
+/// A ground truth, behind a byte 0 a response.
+fn grader(data: &[u8]) {
+    let (ground_truth, response) = parts(data);
+    let (ground_truth, response) = (String::from_utf8_lossy(ground_truth), String::from_utf8_lossy(response));
+    let options = Options::default();
+    match GroundTruth::from_value(&Value::String(ground_truth.to_string())) {
+        Ok(read) => drop(isentrope_grader::grade(&read, &response, &options)),
+        Err(error) => told(&error),
+    }
+    let _ = isentrope_grader::same_answer(&ground_truth, &response, &options);
+    drop(isentrope_grader::explain(&ground_truth, &response, &options));
+}
+
+/// The bytes before the first 0 and those behind it.
+fn parts(data: &[u8]) -> (&[u8], &[u8]) {
+    match data.iter().position(|&byte| byte == 0) {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &[]),
+    }
+}
+
+/// Says the length of a safetensors header that ends with the last brace.
+fn repair_header_length(data: &mut [u8]) {
+    let end = data.iter().rposition(|&byte| byte == b'}').map_or(data.len(), |at| at + 1);
+    if let Some(length) = end.checked_sub(8) {
+        data[..8].copy_from_slice(&(length as u64).to_le_bytes());
+    }
+}
+
+/// Puts the marks of a parquet file where they belong.
+fn repair_parquet_end(data: &mut [u8]) {
+    if data.len() >= 12 {
+        let end = data.len() - 4;
+        data[..4].copy_from_slice(b"PAR1");
+        data[end..].copy_from_slice(b"PAR1");
+    }
+}

@@ -1,0 +1,77 @@
+//! The readers on their corpora and on inputs made from them, the same ones every time. `ISENTROPE_FUZZ_EXECUTIONS` asks for
+//! another number of them, `ISENTROPE_FUZZ_SEED` for others.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use isentrope_fuzzing::{Mutator, TARGETS};
+
+/// What one input may take; a chat template may take ten seconds of processor time, on a machine that does other work.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+    let mut paths: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() > 2, "{}", dir.display());
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+fn fuzz(name: &str) {
+    let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+    let corpus = corpus(name);
+    let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(target.executions.into());
+    let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1));
+    // Kept where it can be found again, also when the process dies of it.
+    let kept = env::temp_dir().join(format!("isentrope-fuzz-{name}"));
+    let start = Instant::now();
+    let run = |data: &[u8]| {
+        fs::write(&kept, data).unwrap();
+        let start = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
+        assert!(result.is_ok(), "{name} panics on {}", kept.display());
+        assert!(start.elapsed() < LONGEST, "{name} takes {:?} on {}", start.elapsed(), kept.display());
+    };
+    corpus.iter().for_each(|data| run(data));
+    for _ in 0..executions {
+        run(&mutator.input(target, &corpus));
+    }
+    fs::remove_file(&kept).unwrap();
+    println!("{name}: {} and {executions} inputs in {:.1?}", corpus.len(), start.elapsed());
+}
+
+#[test]
+fn every_target_has_a_program_for_cargo_fuzz() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    for target in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+        let program = fs::read_to_string(root.join(format!("fuzz_targets/{}.rs", target.name))).unwrap();
+        assert!(program.contains(&format!("run(\"{}\", data)", target.name)), "{}", target.name);
+    }
+    assert_eq!(fs::read_dir(root.join("fuzz_targets")).unwrap().count(), TARGETS.len());
+}
+
+macro_rules! targets {
+    ($($name:ident),*) => {
+        $(#[test]
+        fn $name() {
+            fuzz(stringify!($name));
+        })*
+
+        #[test]
+        fn every_target_is_run() {
+            let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+targets!(safetensors, config, tokenizer, template, jsonl, parquet, recipe, grader);

@@ -1,0 +1,3 @@
+//! The part of the program that others check: recipes.
+
+pub mod recipe;

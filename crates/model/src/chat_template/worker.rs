@@ -1,0 +1,199 @@
+//! Processes in which templates are compiled and rendered, within limits that hold whatever a template does.
+//!
+//! A worker is this program once more, kept from one rendering to the next. One that dies takes nothing with it: how it died
+//! says what the template took too much of, and the next rendering starts another.
+
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+use super::wire::{Conversation, Failure, Request, Sources, receive, send};
+use super::worker_process::{MEMORY, SECONDS, UNREADABLE, VARIABLE};
+
+/// Workers that wait for work: as many as have ever been busy at once.
+static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+
+/// Why there is no text.
+#[derive(Debug)]
+pub(super) enum Error {
+    /// It is the template's doing.
+    Template(Failure),
+    /// No process can be had.
+    Worker(io::Error),
+}
+
+/// Whether `sources`, known by a number that no other sources have, compile.
+pub(super) fn compile(id: u64, sources: &Sources) -> Result<(), Error> {
+    with_worker(id, |worker| worker.hold(id, sources))
+}
+
+/// The text of a conversation with these messages and these values of its variables.
+pub(super) fn render(
+    id: u64,
+    sources: &Sources,
+    conversation: Conversation,
+    messages: &[Value],
+    values: &[&Value],
+) -> Result<String, Error> {
+    let request = Request::Render(conversation);
+    with_worker(id, |worker| {
+        worker.hold(id, sources)?;
+        worker.ask(|input| {
+            send(input, &request)?;
+            messages.iter().try_for_each(|message| send(input, message))?;
+            values.iter().try_for_each(|value| send(input, value))
+        })
+    })
+}
+
+struct Worker {
+    process: Child,
+    input: BufWriter<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    /// The number of the sources that it has compiled.
+    holds: Option<u64>,
+}
+
+/// How a request ends without a text.
+enum Unanswered {
+    /// With a reason, and the worker is good for more.
+    Failed(Failure),
+    /// The worker has gone.
+    Gone(io::Error),
+}
+
+fn with_worker<T>(id: u64, call: impl Fn(&mut Worker) -> Result<T, Unanswered>) -> Result<T, Error> {
+    loop {
+        let (mut worker, fresh) = match idle(id) {
+            Some(worker) => (worker, false),
+            None => (Worker::start().map_err(Error::Worker)?, true),
+        };
+        let result = match call(&mut worker) {
+            Ok(done) => Ok(done),
+            Err(Unanswered::Failed(failure)) => Err(Error::Template(failure)),
+            Err(Unanswered::Gone(error)) => match worker.cause_of_end(error) {
+                Cause::Other(_) if !fresh => continue,
+                Cause::Other(what) => return Err(Error::Worker(io::Error::other(what))),
+                Cause::Template(what) => return Err(Error::Template(Failure::Invalid(what))),
+            },
+        };
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        return result;
+    }
+}
+
+/// A waiting worker, best one that has compiled these sources.
+fn idle(id: u64) -> Option<Worker> {
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = idle.iter().position(|worker| worker.holds == Some(id));
+    at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
+}
+
+impl Worker {
+    fn start() -> io::Result<Self> {
+        if std::env::var_os(VARIABLE).is_some() {
+            return Err(io::Error::other("a chat template worker cannot start another"));
+        }
+        let mut command = Command::new(this_program()?);
+        // The argument is for people who look at the list of processes.
+        command.arg("chat-template-worker").env(VARIABLE, "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Ctrl-C at a terminal is for the program, which may still have something to render.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut process = command.spawn()?;
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let (input, output) = (BufWriter::new(input), BufReader::new(output));
+        let mut worker = Self { process, input, output, holds: None };
+        match receive(&mut worker.output) {
+            Ok(Ok(())) => Ok(worker),
+            Ok(Err(what)) => Err(worker.discard(io::Error::other::<String>(what))),
+            Err(error) => Err(worker.discard(error)),
+        }
+    }
+
+    /// Makes sure that the worker has compiled `sources`.
+    fn hold(&mut self, id: u64, sources: &Sources) -> Result<(), Unanswered> {
+        if self.holds != Some(id) {
+            self.holds = None;
+            let request = Request::Compile(sources.clone());
+            self.ask(|input| send(input, &request))?;
+            self.holds = Some(id);
+        }
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        request: impl FnOnce(&mut BufWriter<ChildStdin>) -> io::Result<()>,
+    ) -> Result<String, Unanswered> {
+        let asked = request(&mut self.input).and_then(|()| self.input.flush());
+        let answer: io::Result<Result<String, Failure>> = asked.and_then(|()| receive(&mut self.output));
+        answer.map_err(Unanswered::Gone)?.map_err(Unanswered::Failed)
+    }
+
+    /// Why a worker is no more, or can be of no more use.
+    fn cause_of_end(mut self, error: io::Error) -> Cause {
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            self.discard(error);
+            return Cause::Template("the conversation is too long for a chat template".to_owned());
+        }
+        drop(self.input);
+        match self.process.wait() {
+            Ok(status) => Cause::of(status),
+            Err(error) => Cause::Other(error.to_string()),
+        }
+    }
+
+    /// Ends a worker for `error`.
+    fn discard(mut self, error: io::Error) -> io::Error {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        error
+    }
+}
+
+/// Why a worker is no more.
+enum Cause {
+    /// What it was asked took too much of something.
+    Template(String),
+    /// It had retired, or somebody ended it: another may do better.
+    Other(String),
+}
+
+impl Cause {
+    #[cfg(unix)]
+    fn of(status: ExitStatus) -> Self {
+        use nix::sys::signal::Signal;
+        use std::os::unix::process::ExitStatusExt;
+
+        Self::Template(match status.signal().map(Signal::try_from) {
+            Some(Ok(Signal::SIGXCPU)) => format!("the template takes more than {SECONDS} s"),
+            Some(Ok(Signal::SIGABRT)) => {
+                format!("the template takes more than {} MiB of memory", MEMORY >> 20)
+            }
+            Some(Ok(Signal::SIGSEGV | Signal::SIGBUS)) => "the template nests too deeply".to_owned(),
+            None if status.code() == Some(UNREADABLE) => "the conversation nests too deeply".to_owned(),
+            _ => return Self::Other(format!("the chat template worker ended with {status}")),
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn of(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(0) => Self::Other("the chat template worker ended".to_owned()),
+            Some(UNREADABLE) => Self::Template("the conversation nests too deeply".to_owned()),
+            _ => Self::Template("the template nests too deeply or takes too much memory".to_owned()),
+        }
+    }
+}
+
+/// This program's file; also where it has been replaced since it started.
+fn this_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+}

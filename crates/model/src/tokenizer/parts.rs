@@ -1,0 +1,172 @@
+//! Bounds on what a tokenizer.json says of its parts, checked before the library builds them.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
+
+use super::bounds::BoundedNormalizer;
+use crate::json_file::{Distinct, quoted};
+
+/// Containers within containers in a part; real ones have about six.
+const MAX_DEPTH: usize = 16;
+/// Stages in all the lists of a part; real ones have up to a dozen.
+const MAX_STAGES: usize = 64;
+/// Longest text that a part inserts, in bytes.
+const MAX_INSERTED: usize = 1024;
+/// Longest regular expression, in bytes.
+const MAX_PATTERN: usize = 64 << 10;
+/// Pieces that a post-processor adds to a text, and ids that a piece may stand for.
+const MAX_PIECES: usize = 64;
+/// Longest unknown token, prefix or suffix of a model, in bytes: it may be copied for each character.
+const MAX_AFFIX: usize = 64;
+/// Longest word that a WordPiece model looks at, in characters: it takes the square of it. Real ones say 100.
+const MAX_WORD: u64 = 256;
+/// Longest token, in bytes, as it is written and as it is normalized.
+pub(super) const MAX_TOKEN: usize = 4096;
+
+/// The parts of the file that have bounds.
+#[derive(Deserialize)]
+struct Parts {
+    normalizer: Option<Distinct>,
+    pre_tokenizer: Option<Distinct>,
+    post_processor: Option<Distinct>,
+    decoder: Option<Distinct>,
+    model: Option<ModelPart>,
+    #[serde(default)]
+    added_tokens: Vec<AddedTokenPart>,
+}
+
+#[derive(Deserialize)]
+struct ModelPart {
+    unk_token: Option<Distinct>,
+    continuing_subword_prefix: Option<Distinct>,
+    end_of_word_suffix: Option<Distinct>,
+    max_input_chars_per_word: Option<Distinct>,
+}
+
+#[derive(Deserialize)]
+struct AddedTokenPart {
+    content: String,
+    normalized: Option<bool>,
+}
+
+/// Checks the parts of a tokenizer.json; the error is a sentence without a subject.
+pub(super) fn check(file: &[u8]) -> Result<(), String> {
+    let not_valid = |e: serde_json::Error| format!("is not a valid tokenizer: {e}");
+    let parts: Parts = serde_json::from_slice(file).map_err(not_valid)?;
+    for (name, part) in [
+        ("normalizer", &parts.normalizer),
+        ("pre_tokenizer", &parts.pre_tokenizer),
+        ("post_processor", &parts.post_processor),
+        ("decoder", &parts.decoder),
+    ] {
+        if let Some(Distinct(part)) = part {
+            let mut stages = 0;
+            check_part(part, "", MAX_DEPTH, &mut stages).map_err(|what| format!("has a `{name}` {what}"))?;
+        }
+    }
+    if let Some(model) = &parts.model {
+        let texts = [
+            ("unk_token", &model.unk_token),
+            ("continuing_subword_prefix", &model.continuing_subword_prefix),
+            ("end_of_word_suffix", &model.end_of_word_suffix),
+        ];
+        for (name, text) in texts {
+            if text.as_ref().and_then(|text| text.0.as_str()).is_some_and(|text| text.len() > MAX_AFFIX) {
+                return Err(format!("has a `model.{name}` of more than {MAX_AFFIX} bytes"));
+            }
+        }
+        let word = model.max_input_chars_per_word.as_ref().and_then(|word| word.0.as_u64());
+        if word.is_some_and(|word| word > MAX_WORD) {
+            return Err(format!("has a `model.max_input_chars_per_word` above {MAX_WORD}"));
+        }
+    }
+    check_added(&parts)
+}
+
+/// Added tokens are found in a text that has been normalized, so the library normalizes them too.
+fn check_added(parts: &Parts) -> Result<(), String> {
+    let normalizer: Option<NormalizerWrapper> = match &parts.normalizer {
+        Some(Distinct(part)) if !part.is_null() && !parts.added_tokens.is_empty() => {
+            let normalizer = serde_json::from_str(&part.to_string());
+            Some(normalizer.map_err(|e| format!("is not a valid tokenizer: {e}"))?)
+        }
+        _ => None,
+    };
+    for AddedTokenPart { content, normalized } in &parts.added_tokens {
+        let mut length = content.len();
+        if length <= MAX_TOKEN
+            && *normalized != Some(false)
+            && let Some(normalizer) = &normalizer
+        {
+            let mut text = NormalizedString::from(content.as_str());
+            let normalized = BoundedNormalizer::new(normalizer, length).normalize(&mut text);
+            normalized.map_err(|e| format!("has an added token {} for which {e}", quoted(content)))?;
+            length = text.len();
+        }
+        if length > MAX_TOKEN {
+            return Err(format!("has an added token of more than {MAX_TOKEN} bytes: {}", quoted(content)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a value of a part, which stands under `key`.
+fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Result<(), String> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(format!("that nests more than {MAX_DEPTH} deep"));
+    };
+    match value {
+        Value::String(text) => match key {
+            "precompiled_charsmap" => check_charsmap(text),
+            "Regex" | "String" | "pattern" if text.len() > MAX_PATTERN => {
+                Err(format!("with a pattern of more than {MAX_PATTERN} bytes"))
+            }
+            "Regex" | "String" | "pattern" => Ok(()),
+            _ if text.len() > MAX_INSERTED => {
+                Err(format!("in which `{key}` has more than {MAX_INSERTED} bytes"))
+            }
+            _ => Ok(()),
+        },
+        Value::Array(items) => {
+            match key {
+                "normalizers" | "pretokenizers" | "processors" | "decoders" => *stages += items.len(),
+                "single" | "pair" | "ids" | "tokens" if items.len() > MAX_PIECES => {
+                    return Err(format!("in which `{key}` has more than {MAX_PIECES} entries"));
+                }
+                "single" if items.iter().filter(|piece| piece.get("Sequence").is_some()).count() > 1 => {
+                    return Err("that repeats the text".to_owned());
+                }
+                _ => {}
+            }
+            if *stages > MAX_STAGES {
+                return Err(format!("of more than {MAX_STAGES} stages"));
+            }
+            items.iter().try_for_each(|item| check_part(item, key, depth, stages))
+        }
+        Value::Object(object) => {
+            object.iter().try_for_each(|(key, value)| check_part(value, key, depth, stages))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
+    }
+}
+
+/// The library reserves memory for as many entries as a map of characters claims in its first four bytes.
+fn check_charsmap(base64: &str) -> Result<(), String> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => u64::from(c - b'A'),
+        b'a'..=b'z' => u64::from(c - b'a') + 26,
+        b'0'..=b'9' => u64::from(c - b'0') + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    // Eight digits are six bytes, of which the first four are the length, the lowest first.
+    let bits = base64.bytes().take(8).fold(0, |bits, c| bits << 6 | digit(c));
+    let claimed =
+        u32::from_be_bytes([(bits >> 40) as u8, (bits >> 32) as u8, (bits >> 24) as u8, (bits >> 16) as u8]);
+    let claimed = claimed.swap_bytes() as usize;
+    if base64.len() >= 8 && claimed <= base64.len() / 4 * 3 {
+        return Ok(());
+    }
+    Err("with a `precompiled_charsmap` that is cut short".to_owned())
+}
