@@ -3,10 +3,11 @@
 use num_integer::Integer;
 use num_traits::{One, Zero};
 
-use super::super::answer::{Answer, Quantity, Relation};
+use super::super::answer::{Answer, Quantity};
 use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
 use super::super::matrix::Matrix;
+use super::super::relation::Relation;
 use super::Comparison;
 
 impl Comparison<'_> {
@@ -44,6 +45,14 @@ impl Comparison<'_> {
     pub(super) fn sets(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         Ok((gold.len() == given.len() && self.matched(gold, given)?)
             || (self.within(gold, given)? && self.within(given, gold)?))
+    }
+
+    /// The elements of sets, of which {5} is not 5.
+    pub(super) fn elements(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        self.nesting += 1;
+        let same = self.sets(gold, given);
+        self.nesting -= 1;
+        same
     }
 
     /// Whether each answer has one of its own among the others, of which there are as many.

@@ -1,0 +1,95 @@
+//! For what answers hold.
+
+use super::super::answer::{Answer, Domain};
+use super::super::fuel::OutOfFuel;
+use super::super::relation::Relation;
+use super::{Comparison, Rule};
+
+impl Comparison<'_> {
+    /// Two answers of which one at least says for what it holds.
+    pub(super) fn restricted(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        let (gold, asked) = parts(gold);
+        let (given, said) = parts(given);
+        for domain in asked {
+            let is_same = match domain {
+                Domain::Kind(name, kind) => {
+                    let of_name = said.iter().filter_map(|domain| match domain {
+                        Domain::Kind(other, kind) if other == name => Some(*kind),
+                        _ => None,
+                    });
+                    let other = of_name.last();
+                    other.is_some_and(|other| kind.agrees(other))
+                        || other.is_none() && !bounds(said, name) && !is_condition(gold)
+                }
+                Domain::Condition(condition) => self.has_condition(condition, said)?,
+            };
+            if !is_same {
+                return Ok(None);
+            }
+        }
+        for domain in said {
+            let is_asked = match domain {
+                Domain::Kind(name, _) => {
+                    let same_name =
+                        |domain: &Domain| matches!(domain, Domain::Kind(other, _) if other == name);
+                    !is_condition(given) || asked.iter().any(same_name)
+                }
+                Domain::Condition(condition) => {
+                    adds_nothing(condition) || self.has_condition(condition, asked)?
+                }
+            };
+            if !is_asked {
+                return Ok(None);
+            }
+        }
+        self.answers(gold, given)
+    }
+
+    fn has_condition(&mut self, condition: &Answer, domains: &[Domain]) -> Result<bool, OutOfFuel> {
+        for domain in domains {
+            if let Domain::Condition(other) = domain
+                && self.answers(condition, other)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
+    match answer {
+        Answer::For(answer, domains) => (answer, domains),
+        answer => (answer, &[]),
+    }
+}
+
+/// Whether an answer is itself what is said of a variable, so that its kind of number is a part of the answer.
+fn is_condition(answer: &Answer) -> bool {
+    match answer {
+        Answer::Chain(_, relations) => relations.iter().any(|relation| *relation != Relation::Equal),
+        Answer::Set(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether domains bound a name.
+fn bounds(domains: &[Domain], name: &str) -> bool {
+    domains.iter().any(|domain| match domain {
+        Domain::Condition(Answer::Chain(sides, relations)) => {
+            relations.iter().any(|relation| relation.is_order())
+                && sides.iter().filter_map(Answer::expression).any(|side| side.mentions(name))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a condition says no more than where a value is attained (x = 2), or where there is one (x is not 0).
+fn adds_nothing(condition: &Answer) -> bool {
+    match condition {
+        Answer::Chain(_, relations) => {
+            relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::NotEqual))
+        }
+        _ => false,
+    }
+}
