@@ -57,9 +57,9 @@ fn judgement(grade: Result<Grade, String>) -> Judgement {
         Ok(Grade { outcome, extracted, reason }) => {
             let verdict = match outcome {
                 Outcome::Same => Verdict::Correct,
-                Outcome::Different => Verdict::Wrong,
+                // A response that could put itself beyond its verdict would escape its score.
+                Outcome::Different | Outcome::OutOfFuel => Verdict::Wrong,
                 Outcome::NoAnswer => Verdict::Unparseable,
-                Outcome::OutOfFuel => Verdict::TimedOut,
             };
             Judgement::new(verdict, extracted, reason)
         }
@@ -84,7 +84,7 @@ mod tests {
             (json!("1/2"), "\\boxed{0.5}", Verdict::Correct, 1.0),
             (json!("1/2"), "\\boxed{2}", Verdict::Wrong, 0.0),
             (json!("1/2"), "I do not know what to say.", Verdict::Unparseable, 0.0),
-            (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::TimedOut, 0.0),
+            (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::Wrong, 0.0),
         ] {
             let judgement = verify(&ground_truth, response);
             assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{response}: {judgement:?}");

@@ -2,6 +2,7 @@
 
 use super::super::answer::{Answer, Domain};
 use super::super::fuel::OutOfFuel;
+use super::super::number_kind::{NumberKind, Part};
 use super::super::relation::Relation;
 use super::{Comparison, Rule};
 
@@ -19,7 +20,9 @@ impl Comparison<'_> {
                     });
                     let other = of_name.last();
                     other.is_some_and(|other| kind.agrees(other))
-                        || other.is_none() && !bounds(said, name) && !is_condition(gold)
+                        || other.is_none()
+                            && !bounds(said, name)
+                            && (is_any_real(domain) || !is_condition(gold))
                 }
                 Domain::Condition(condition) => self.has_condition(condition, said)?,
             };
@@ -27,7 +30,10 @@ impl Comparison<'_> {
                 return Ok(None);
             }
         }
-        for domain in said {
+        for domain in said
+            .iter()
+            .filter(|domain| !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other)))
+        {
             let is_asked = match domain {
                 Domain::Kind(name, _) => {
                     let same_name =
@@ -71,6 +77,15 @@ fn is_condition(answer: &Answer) -> bool {
         Answer::Set(_) => true,
         _ => false,
     }
+}
+
+/// Whether a domain says no more than that a name is a number.
+fn is_any_real(domain: &Domain) -> bool {
+    matches!(domain, Domain::Kind(_, NumberKind::Reals(Part::All)))
+}
+
+fn same_name(a: &Domain, b: &Domain) -> bool {
+    matches!((a, b), (Domain::Kind(a, _), Domain::Kind(b, _)) if a == b)
 }
 
 /// Whether domains bound a name.

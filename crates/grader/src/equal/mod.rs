@@ -84,17 +84,17 @@ impl<'f> Comparison<'f> {
         {
             return Ok(Some("the same choice"));
         }
-        if gold.is_text() {
-            let same = gold.text == given.text
-                || gold.answers.iter().any(|answer| given.answers.contains(answer))
-                || given.predicate().is_some_and(|predicate| predicate == gold.text);
-            return Ok(same.then_some("the same words"));
-        }
         let (asked, said) = (Clock::of(&gold.source), Clock::of(&given.source));
         if let (Some(asked), Some(said)) = (&asked, &said)
             && (asked.is_certain() || said.is_certain())
         {
             return Ok(asked.is_same(said).then_some("the same time of day"));
+        }
+        if gold.is_text() {
+            let same = gold.text == given.text
+                || gold.answers.iter().any(|answer| given.answers.contains(answer))
+                || given.predicate().is_some_and(|predicate| predicate == gold.text);
+            return Ok(same.then_some("the same words"));
         }
         let names_half = |clock: Option<Clock>| clock.is_some_and(|clock| clock.is_certain());
         self.are_times = names_half(asked)
@@ -132,6 +132,10 @@ impl<'f> Comparison<'f> {
                     }
                 }
                 Some("the same value in several forms")
+            }
+            // The letter may have lost its double stroke.
+            (Answer::Reals, Answer::Quantity(given)) => {
+                (given.expression == Expression::symbol("R")).then_some("the same set")
             }
             (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
             (Answer::For(..), _) | (_, Answer::For(..)) => return self.restricted(gold, given),

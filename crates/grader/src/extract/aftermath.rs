@@ -127,6 +127,7 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         || DOUBTFUL.contains(&this)
         || is_partial
         || is_possible
+        || (this, next) == ("or", "so") && matches!(parts.get(place + 2), None | Some(Part::Break))
         || denies(parts, place)
 }
 

@@ -174,16 +174,16 @@ impl<'a> Lexer<'a> {
             };
         }
         let after_number = matches!(self.last(), Some(Kind::Number(_) | Kind::Mark('}' | ')')));
+        // After a word comes another one: "miles per hour".
+        let after_word = self.spaced && matches!(self.last(), Some(Kind::Word(_)));
         let is_word = match length {
             1 => false,
-            // After a word only another one: "miles per hour".
             2 | 3 => {
-                let after_word = self.spaced && matches!(self.last(), Some(Kind::Word(_)));
                 is_short_word(run)
                     || after_number && is_short_unit(run)
                     || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
             }
-            _ => !is_ascending(run),
+            _ => after_word || !is_ascending(run),
         };
         match command {
             _ if run == "in" && opens_set(&rest[length..]) => self.push(Kind::Command("in"), length),

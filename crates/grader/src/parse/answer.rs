@@ -15,7 +15,7 @@ use super::slices::{between, is_enclosed, places, split, text};
 use super::value::Value;
 use super::words::{
     is_discarded, is_name, is_radian, is_unit, label_end, trimmed, without_condition, without_degree,
-    without_label, without_noun, without_remark, without_unit_fraction,
+    without_label, without_noun, without_predicate, without_remark, without_unit_fraction,
 };
 use super::{Context, Unreadable};
 
@@ -66,6 +66,7 @@ impl Context {
         let is_conjunction = |place: usize| matches!(tokens[place].kind, Kind::And | Kind::Or);
         // In "2 (extraneous), 5" the answer is 5.
         let remains = slices.iter().any(|slice| !slice.is_empty() && !is_discarded(slice));
+        let answers_too = slices.iter().any(|slice| !slice.is_empty() && kind(slice).is_none());
         let mut answers = Vec::with_capacity(slices.len());
         let mut domains = Vec::new();
         for (index, slice) in slices.iter().enumerate() {
@@ -80,7 +81,7 @@ impl Context {
             if remains && is_discarded(slice) {
                 continue;
             }
-            if before.is_some_and(|place| clauses.contains(&place)) || index > 0 && kind(slice).is_some() {
+            if before.is_some_and(|place| clauses.contains(&place)) || answers_too && kind(slice).is_some() {
                 domains.extend(self.domain(slice)?);
                 continue;
             }
@@ -139,6 +140,9 @@ impl Context {
         if places.first() == Some(&0)
             && relation(tokens[0].kind).is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
         {
+            return self.chain(&tokens[1..]);
+        }
+        if tokens.first().is_some_and(|first| is_implication(first.kind)) {
             return self.chain(&tokens[1..]);
         }
         if let Some(end) = label_end(tokens) {
@@ -298,7 +302,7 @@ impl Context {
 
     /// An expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
+        let tokens = without_unit_fraction(without_remark(without_predicate(trimmed(without_label(tokens)))));
         if let Some(based) = self.based(tokens) {
             return Ok(Answer::Quantity(based));
         }

@@ -142,6 +142,25 @@ pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     if changes_nothing { value } else { tokens }
 }
 
+/// A value without words after it that say that it is the answer.
+pub fn without_predicate<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let word = |token: &Token<'a>| match token.kind {
+        Kind::Word(word) | Kind::Upright(word) => Some(word),
+        _ => None,
+    };
+    let length = tokens.iter().rev().take_while(|token| word(token).is_some()).count();
+    let (value, predicate) = tokens.split_at(tokens.len() - length);
+    let says_answer = match predicate {
+        [verb, rest @ .., noun] => {
+            word(verb) == Some("is")
+                && word(noun).is_some_and(|noun| RESULTS.contains(&noun))
+                && !rest.iter().filter_map(word).any(|word| is_negation(word) || word == OF || word == "no")
+        }
+        _ => false,
+    };
+    if says_answer && !value.is_empty() { value } else { tokens }
+}
+
 /// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
 pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
     remark(tokens).is_some_and(|(_, remark)| DISCARDED.contains(&remark.as_str()))

@@ -86,7 +86,7 @@ pub const DOUBTFUL: &[&str] = &[
 
 /// Two words that do the same.
 pub const DOUBTFUL_PAIRS: &[&str] =
-    &["i think", "i believe", "i suppose", "i suspect", "or so", "at least", "at most", "or more", "or less"];
+    &["i think", "i believe", "i suppose", "i suspect", "at least", "at most", "or more", "or less"];
 
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
