@@ -26,6 +26,8 @@ pub struct Report {
     pub too_long: usize,
     /// Rows that cannot be used.
     pub bad: Vec<Finding>,
+    /// Rows kept of which right responses may be judged wrong, or not at all.
+    pub doubtful: Vec<Finding>,
     /// Rows kept of which the model does not see everything.
     pub lossy: Vec<Finding>,
 }
@@ -43,7 +45,7 @@ const SHOWN: usize = 10;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, usable, duplicates, conflicts, too_long, bad, lossy } = self;
+        let Self { rows, usable, duplicates, conflicts, too_long, bad, doubtful, lossy } = self;
         write!(
             f,
             "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
@@ -53,10 +55,13 @@ impl fmt::Display for Report {
         if *too_long > 0 {
             write!(f, ", {too_long} too long")?;
         }
+        if !doubtful.is_empty() {
+            write!(f, "; of the usable, {} whose right answers may not be found right", doubtful.len())?;
+        }
         if !lossy.is_empty() {
             write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.len())?;
         }
-        for findings in [bad, conflicts, lossy] {
+        for findings in [bad, conflicts, doubtful, lossy] {
             for Finding { origin, problem } in findings.iter().take(SHOWN) {
                 write!(f, "\n  {origin}: {problem}")?;
             }

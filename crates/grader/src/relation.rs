@@ -100,6 +100,7 @@ impl Relation {
             Self::In => Self::Named(Named { name: "in", turned: false, negated: true }),
             Self::Approximate => Self::Named(Named { name: "approx", turned: false, negated: true }),
             Self::Named(Named { name: "in", turned: false, negated: true }) => Self::In,
+            Self::Named(Named { name: "approx", .. }) => Self::Approximate,
             Self::Named(named) => Self::Named(Named { negated: !named.negated, ..named }),
         }
     }
@@ -137,7 +138,6 @@ fn affirmative(command: &str) -> Option<Relation> {
         "gt" | "gtr" => Relation::Greater,
         "le" | "leq" | "leqslant" | "leqq" => Relation::LessOrEqual,
         "ge" | "geq" | "geqslant" | "geqq" => Relation::GreaterOrEqual,
-        "e" | "eq" => return None,
         "ne" | "neq" => Relation::NotEqual,
         "approx" | "simeq" | "doteq" | "approxeq" | "thickapprox" => Relation::Approximate,
         "in" | "isin" => Relation::In,

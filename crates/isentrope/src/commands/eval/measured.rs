@@ -44,7 +44,7 @@ impl Measured {
             eprintln!("note: {name}: greedy responses to a problem are all the same; set --temperature");
         }
         let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
-        if report.usable < report.rows || !report.lossy.is_empty() {
+        if report.usable < report.rows || !report.lossy.is_empty() || !report.doubtful.is_empty() {
             for found in set.findings(&report) {
                 eprintln!("note: {name}: {found}");
             }
