@@ -1,9 +1,12 @@
 //! For what answers hold.
 
+use std::collections::BTreeSet;
+
 use super::super::answer::{Answer, Domain};
 use super::super::fuel::OutOfFuel;
 use super::super::number_kind::{NumberKind, Part};
 use super::super::relation::Relation;
+use super::quantity::collect_names_of_answer;
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
@@ -35,10 +38,11 @@ impl Comparison<'_> {
             .filter(|domain| !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other)))
         {
             let is_asked = match domain {
-                Domain::Kind(name, _) => {
-                    let same_name =
-                        |domain: &Domain| matches!(domain, Domain::Kind(other, _) if other == name);
-                    !is_condition(given) || asked.iter().any(same_name)
+                // "5 for even n" says that it is 5 in some cases.
+                Domain::Kind(name, kind) => {
+                    asked.iter().any(|other| same_name(domain, other))
+                        || !is_condition(given)
+                            && (names(given).contains(&**name) || *kind == NumberKind::Integers(Part::All))
                 }
                 Domain::Condition(condition) => {
                     adds_nothing(condition) || self.has_condition(condition, asked)?
@@ -77,6 +81,13 @@ fn is_condition(answer: &Answer) -> bool {
         Answer::Set(_) => true,
         _ => false,
     }
+}
+
+/// The names in an answer.
+fn names(answer: &Answer) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    collect_names_of_answer(answer, &mut names);
+    names
 }
 
 /// Whether a domain says no more than that a name is a number.

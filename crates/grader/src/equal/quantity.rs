@@ -167,7 +167,8 @@ pub(super) fn has_one_case(answer: &Answer) -> bool {
     folded.len() == names.len()
 }
 
-fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
+/// Adds the names of variables and functions in an answer.
+pub(super) fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
     match answer {
         Answer::Quantity(quantity) => collect_names(&quantity.expression, names),
         Answer::List(parts)

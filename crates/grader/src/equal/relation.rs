@@ -172,7 +172,9 @@ impl Comparison<'_> {
         let factor = constant_ratio(&difference(a, b), &difference(c, d), self.fuel)?;
         Ok(match factor {
             None => false,
-            Some(_) if !relation.is_order() => relation == other && !matches!(relation, Relation::Named(_)),
+            Some(_) if !relation.is_order() => {
+                relation == other && matches!(relation, Relation::Equal | Relation::NotEqual)
+            }
             Some(FactorSign::Positive) => relation == other,
             Some(FactorSign::Negative) => relation == other.turned(),
             Some(FactorSign::NotReal) => false,

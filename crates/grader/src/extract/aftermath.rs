@@ -39,10 +39,13 @@ pub fn takes_back(after: &str) -> bool {
     }
     let next = lower(sentence(next.trim_start_matches(['.', ' ', '\n', '*', '$'])));
     let parts = parts(&next);
-    is_about_answer(&parts)
-        && (0..parts.len())
-            .take_while(|&place| !gives_reason(&parts, place))
-            .any(|place| denies(&parts, place))
+    let starts_over =
+        matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
+    starts_over
+        || is_about_answer(&parts)
+            && (0..parts.len())
+                .take_while(|&place| !gives_reason(&parts, place))
+                .any(|place| denies(&parts, place))
 }
 
 /// Where the sentence ends that a text begins in.
@@ -106,7 +109,7 @@ fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
 /// Whether a clause begins that says why: what it denies is something else.
 fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
     let next = word(parts, place + 1);
-    REASONS.contains(&word(parts, place)) && !(word(parts, place) == "as" && next == "long")
+    REASONS.contains(&word(parts, place)) && !(matches!(word(parts, place), "as" | "so") && next == "long")
 }
 
 /// Whether the word at a place makes the answer depend on something, or doubts or denies it.

@@ -4,7 +4,7 @@ use super::super::phrases::denials::{
     ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EXCLUDES, FALSE, OPINIONS,
 };
 use super::super::phrases::has_pair;
-use super::super::phrases::hedges::MODALS;
+use super::super::phrases::hedges::{MODALS, POSSIBLE};
 
 /// Whether the end of a text denies what comes next, or makes something else of it.
 pub fn denies_next(before: &str) -> bool {
@@ -29,11 +29,13 @@ pub fn denies_next(before: &str) -> bool {
     }
     let skipped =
         words.iter().take_while(|word| BEFORE_DENIED.contains(word) || OPINIONS.contains(word)).count();
+    let is_possible = words.first() == Some(&"be");
     let is_opinion = words[..skipped].iter().any(|word| OPINIONS.contains(word));
     words.get(skipped).is_some_and(|word| {
         DENIALS.contains(word)
             || DENIAL_ENDINGS.iter().any(|ending| word.ends_with(ending))
             || is_opinion && MODALS.contains(word)
+            || is_possible && POSSIBLE.contains(word)
     })
 }
 

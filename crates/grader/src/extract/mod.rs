@@ -136,7 +136,8 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
         {
             return Some((answer, Origin::Number));
         }
-        return Some((text[last.content.0..last.content.1].trim().into(), Origin::Formula));
+        let formula = text[last.content.0..last.content.1].trim();
+        return Some((with_number_word(formula, rest), Origin::Formula));
     }
     if let Some((start, end)) = last_number_outside(text, 0) {
         return Some((text[start..end].into(), Origin::Number));

@@ -12,7 +12,8 @@ pub fn is_negation(word: &str) -> bool {
 }
 
 /// Words right before a number, formula or choice by which it is not the answer: "it is not 5".
-pub const DENIALS: &[&str] = &["not", "cannot", "never", "doubt", "neither", "nor", "не"];
+pub const DENIALS: &[&str] =
+    &["not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "не"];
 
 /// How words end that do the same: "isn't 5".
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
@@ -30,6 +31,12 @@ pub const OPINIONS: &[&str] =
 
 /// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe 5".
 pub const ALTERS: &[&str] = &[
+    "root",
+    "square",
+    "cube",
+    "reciprocal",
+    "factorial",
+    "logarithm",
     "twice",
     "thrice",
     "double",

@@ -91,6 +91,9 @@ pub const DOUBTFUL_PAIRS: &[&str] =
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
 
+/// Those with which "be" leaves a value open: "it may be 5".
+pub const POSSIBLE: &[&str] = &["might", "could", "may"];
+
 /// Words between a negation and what is denied.
 pub const IN_DENIALS: &[&str] = &[
     "be",
