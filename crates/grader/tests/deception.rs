@@ -16,9 +16,6 @@ struct Case {
     kind: String,
 }
 
-/// Right ones that are called wrong.
-const MOST_REFUSED: usize = 0;
-
 #[test]
 fn nothing_that_is_made_to_deceive_is_called_right() {
     let cases: Vec<Case> = include_str!("fixtures/deceptive_answers.jsonl")
@@ -50,8 +47,5 @@ fn nothing_that_is_made_to_deceive_is_called_right() {
         .collect();
     let total = |place: usize| counts.values().map(|count| count[place]).sum::<usize>();
     let (accepted, refused) = (total(1), total(3));
-    assert!(
-        accepted == 0 && refused <= MOST_REFUSED,
-        "{disagreements}{table}{accepted} accepted, {refused} refused"
-    );
+    assert!(accepted == 0 && refused == 0, "{disagreements}{table}{accepted} accepted, {refused} refused");
 }

@@ -17,11 +17,11 @@ impl Comparison<'_> {
         for domain in asked {
             let is_same = match domain {
                 Domain::Kind(name, kind) => {
-                    let of_name = said.iter().filter_map(|domain| match domain {
+                    let mut of_name = said.iter().filter_map(|domain| match domain {
                         Domain::Kind(other, kind) if other == name => Some(*kind),
                         _ => None,
                     });
-                    let other = of_name.last();
+                    let other = of_name.next_back();
                     other.is_some_and(|other| kind.agrees(other))
                         || other.is_none()
                             && !bounds(said, name)

@@ -54,7 +54,7 @@ pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
             Kind::Letter('a') if !words.is_empty() || name.is_some() => {}
             Kind::Letter(letter) if name.is_none() => name = Some(letter),
             Kind::Upright(word) if word.len() == 1 && word != "a" && name.is_none() => {
-                name = word.chars().next()
+                name = word.chars().next();
             }
             Kind::Word(word) | Kind::Upright(word) => {
                 let word = word.to_ascii_lowercase();

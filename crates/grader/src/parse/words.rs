@@ -241,10 +241,6 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
         }
         _ => false,
     };
-    let starts = match kind(0) {
-        None => true,
-        Some(Kind::Word(_) | Kind::Upright(_)) => true,
-        _ => false,
-    };
+    let starts = matches!(kind(0), None | Some(Kind::Word(_) | Kind::Upright(_)));
     starts && (0..tokens.len()).all(allowed)
 }
