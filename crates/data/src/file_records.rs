@@ -46,6 +46,10 @@ impl<T: Record> FileRecords<T> {
         self.rows.len()
     }
 
+    pub(crate) fn rows(&self) -> &[T] {
+        &self.rows
+    }
+
     pub(crate) fn hashes(&self) -> &[FileHash] {
         &self.hashes
     }

@@ -41,6 +41,14 @@ impl Findings {
     }
 }
 
+impl FromIterator<Finding> for Findings {
+    fn from_iter<I: IntoIterator<Item = Finding>>(findings: I) -> Self {
+        let mut all = Self::default();
+        all.extend(findings);
+        all
+    }
+}
+
 impl Extend<Finding> for Findings {
     fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
         findings.into_iter().for_each(|finding| self.push(finding));
@@ -62,6 +70,8 @@ pub struct Report {
     pub too_long: usize,
     /// Rows that cannot be used.
     pub bad: Findings,
+    /// Rows kept of which right responses may be judged wrong, or not at all.
+    pub doubtful: Findings,
     /// Rows kept of which the model does not see everything.
     pub lossy: Findings,
 }
@@ -76,7 +86,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, usable, duplicates, conflicts, too_long, bad, lossy } = self;
+        let Self { rows, usable, duplicates, conflicts, too_long, bad, doubtful, lossy } = self;
         write!(
             f,
             "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
@@ -86,10 +96,13 @@ impl fmt::Display for Report {
         if *too_long > 0 {
             write!(f, ", {too_long} too long")?;
         }
+        if doubtful.count() > 0 {
+            write!(f, "; of the usable, {} whose right answers may not be found right", doubtful.count())?;
+        }
         if lossy.count() > 0 {
             write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.count())?;
         }
-        for findings in [bad, conflicts, lossy] {
+        for findings in [bad, conflicts, doubtful, lossy] {
             for Finding { origin, problem } in findings.first() {
                 write!(f, "\n  {origin}: {problem}")?;
             }

@@ -1,6 +1,6 @@
 //! What training draws from: data files or a built-in task, by position.
 
-use isentrope_reward::VerifierSettings;
+use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
 use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
@@ -8,7 +8,7 @@ use crate::place::Split;
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
-use crate::{DataSettings, Error, Example, Problem, Report, Result};
+use crate::{DataSettings, Error, Example, Finding, Findings, Problem, Report, Result};
 
 /// Problems to train on, by position.
 pub type Source = Records<Problem>;
@@ -106,9 +106,13 @@ impl Records<Problem> {
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
     pub fn open(settings: &DataSettings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
         let of_task = |task: &dyn Task| Ok(task.problems(seed));
-        Self::read(settings, seed, of_task, &|row, origin| {
+        let (source, mut report) = Self::read(settings, seed, of_task, &|row, origin| {
             Problem::from_row(row, &settings.columns, origin, verifier)
-        })
+        })?;
+        if let Supply::Files(files) = &source.supply {
+            report.doubtful = doubtful(files.rows(), verifier);
+        }
+        Ok((source, report))
     }
 
     /// The problem at a position.
@@ -145,7 +149,7 @@ pub fn evaluation_set(
     n: usize,
     verifier: &VerifierSettings,
 ) -> Result<(Vec<Problem>, Report)> {
-    let (mut problems, report) = match settings.open_task()? {
+    let (mut problems, mut report) = match settings.open_task()? {
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             let found = settings.found(Split::Test, &())?;
@@ -153,10 +157,21 @@ pub fn evaluation_set(
         }
     };
     problems.truncate(n);
+    report.doubtful = doubtful(&problems, verifier);
     for problem in &mut problems {
         problem.prompt.surround(&settings.prompt_prefix, &settings.prompt_suffix);
     }
     Ok((problems, report))
+}
+
+/// The problems of which right responses may be judged wrong, or not at all.
+fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
+    let finding = |problem: &Problem| {
+        let Problem { ground_truth, data_source, extra_info, origin, .. } = problem;
+        let item = Item { ground_truth, prompt: "", data_source, extra_info };
+        Some(Finding { origin: origin.clone(), problem: verifier.concern(&item)? })
+    };
+    problems.iter().filter_map(finding).collect()
 }
 
 /// The worked examples of the task of that name.
@@ -192,6 +207,35 @@ mod tests {
         fn test_problems(&self, _: usize) -> Result<Vec<Problem>> {
             unreachable!("only examples are asked for")
         }
+    }
+
+    #[test]
+    fn a_ground_truth_that_is_damaged_is_found_with_its_row() {
+        let problem = |ground_truth: &str, origin: &str| Problem {
+            prompt: crate::Prompt::Text("?".into()),
+            ground_truth: ground_truth.into(),
+            data_source: String::new(),
+            extra_info: serde_json::Value::Null,
+            origin: origin.into(),
+        };
+        let problems = [problem("\\frac12", "train.jsonl row 1"), problem("\\frac{1}{", "train.jsonl row 2")];
+        let report = Report {
+            rows: 2,
+            usable: 2,
+            doubtful: doubtful(&problems, &VerifierSettings::default()),
+            ..Report::default()
+        };
+        let said = report.to_string();
+        assert!(
+            said.contains(
+                "1 whose right answers may not be found right\n  train.jsonl row 2: the ground truth"
+            ),
+            "{said}"
+        );
+        assert!(
+            said.ends_with("cannot be read as a formula: only a response with the same text is right"),
+            "{said}"
+        );
     }
 
     #[test]

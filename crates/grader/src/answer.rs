@@ -1,9 +1,9 @@
 //! The tree of an answer: an expression, or several in a list, tuple, interval, set, matrix or relation.
 
-use num_bigint::BigInt;
-
 use super::expression::Expression;
 use super::matrix::Matrix;
+use super::number_kind::NumberKind;
+use super::relation::Relation;
 
 /// An answer, as it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,19 @@ pub enum Answer {
     Ratio(Vec<Quantity>),
     /// `a < b = c`: sides with the relations between them, one fewer.
     Chain(Vec<Answer>, Vec<Relation>),
+    /// An answer, and for what it holds: `2n, n \ge 1`.
+    For(Box<Answer>, Vec<Domain>),
     /// Words, lower-case, without spaces and ornament.
     Text(String),
+}
+
+/// For what an answer holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Domain {
+    /// A name stands for numbers of a kind: `k \in \mathbb{Z}`, "n is odd".
+    Kind(Box<str>, NumberKind),
+    /// What must be true: `n \ge 1`.
+    Condition(Answer),
 }
 
 /// An expression and its unit.
@@ -53,8 +64,10 @@ pub enum Unit {
     Percent,
     /// Degrees of an angle or of temperature.
     Degree,
-    /// A number whose base was written: what its digits are to the base ten.
-    Base(BigInt),
+    /// The angle whose length of arc is the number.
+    Radian,
+    /// A number whose digits and base were written.
+    Base(Box<str>, u32),
 }
 
 /// The brackets of a sequence.
@@ -69,42 +82,6 @@ pub struct Brackets {
 impl Brackets {
     /// ( and ).
     pub const ROUND: Self = Self { closed_left: false, closed_right: false };
-}
-
-/// A relation between two sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are called what they are")]
-pub enum Relation {
-    Equal,
-    /// Equal but for rounding.
-    Approximate,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    /// Membership.
-    In,
-    /// Congruence, similarity and whatever else is no order.
-    Other,
-}
-
-impl Relation {
-    /// The relation from the other side.
-    pub fn turned(self) -> Self {
-        match self {
-            Self::Less => Self::Greater,
-            Self::LessOrEqual => Self::GreaterOrEqual,
-            Self::Greater => Self::Less,
-            Self::GreaterOrEqual => Self::LessOrEqual,
-            same => same,
-        }
-    }
-
-    /// Whether it is one of the four orders.
-    pub fn is_order(self) -> bool {
-        matches!(self, Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual)
-    }
 }
 
 impl Answer {

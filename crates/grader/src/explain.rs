@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::answer::{Answer, Brackets, Quantity, Relation, Unit};
+use super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::extract::{from_ground_truth, from_response};
 use super::fuel::Fuel;
 use super::grade::{Grade, grade};
 use super::ground_truth::GroundTruth;
 use super::options::Options;
 use super::reading::Reading;
+use super::relation::{Named, Relation};
 use super::value::{DEFAULT_FUEL, normal_form};
 
 /// How a grade came about.
@@ -108,6 +109,13 @@ fn form(answer: &Answer) -> String {
             }
             text
         }
+        Answer::For(answer, domains) => {
+            let domain = |domain: &Domain| match domain {
+                Domain::Kind(name, kind) => format!("{name} of the kind {kind:?}"),
+                Domain::Condition(condition) => form(condition),
+            };
+            format!("{}, for {}", form(answer), domains.iter().map(domain).collect::<Vec<_>>().join(" and "))
+        }
         Answer::Text(text) => format!("the words {text:?}"),
     }
 }
@@ -118,7 +126,8 @@ fn quantity_form(quantity: &Quantity) -> String {
         Unit::None => form,
         Unit::Percent => format!("{form} percent"),
         Unit::Degree => format!("{form} degrees"),
-        Unit::Base(digits) => format!("{form}, from the digits {digits}"),
+        Unit::Radian => format!("{form} radians"),
+        Unit::Base(digits, base) => format!("{form}, from the digits {digits} to the base {base}"),
     }
 }
 
@@ -127,16 +136,20 @@ fn expression_form(expression: &super::expression::Expression) -> String {
     normal_form(expression, &mut fuel).unwrap_or_else(|error| format!("an expression of which {error}"))
 }
 
-fn sign(relation: Relation) -> &'static str {
+fn sign(relation: Relation) -> String {
     match relation {
-        Relation::Equal => "=",
-        Relation::Approximate => "≈",
-        Relation::NotEqual => "≠",
-        Relation::Less => "<",
-        Relation::LessOrEqual => "≤",
-        Relation::Greater => ">",
-        Relation::GreaterOrEqual => "≥",
-        Relation::In => "in",
-        Relation::Other => "~",
+        Relation::Equal => "=".into(),
+        Relation::Approximate => "≈".into(),
+        Relation::NotEqual => "≠".into(),
+        Relation::Less => "<".into(),
+        Relation::LessOrEqual => "≤".into(),
+        Relation::Greater => ">".into(),
+        Relation::GreaterOrEqual => "≥".into(),
+        Relation::In => "in".into(),
+        Relation::Named(Named { name, turned, negated }) => {
+            let (not, from_right) =
+                (if negated { "not " } else { "" }, if turned { " (from the right)" } else { "" });
+            format!("{not}{name}{from_right}")
+        }
     }
 }

@@ -136,6 +136,30 @@ impl Expression {
         Self::power(self, Self::integer(1).over(degree))
     }
 
+    /// Whether it has no variables.
+    pub fn is_number(&self) -> bool {
+        match self {
+            Self::Number(_) | Self::Decimal(_) | Self::Constant(_) => true,
+            Self::Symbol(_) | Self::Unknown(..) => false,
+            Self::Sum(parts) | Self::Product(parts) | Self::Function(_, parts) => {
+                parts.iter().all(Self::is_number)
+            }
+            Self::Power(power) => power.0.is_number() && power.1.is_number(),
+        }
+    }
+
+    /// Whether a variable is in it.
+    pub fn mentions(&self, name: &str) -> bool {
+        match self {
+            Self::Symbol(symbol) => **symbol == *name,
+            Self::Unknown(_, parts) | Self::Sum(parts) | Self::Product(parts) | Self::Function(_, parts) => {
+                parts.iter().any(|part| part.mentions(name))
+            }
+            Self::Power(power) => power.0.mentions(name) || power.1.mentions(name),
+            Self::Number(_) | Self::Decimal(_) | Self::Constant(_) => false,
+        }
+    }
+
     /// Gives variables and functions the names that `name` gives for theirs; where it gives none they keep them.
     pub fn rename(&mut self, name: &impl Fn(&str) -> Option<Box<str>>) {
         match self {

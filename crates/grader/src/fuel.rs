@@ -7,7 +7,7 @@ pub struct Fuel(u64);
 
 /// The fuel is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the comparison takes too much work")]
+#[error("the answer takes more work to compare than is allowed")]
 pub struct OutOfFuel;
 
 impl Fuel {

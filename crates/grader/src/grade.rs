@@ -15,7 +15,7 @@ pub enum Outcome {
     Different,
     /// The response has no answer that can be read.
     NoAnswer,
-    /// To tell takes more work than is allowed.
+    /// The answer takes more work to compare than any is allowed; it is none that anybody would check.
     OutOfFuel,
 }
 
@@ -61,7 +61,10 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
                 (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));
                 break;
             }
-            Err(error) => (outcome, reason) = (Outcome::OutOfFuel, error.to_string()),
+            Err(error) => {
+                (outcome, reason) =
+                    (Outcome::OutOfFuel, format!("{}: {error}, and is wrong", origin.describe()));
+            }
         }
     }
     Grade { outcome, extracted: Some(given.source), reason }

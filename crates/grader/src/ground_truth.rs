@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
+use super::answer::Answer;
 use super::extract::from_ground_truth;
+use super::fuel::Fuel;
 use super::reading::Reading;
+use super::value::{DEFAULT_FUEL, normal_form};
 
 /// The accepted answers of a problem, read.
 #[derive(Clone, Debug)]
@@ -22,7 +25,50 @@ impl GroundTruth {
         };
         if readings.is_empty() { Err("the ground truth is an empty list".into()) } else { Ok(Self(readings)) }
     }
+
+    /// What keeps right responses from being found right, if anything does, as part of a sentence: the ground truth is a
+    /// formula that cannot be read as one, or that takes too much work to compare.
+    pub fn concern(&self) -> Option<String> {
+        let only_same = "only a response with the same text is right";
+        self.0.iter().find_map(|reading| {
+            let Reading { source, answers, .. } = reading;
+            let shown: String = source.chars().take(MAX_SHOWN).collect();
+            if reading.is_text() && looks_like_formula(source) {
+                return Some(format!("the ground truth {shown:?} cannot be read as a formula: {only_same}"));
+            }
+            let is_too_much = |answer: &Answer| {
+                let fuel = &mut Fuel::new(DEFAULT_FUEL);
+                answer.expression().is_some_and(|expression| normal_form(expression, fuel).is_err())
+            };
+            answers
+                .iter()
+                .all(is_too_much)
+                .then(|| format!("the ground truth {shown:?} takes too much work to compare: {only_same}"))
+        })
+    }
 }
+
+/// Most characters of a ground truth that are shown.
+const MAX_SHOWN: usize = 60;
+
+/// Whether a text has what formulas are made of: a command that is not for words, an operator between operands, or brackets
+/// of which one is missing.
+fn looks_like_formula(source: &str) -> bool {
+    let has_command = source.match_indices('\\').any(|(place, _)| {
+        let rest = &source[place + 1..];
+        let name: &str = &rest[..rest.bytes().take_while(u8::is_ascii_alphabetic).count()];
+        !name.is_empty() && !name.starts_with("text") && !WORD_COMMANDS.contains(&name)
+    });
+    let is_unbalanced = ['{', '(', '[']
+        .iter()
+        .zip(['}', ')', ']'])
+        .any(|(open, close)| source.matches(*open).count() != source.matches(close).count());
+    has_command || is_unbalanced || source.contains(['=', '^', '_', '+', '*', '<', '>'])
+}
+
+/// Commands that words may have around them.
+const WORD_COMMANDS: [&str; 9] =
+    ["mbox", "mathrm", "mathbf", "mathit", "operatorname", "quad", "left", "right", "bf"];
 
 fn read(value: &Value) -> Result<Reading, String> {
     let text = match value {

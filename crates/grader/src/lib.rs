@@ -17,10 +17,12 @@ mod grade;
 mod ground_truth;
 mod latex;
 mod matrix;
+mod number_kind;
 mod options;
 mod parse;
 mod phrases;
 mod reading;
+mod relation;
 mod value;
 
 pub use equal::same_answer;

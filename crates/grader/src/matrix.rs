@@ -71,6 +71,25 @@ impl Matrix {
         )
     }
 
+    /// The determinant; `None` unless there are as many rows as columns, and few.
+    pub fn determinant(&self) -> Option<Expression> {
+        const MOST_ROWS: usize = 4;
+        let size = self.rows.len();
+        if size > MOST_ROWS || self.rows[0].len() != size {
+            return None;
+        }
+        let (first, rest) = self.rows.split_first()?;
+        if rest.is_empty() {
+            return first.first().cloned();
+        }
+        let term = |column: usize| -> Option<Expression> {
+            let minor = rest.iter().map(|row| [&row[..column], &row[column + 1..]].concat()).collect();
+            let term = Expression::Product(vec![first[column].clone(), Self::new(minor)?.determinant()?]);
+            Some(if column % 2 == 1 { term.negated() } else { term })
+        };
+        (0..size).map(term).collect::<Option<_>>().map(Expression::Sum)
+    }
+
     /// self with rows as columns.
     #[must_use]
     pub fn transposed(&self) -> Self {

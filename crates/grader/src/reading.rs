@@ -1,13 +1,15 @@
 //! What the text of an answer may mean.
 
-use super::answer::Answer;
+use super::answer::{Answer, Quantity, Unit};
 use super::choice::choice;
 use super::expression::{Constant, Expression};
 use super::latex::{Commas, is_prose_letter};
 use super::parse::{Convention, Unreadable, parse};
-use super::phrases::answers::{number, says_infinite, says_none, says_reals, says_undefined};
+use super::phrases::answers::{says_infinite, says_none, says_reals, says_undefined};
 use super::phrases::denials::{DENYING_WORDS, is_negation};
+use super::phrases::numbers::{changes_number, number, spoken};
 use super::phrases::statements::{ARTICLES, SUBJECT_VERBS};
+use super::phrases::units::{PERCENT, is_no_unit};
 
 /// Longest text that is read as an answer, in bytes.
 pub const MAX_BYTES: usize = 10_000;
@@ -65,7 +67,11 @@ impl Reading {
         if let Some(rest) = rest {
             answers.extend(meanings(rest)?);
         }
-        if says_none(&text) {
+        // {empty set} is not empty.
+        let has_elements = source.contains("\\{");
+        if let Some(number) = number_in_words(&bare) {
+            answers = vec![number];
+        } else if says_none(&text) && !has_elements {
             answers = vec![Answer::Set(Vec::new())];
         } else if says_infinite(&text) {
             answers = vec![Answer::plain(Expression::Constant(Constant::Infinity))];
@@ -125,6 +131,20 @@ fn small_integer(source: &str) -> Option<Answer> {
     let is_small = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     let value: i64 = is_small.then(|| source.parse().ok()).flatten()?;
     Some(Answer::plain(Expression::integer(value)))
+}
+
+/// The number that bare text is in words, with whatever is counted: "1.5 million", "two thirds of a mile".
+fn number_in_words(bare: &str) -> Option<Answer> {
+    let lower = bare.to_lowercase();
+    let (expression, rest) = spoken(&lower)?;
+    let is_of_unit = |word: &&str| {
+        word.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && !is_no_unit(word)
+            && !is_negation(word)
+            && !changes_number(word)
+    };
+    let unit = if PERCENT.contains(&rest.join(" ").as_str()) { Unit::Percent } else { Unit::None };
+    rest.iter().all(is_of_unit).then_some(Answer::Quantity(Quantity { expression, unit }))
 }
 
 /// What a text means under each convention that makes a difference.

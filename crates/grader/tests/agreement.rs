@@ -51,14 +51,17 @@ const MOST_LEFT_OPEN: usize = 21;
 #[test]
 fn judges_responses_as_a_reader_would() {
     let rows = rows(include_str!("fixtures/math_responses.jsonl"));
-    let mut open = 0;
+    let mut open = Vec::new();
     for row in &rows {
         let (response, expected) = (row["response"].as_str().expect("a response"), row["expected"] == 1);
         let correct = is_correct(&row["gold"], response, &Options::default());
         assert!(!correct || expected, "wrong, but graded as correct: {row}");
-        open += usize::from(correct != expected);
+        if correct != expected {
+            open.push(row.to_string());
+        }
     }
-    assert!(open <= MOST_LEFT_OPEN, "{open} right ones of {} are graded as wrong", rows.len());
+    let (count, all) = (open.len(), rows.len());
+    assert!(count <= MOST_LEFT_OPEN, "{count} right ones of {all} are graded as wrong:\n{}", open.join("\n"));
 }
 
 /// The accepted texts of an answer.

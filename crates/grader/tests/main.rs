@@ -4,3 +4,4 @@
 
 mod agreement;
 mod bounds;
+mod deception;

@@ -38,6 +38,15 @@ impl Math {
         format!("{seen}{verdict:?}: {reason}")
     }
 
+    /// What keeps right responses to a problem from being judged right: options of its own that are none, or a ground truth
+    /// that can be read, but not as the formula that it is.
+    pub fn concern(&self, item: &Item<'_>) -> Option<String> {
+        match self.of_problem(item) {
+            Ok(_) => GroundTruth::from_value(item.ground_truth).ok()?.concern(),
+            Err(wrong) => Some(format!("{wrong}: no response can be judged")),
+        }
+    }
+
     /// The options, with those that the problem sets in their place.
     fn of_problem(&self, item: &Item<'_>) -> Result<Options, String> {
         let Some(own) = item.extra_info.get(OF_PROBLEM) else { return Ok(self.options) };
@@ -57,9 +66,9 @@ fn judgement(grade: Result<Grade, String>) -> Judgement {
         Ok(Grade { outcome, extracted, reason }) => {
             let verdict = match outcome {
                 Outcome::Same => Verdict::Correct,
-                Outcome::Different => Verdict::Wrong,
+                // A response that could put itself beyond its verdict would escape its score.
+                Outcome::Different | Outcome::OutOfFuel => Verdict::Wrong,
                 Outcome::NoAnswer => Verdict::Unparseable,
-                Outcome::OutOfFuel => Verdict::TimedOut,
             };
             Judgement::new(verdict, extracted, reason)
         }
@@ -84,7 +93,7 @@ mod tests {
             (json!("1/2"), "\\boxed{0.5}", Verdict::Correct, 1.0),
             (json!("1/2"), "\\boxed{2}", Verdict::Wrong, 0.0),
             (json!("1/2"), "I do not know what to say.", Verdict::Unparseable, 0.0),
-            (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::TimedOut, 0.0),
+            (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::Wrong, 0.0),
         ] {
             let judgement = verify(&ground_truth, response);
             assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{response}: {judgement:?}");
@@ -100,6 +109,38 @@ mod tests {
             assert_eq!(judgement.verdict, Verdict::Fault, "{gold}");
             assert!(judgement.reason.contains("ground truth"), "{}", judgement.reason);
         }
+    }
+
+    #[test]
+    fn a_ground_truth_that_is_read_as_words_though_it_is_a_formula_is_a_concern() {
+        let concern = |ground_truth: Value, extra_info: Value| {
+            let item =
+                Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &extra_info };
+            Math::default().concern(&item)
+        };
+        for damaged in
+            ["\\frac{1}{", "x = = 3", "\\begin{tabular}1\\end{tabular}", "(1, 2", "(a+b+c+d+e+f+g)^{500}"]
+        {
+            let said = concern(json!(damaged), Value::Null).unwrap_or_default();
+            assert!(said.contains("only a response with the same text is right"), "{damaged}: {said}");
+        }
+        for sound in [
+            "\\frac12",
+            "east",
+            "\\text{no solution}",
+            "(C)",
+            "x = 3",
+            "2^{100}",
+            "semi-circle",
+            "Paris and Rome",
+        ] {
+            assert_eq!(concern(json!(sound), Value::Null), None, "{sound}");
+        }
+        let said = concern(json!("5"), json!({OF_PROBLEM: {"decimal": 2}})).unwrap_or_default();
+        assert!(
+            said.starts_with("extra_info.math_options: ") && said.ends_with("no response can be judged"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -67,6 +67,15 @@ impl VerifierName {
             Self::Math => GroundTruth::from_value(ground_truth).map(drop),
         }
     }
+
+    /// What keeps right responses to a problem from being judged right; see [`VerifierSettings::concern`].
+    pub(crate) fn concern(self, item: &Item<'_>) -> Option<String> {
+        match self {
+            Self::Countdown => None,
+            Self::Auto if Challenge::is_form_of(item.ground_truth) => None,
+            Self::Auto | Self::Math => Math::default().concern(item),
+        }
+    }
 }
 
 /// Soft punishment of overlong responses (DAPO, arXiv 2503.14476, equation 13).

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Item;
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
 use crate::command::{self, CommandVerifier};
 use crate::math::Math;
@@ -169,6 +170,20 @@ impl VerifierSettings {
         })
     }
 
+    /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
+    /// sentence. Known of mathematical answers alone.
+    pub fn concern(&self, item: &Item<'_>) -> Option<String> {
+        let singles: Vec<&Single> = match self.of(item.data_source)? {
+            Combined::Single(single) => vec![single],
+            Combined::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
+        };
+        singles.into_iter().find_map(|single| match single {
+            Single::BuiltIn(name) => name.concern(item),
+            Single::Math(_) => VerifierName::Math.concern(item),
+            Single::Command(_) => None,
+        })
+    }
+
     /// The settings of all commands.
     pub fn commands(&self) -> Vec<&command::CommandSettings> {
         let combined: Vec<&Combined> = match self {
@@ -280,8 +295,7 @@ mod tests {
             assert_eq!(serde_json::to_value(read(value.clone())).unwrap(), value);
         }
         let strict = read(json!({"math": {"extraction": "boxed"}})).build().unwrap();
-        let item =
-            crate::Item { ground_truth: &json!("3"), prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth: &json!("3"), prompt: "", data_source: "", extra_info: &Value::Null };
         let judged = strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
         let verdicts: Vec<crate::Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
         assert_eq!(verdicts, [crate::Verdict::Unparseable, crate::Verdict::Correct]);

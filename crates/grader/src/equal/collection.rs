@@ -1,12 +1,15 @@
 //! Lists, sets, sequences, matrices and ratios.
 
+use std::collections::{HashMap, HashSet};
+
 use num_integer::Integer;
 use num_traits::{One, Zero};
 
-use super::super::answer::{Answer, Quantity, Relation};
+use super::super::answer::{Answer, Quantity};
 use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
 use super::super::matrix::Matrix;
+use super::super::relation::Relation;
 use super::Comparison;
 
 impl Comparison<'_> {
@@ -46,12 +49,20 @@ impl Comparison<'_> {
             || (self.within(gold, given)? && self.within(given, gold)?))
     }
 
+    /// The elements of sets, of which {5} is not 5.
+    pub(super) fn elements(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+        self.nesting += 1;
+        let same = self.sets(gold, given);
+        self.nesting -= 1;
+        same
+    }
+
     /// Whether each answer has one of its own among the others, of which there are as many.
     fn matched(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
-        let mut free: Vec<&Answer> = given.iter().collect();
+        let (gold, mut free) = without_common(gold, given);
         for (place, answer) in gold.iter().enumerate() {
             // Most often the order is the same.
-            let likely = place + free.len() - given.len();
+            let likely = place + free.len() - gold.len();
             let mut found = None;
             for candidate in std::iter::once(likely).chain((0..free.len()).filter(|&other| other != likely)) {
                 if self.answers(answer, free[candidate])?.is_some() {
@@ -223,6 +234,10 @@ pub(super) fn are_forms(answers: &[Answer]) -> bool {
 
 /// Answers without those that are written twice.
 pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
+    if answers.len() > FEW {
+        let mut seen = HashSet::with_capacity(answers.len());
+        return answers.iter().filter(|answer| seen.insert(format!("{answer:?}"))).cloned().collect();
+    }
     let mut distinct: Vec<Answer> = Vec::with_capacity(answers.len());
     for answer in answers {
         if !distinct.contains(answer) {
@@ -230,6 +245,30 @@ pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
         }
     }
     distinct
+}
+
+/// More answers than these are found among others by their form first, as comparing each with each takes too long.
+const FEW: usize = 16;
+
+/// Answers of two lists without those that both have in the same form: of long lists, in any order, few are left.
+fn without_common<'a>(gold: &'a [Answer], given: &'a [Answer]) -> (Vec<&'a Answer>, Vec<&'a Answer>) {
+    if gold.len() <= FEW {
+        return (gold.iter().collect(), given.iter().collect());
+    }
+    let mut places = HashMap::<String, Vec<usize>>::with_capacity(given.len());
+    for (place, answer) in given.iter().enumerate() {
+        places.entry(format!("{answer:?}")).or_default().push(place);
+    }
+    let mut is_free = vec![true; given.len()];
+    let mut has_none = |answer: &&Answer| match places.get_mut(&format!("{answer:?}")).and_then(Vec::pop) {
+        Some(place) => {
+            is_free[place] = false;
+            false
+        }
+        None => true,
+    };
+    let left = gold.iter().filter(|answer| has_none(answer)).collect();
+    (left, given.iter().zip(is_free).filter_map(|(answer, is_free)| is_free.then_some(answer)).collect())
 }
 
 /// The name in `name = value`, without a subscript.

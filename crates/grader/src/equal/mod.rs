@@ -4,6 +4,8 @@
 //! 3) or writes it in another form is right.
 
 mod collection;
+mod counting;
+mod domain;
 mod quantity;
 mod relation;
 mod remainder;
@@ -12,8 +14,9 @@ mod time_of_day;
 
 use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
 use self::quantity::has_one_case;
-use self::time_of_day::{has_padded_minutes, is_afternoon, is_time};
+use self::time_of_day::{Clock, has_padded_minutes, is_time};
 use super::answer::{Answer, Brackets};
+use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
 use super::options::Options;
 use super::reading::Reading;
@@ -52,12 +55,24 @@ struct Comparison<'f> {
     ignore_case: bool,
     /// Whether `a:b` is a time of day rather than a ratio.
     are_times: bool,
+    /// Whether amounts of money are among the response's values, which may equal what is none.
+    has_money: bool,
+    /// In how many sets what is compared is an element.
+    nesting: usize,
 }
 
 impl<'f> Comparison<'f> {
     /// A comparison that may do so much work.
     fn new(tolerance: Tolerance, allow_set_relation: bool, fuel: &'f mut Fuel) -> Self {
-        Self { tolerance, allow_set_relation, fuel, ignore_case: true, are_times: false }
+        Self {
+            tolerance,
+            allow_set_relation,
+            fuel,
+            ignore_case: true,
+            are_times: false,
+            has_money: false,
+            nesting: 0,
+        }
     }
 
     fn same(&mut self, gold: &Reading, given: &Reading) -> Result<Option<Rule>, OutOfFuel> {
@@ -69,18 +84,24 @@ impl<'f> Comparison<'f> {
         {
             return Ok(Some("the same choice"));
         }
+        let (asked, said) = (Clock::of(&gold.source), Clock::of(&given.source));
+        if let (Some(asked), Some(said)) = (&asked, &said)
+            && (asked.is_certain() || said.is_certain())
+        {
+            return Ok(asked.is_same(said).then_some("the same time of day"));
+        }
         if gold.is_text() {
             let same = gold.text == given.text
                 || gold.answers.iter().any(|answer| given.answers.contains(answer))
                 || given.predicate().is_some_and(|predicate| predicate == gold.text);
             return Ok(same.then_some("the same words"));
         }
-        let (asked, said) = (is_afternoon(&gold.text), is_afternoon(&given.text));
-        if asked.is_some() && said.is_some() && asked != said {
-            return Ok(None);
-        }
-        self.are_times =
-            asked.or(said).is_some() || is_time(&gold.source) || has_padded_minutes(&given.source);
+        let names_half = |clock: Option<Clock>| clock.is_some_and(|clock| clock.is_certain());
+        self.are_times = names_half(asked)
+            || names_half(said)
+            || is_time(&gold.source)
+            || has_padded_minutes(&given.source);
+        self.has_money = given.source.contains("\\$");
         let mut out_of_fuel = None;
         for answer in &gold.answers {
             for other in &given.answers {
@@ -112,7 +133,19 @@ impl<'f> Comparison<'f> {
                 }
                 Some("the same value in several forms")
             }
+            // The letter may have lost its double stroke.
+            (Answer::Reals, Answer::Quantity(given)) => {
+                (given.expression == Expression::symbol("R")).then_some("the same set")
+            }
             (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
+            (Answer::For(..), _) | (_, Answer::For(..)) => return self.restricted(gold, given),
+            // The name ABC may be in `\text{}`.
+            (Answer::Quantity(gold), Answer::Text(given)) => match &gold.expression {
+                Expression::Symbol(name) if name.len() > 2 => {
+                    name.eq_ignore_ascii_case(given).then_some("the same name")
+                }
+                _ => None,
+            },
             (Answer::Chain(..), _) | (_, Answer::Chain(..)) => return self.relations(gold, given),
             (Answer::List(a), Answer::List(b)) => {
                 self.lists(a, b)?.then_some("the same answers in any order")
@@ -129,8 +162,9 @@ impl<'f> Comparison<'f> {
             (Answer::Sequence(_, a), Answer::List(b)) => {
                 self.ordered(a, b)?.then_some("the same answers in the same order")
             }
-            (Answer::Set(a), Answer::Set(b) | Answer::List(b)) | (Answer::List(a), Answer::Set(b)) => {
-                self.sets(a, b)?.then_some("the same set")
+            (Answer::Set(a), Answer::Set(b)) => self.elements(a, b)?.then_some("the same set"),
+            (Answer::Set(a), Answer::List(b)) | (Answer::List(a), Answer::Set(b)) if self.nesting == 0 => {
+                self.elements(a, b)?.then_some("the same set")
             }
             (Answer::Sequence(a, gold), Answer::Sequence(b, given)) if gold.len() != 2 || a == b => {
                 self.ordered(gold, given)?.then_some("the same sequence")
@@ -154,15 +188,20 @@ impl<'f> Comparison<'f> {
                 }
             }
             (Answer::Set(items), answer @ (Answer::Quantity(_) | Answer::Sequence(..)))
-            | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items)) => match &items[..]
+            | (answer @ (Answer::Quantity(_) | Answer::Sequence(..)), Answer::Set(items))
+                if self.nesting == 0 =>
             {
-                [item] => return self.answers(item, answer),
-                _ => None,
-            },
+                match &items[..] {
+                    // The only solution may be given as the set of solutions, but {5} is no element {{5}}.
+                    [Answer::Set(_)] | [] | [_, _, ..] => None,
+                    [item] => return self.answers(item, answer),
+                }
+            }
             (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => Some("unions of the same sets"),
             _ => None,
         };
-        let about_numbers = (is_set(gold) || are_conditions(gold))
+        let about_numbers = self.nesting == 0
+            && (is_set(gold) || are_conditions(gold))
             && (is_set(given) || (self.allow_set_relation || are_conditions(gold)) && are_conditions(given));
         match found {
             None if about_numbers => Ok(self.same_spans(gold, given)?.then_some("the same numbers")),

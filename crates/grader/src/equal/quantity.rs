@@ -10,6 +10,7 @@ use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
 use super::super::phrases::units::is_unit_letter;
 use super::super::value::{Sameness, has_decimal, same_value};
+use super::counting::in_numbers;
 use super::remainder::{parts, remainder};
 use super::{Comparison, Rule};
 
@@ -49,18 +50,31 @@ impl Comparison<'_> {
         let found = remainder(b, self.fuel)?;
         let (a, b) = (asked.as_ref().unwrap_or(a), found.as_ref().unwrap_or(b));
         match (&gold.unit, &given.unit) {
-            (Unit::Base(digits), Unit::None | Unit::Percent | Unit::Degree) => {
-                // To leave out the base is right; to change it is no answer to "in base 8".
-                return Ok(self
-                    .expressions(&Expression::integer(digits.clone()), b)?
-                    .then_some("the same digits, base left out"));
+            // To leave out the base is right; to change it is no answer to "in base 8".
+            (Unit::Base(digits, _), Unit::None) => {
+                let same = super::super::parse::integer(digits);
+                let same = same.is_some_and(|digits| *b == digits);
+                return Ok(same.then_some("the same digits, base left out"));
             }
-            (Unit::None, Unit::Base(digits))
-                if self.expressions(a, &Expression::integer(digits.clone()))? =>
-            {
-                return Ok(Some("the same digits, base left out"));
+            (Unit::Base(_, base), Unit::Base(_, other)) if base != other => return Ok(None),
+            (Unit::Base(..), Unit::Percent | Unit::Degree | Unit::Radian) => return Ok(None),
+            // Without a base ten is meant.
+            (Unit::None, Unit::Base(_, base)) if *base != 10 => return Ok(None),
+            // An angle is not its own number in another unit.
+            (Unit::Degree, Unit::Radian) | (Unit::Radian, Unit::Degree) => {
+                let (a, b) = (in_units(gold), in_units(given));
+                return Ok(self.expressions(&a, &b)?.then_some("the same angle"));
+            }
+            (Unit::None, Unit::Degree) if mentions_pi(a) => {
+                return Ok(self.expressions(a, &in_units(given))?.then_some("the same angle"));
+            }
+            (Unit::Degree, Unit::None) if mentions_pi(b) && !mentions_pi(a) => {
+                return Ok(self.expressions(&in_units(gold), b)?.then_some("the same angle"));
             }
             _ => {}
+        }
+        if let Some((a, b)) = in_numbers(a, b) {
+            return Ok(self.expressions(&a, &b)?.then_some("the same number of choices"));
         }
         if self.expressions(a, b)? {
             return Ok(Some(if gold.unit == given.unit {
@@ -77,11 +91,20 @@ impl Comparison<'_> {
                 .then_some("the same value, variables in the other case"));
         }
         if gold.unit == given.unit {
-            let Some(bare) = without_unit_letters(b).filter(|_| is_number(a)) else { return Ok(None) };
+            let Some(bare) = without_unit_letters(b).filter(|_| a.is_number()) else { return Ok(None) };
             return Ok(self.expressions(a, &bare)?.then_some("the same value, unit left out"));
         }
         let (a, b) = (in_units(gold), in_units(given));
         Ok(self.expressions(&a, &b)?.then_some("the same value in other units"))
+    }
+}
+
+/// Whether a multiple of pi is in an expression: the number of an angle in radians.
+fn mentions_pi(expression: &Expression) -> bool {
+    match expression {
+        Expression::Constant(constant) => *constant == Constant::Pi,
+        Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(mentions_pi),
+        _ => false,
     }
 }
 
@@ -91,19 +114,7 @@ fn in_units(quantity: &Quantity) -> Expression {
     match quantity.unit {
         Unit::Percent => expression.over(Expression::integer(100)),
         Unit::Degree => Expression::Product(vec![expression, Expression::Constant(Constant::Degree)]),
-        Unit::None | Unit::Base(_) => expression,
-    }
-}
-
-/// Whether an expression has no variables.
-pub(super) fn is_number(expression: &Expression) -> bool {
-    match expression {
-        Expression::Number(_) | Expression::Decimal(_) | Expression::Constant(_) => true,
-        Expression::Symbol(_) | Expression::Unknown(..) => false,
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            parts.iter().all(is_number)
-        }
-        Expression::Power(power) => is_number(&power.0) && is_number(&power.1),
+        Unit::None | Unit::Radian | Unit::Base(..) => expression,
     }
 }
 
@@ -112,12 +123,12 @@ fn without_unit_letters(expression: &Expression) -> Option<Expression> {
     let Expression::Product(factors) = expression else { return None };
     let is_unit = |factor: &Expression| {
         let base = match factor {
-            Expression::Power(power) if is_number(&power.1) => &power.0,
+            Expression::Power(power) if power.1.is_number() => &power.0,
             factor => factor,
         };
         matches!(base, Expression::Symbol(name) if is_unit_letter(name.trim_start_matches('\\')))
     };
-    let numbers = factors.iter().take_while(|factor| is_number(factor)).count();
+    let numbers = factors.iter().take_while(|factor| factor.is_number()).count();
     let rest = &factors[numbers..];
     // Variables that are multiplied are no units: at most m/s^2.
     let are_units = numbers > 0 && (1..=2).contains(&rest.len()) && rest.iter().all(is_unit);
@@ -156,7 +167,8 @@ pub(super) fn has_one_case(answer: &Answer) -> bool {
     folded.len() == names.len()
 }
 
-fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
+/// Adds the names of variables and functions in an answer.
+pub(super) fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
     match answer {
         Answer::Quantity(quantity) => collect_names(&quantity.expression, names),
         Answer::List(parts)
@@ -173,6 +185,7 @@ fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>
             matrix.rows().iter().flatten().for_each(|entry| collect_names(entry, names));
         }
         Answer::Ratio(parts) => parts.iter().for_each(|part| collect_names(&part.expression, names)),
+        Answer::For(answer, _) => collect_names_of_answer(answer, names),
         Answer::Reals | Answer::Text(_) => {}
     }
 }

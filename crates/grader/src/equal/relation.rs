@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::super::answer::{Answer, Relation};
-use super::super::expression::Expression;
+use super::super::answer::{Answer, Quantity};
+use super::super::expression::{Expression, Function};
 use super::super::fuel::OutOfFuel;
-use super::super::value::{FactorSign, constant_ratio};
+use super::super::relation::{Named, Relation};
+use super::super::value::{FactorSign, Tolerance, constant_ratio};
 use super::collection::equations_of_tuple;
-use super::quantity::{is_name, is_number};
+use super::quantity::is_name;
 use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
@@ -33,6 +34,9 @@ impl Comparison<'_> {
                 self.member_or_spans(gold, given, true)
             }
             (gold, Answer::Chain(sides, relations)) => {
+                if self.contradicts_itself(sides, relations)? {
+                    return Ok(None);
+                }
                 if let Some(value) = concluded_value(sides, relations) {
                     return Ok(self.answers(gold, value)?.and(Some("the value of the response's equation")));
                 }
@@ -49,6 +53,9 @@ impl Comparison<'_> {
         gold_answer: &Answer,
         given_answer: &Answer,
     ) -> Result<Option<Rule>, OutOfFuel> {
+        if self.contradicts_itself(given.0, given.1)? {
+            return Ok(None);
+        }
         if self.same_chain(gold, given)? {
             return Ok(Some("the same relations"));
         }
@@ -88,18 +95,57 @@ impl Comparison<'_> {
             return Ok(true);
         }
         let turned: Vec<_> = given.1.iter().rev().map(|relation| relation.turned()).collect();
-        if gold.1 != turned || gold.1.contains(&Relation::In) {
+        if gold.1 != turned {
             return Ok(false);
         }
-        let reversed: Vec<_> = given.0.iter().rev().cloned().collect();
+        let mut reversed: Vec<_> = given.0.iter().rev().cloned().collect();
+        move_modulus_to_end(&mut reversed, gold.1);
         self.ordered(gold.0, &reversed)
+    }
+
+    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for a name that comes back to
+    /// where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its way.
+    fn contradicts_itself(&mut self, sides: &[Answer], relations: &[Relation]) -> Result<bool, OutOfFuel> {
+        let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
+        let values: Vec<&Answer> = sides[..=equations].iter().filter(|side| is_value(side)).collect();
+        let [first, between @ .., last] = &values[..] else { return Ok(false) };
+        if self.has_money {
+            return Ok(false);
+        }
+        let tolerance = self.tolerance;
+        // 2/3 = 0.67 is no contradiction.
+        self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
+        let agrees = if sides.first().is_some_and(names) {
+            self.either_way(first, last)?
+                || match sides[equations + 1..].last().filter(|side| is_value(side)) {
+                    Some(rounded) => self.either_way(first, rounded)?,
+                    None => false,
+                }
+        } else {
+            self.all_agree(first, between)? && self.either_way(first, last)?
+        };
+        self.tolerance = tolerance;
+        Ok(!agrees)
+    }
+
+    fn all_agree(&mut self, first: &Answer, others: &[&Answer]) -> Result<bool, OutOfFuel> {
+        for other in others {
+            if !self.either_way(first, other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn either_way(&mut self, a: &Answer, b: &Answer) -> Result<bool, OutOfFuel> {
+        Ok(self.answers(a, b)?.is_some() || self.answers(b, a)?.is_some())
     }
 
     /// Whether both sides name the same thing; the arguments of a function may have other names.
     fn same_names(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         match (gold.expression(), given.expression()) {
             (Some(Expression::Unknown(a, x)), Some(Expression::Unknown(b, y)))
-                if a == b && variables(x).is_some() && variables(y).is_some() =>
+                if a == b && a.chars().count() == 1 && variables(x).is_some() && variables(y).is_some() =>
             {
                 Ok(x.len() == y.len())
             }
@@ -118,7 +164,7 @@ impl Comparison<'_> {
         (a, relation, b): (&Expression, Relation, &Expression),
         (c, other, d): (&Expression, Relation, &Expression),
     ) -> Result<bool, OutOfFuel> {
-        if is_number(a) && is_number(b) {
+        if a.is_number() && b.is_number() {
             return Ok(false);
         }
         let difference =
@@ -126,7 +172,9 @@ impl Comparison<'_> {
         let factor = constant_ratio(&difference(a, b), &difference(c, d), self.fuel)?;
         Ok(match factor {
             None => false,
-            Some(_) if !relation.is_order() => relation == other && relation != Relation::Other,
+            Some(_) if !relation.is_order() => {
+                relation == other && matches!(relation, Relation::Equal | Relation::NotEqual)
+            }
             Some(FactorSign::Positive) => relation == other,
             Some(FactorSign::Negative) => relation == other.turned(),
             Some(FactorSign::NotReal) => false,
@@ -166,7 +214,7 @@ impl Comparison<'_> {
 fn set_of_member(answer: &Answer) -> Option<&Answer> {
     match answer {
         Answer::Chain(sides, relations) => match (&sides[..], &relations[..]) {
-            ([member, set], [Relation::In]) if names(member) => Some(set),
+            ([member, set], [Relation::In]) if names(member) && !is_value(set) => Some(set),
             _ => None,
         },
         answer => Some(answer),
@@ -186,7 +234,7 @@ fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'
     }
     let value = match equations {
         // x ≈ 11 has nothing more exact; in pi ≈ 3.14 what comes first is.
-        0 if names(first) => sides.last()?,
+        0 if names(first) => sides.last().filter(|value| !names(value))?,
         equations => &sides[equations],
     };
     let names_last = names(value) && !names(first) && sides.len() == 2;
@@ -195,8 +243,57 @@ fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'
     }
     // "x^2 - 3x = 0" does not say that something is 0.
     let is_zero = value.expression() == Some(&Expression::integer(0));
-    let says_value = !is_zero || names(first) || first.expression().is_some_and(is_number) || sides.len() > 2;
+    let says_value =
+        !is_zero || names(first) || first.expression().is_some_and(Expression::is_number) || sides.len() > 2;
     says_value.then_some(value)
+}
+
+/// Whether an answer is a number, with or without a unit. Sines of plain numbers are left out: they may be of degrees.
+fn is_value(answer: &Answer) -> bool {
+    match answer {
+        Answer::Quantity(Quantity { expression, .. }) => expression.is_number() && !has_angle(expression),
+        _ => false,
+    }
+}
+
+fn has_angle(expression: &Expression) -> bool {
+    match expression {
+        Expression::Function(
+            Function::Sin
+            | Function::Cos
+            | Function::Tan
+            | Function::Cot
+            | Function::Sec
+            | Function::Csc
+            | Function::Arcsin
+            | Function::Arccos
+            | Function::Arctan
+            | Function::Arccot,
+            _,
+        ) => true,
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            parts.iter().any(has_angle)
+        }
+        Expression::Power(power) => has_angle(&power.0) || has_angle(&power.1),
+        _ => false,
+    }
+}
+
+/// In `a \equiv b \pmod m` the modulus goes with the last side, whichever that is.
+fn move_modulus_to_end(sides: &mut [Answer], relations: &[Relation]) {
+    let is_congruence = matches!(relations, [Relation::Named(Named { name: "equiv", .. })]);
+    let [first, Answer::Quantity(last)] = sides else { return };
+    let Answer::Quantity(Quantity { expression: Expression::Unknown(name, parts), .. }) = first else {
+        return;
+    };
+    if !is_congruence || **name != *"pmod" || parts.len() != 2 {
+        return;
+    }
+    let value = parts.swap_remove(0);
+    let modulus = std::mem::take(parts).into_iter();
+    last.expression =
+        Expression::Unknown("pmod".into(), std::iter::once(last.expression.clone()).chain(modulus).collect());
+    *first = Answer::plain(value);
 }
 
 /// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked for is 3.
@@ -204,7 +301,7 @@ fn is_multiple_of_name(answer: &Answer) -> bool {
     matches!(
         answer.expression(),
         Some(Expression::Product(factors))
-            if matches!(factors[..], [ref factor, Expression::Symbol(_)] if is_number(factor))
+            if matches!(factors[..], [ref factor, Expression::Symbol(_)] if factor.is_number())
     )
 }
 

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::super::answer::{Answer, Relation};
+use super::super::answer::Answer;
 use super::super::expression::{Constant, Expression, Function};
 use super::super::fuel::OutOfFuel;
+use super::super::relation::Relation;
 use super::super::value::compare;
 use super::Comparison;
-use super::quantity::is_number;
 
 /// One end of a span.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ impl Comparison<'_> {
             Answer::Sequence(brackets, items) => {
                 let [low, high] = &items[..] else { return Ok(None) };
                 let (Some(low), Some(high)) = (low.expression(), high.expression()) else { return Ok(None) };
-                if !is_number(low) || !is_number(high) {
+                if !low.is_number() || !high.is_number() {
                     return Ok(None);
                 }
                 let low = End { value: low.clone(), closed: brackets.closed_left };
@@ -110,7 +110,7 @@ impl Comparison<'_> {
                 if order == Some(Ordering::Less) { self.united(vec![Span { low, high }])? } else { None }
             }
             Answer::Set(items) => {
-                let points = items.iter().map(|item| item.expression().filter(|value| is_number(value)));
+                let points = items.iter().map(|item| item.expression().filter(|value| value.is_number()));
                 match points.collect::<Option<Vec<_>>>() {
                     Some(points) => self.united(points.into_iter().map(Span::point).collect())?,
                     None => None,
@@ -176,9 +176,9 @@ impl Comparison<'_> {
                 return Ok(set.map(|set| Described { name: left, ..set }));
             }
             let (Some(left), Some(right)) = (left, right) else { return Ok(None) };
-            let condition = if is_number(right) {
+            let condition = if right.is_number() {
                 condition(left, *relation, right)
-            } else if is_number(left) {
+            } else if left.is_number() {
                 condition(right, relation.turned(), left)
             } else {
                 None

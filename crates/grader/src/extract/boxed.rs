@@ -1,6 +1,7 @@
 //! Answers in `\boxed{...}` and `\fbox{...}`.
 
 use super::super::phrases::statements::{AND, ENDS_LIST, OR};
+use super::denial::denies_next;
 
 /// A box that is complete.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +20,12 @@ pub fn last_boxed(text: &str) -> Option<&str> {
 /// What the last box holds, with the boxes that it is listed with, and where they end.
 pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     let boxes = boxes(text);
-    let last = *boxes.last()?;
+    // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the words say.
+    let place = boxes.iter().rposition(|found| !denies_next(&text[..found.start]));
+    let Some(place) = place else { return boxes.last().map(|last| (DENIED.into(), last.content.1 + 1)) };
+    let last = boxes[place];
     let mut group = vec![last];
-    for &previous in boxes.iter().rev().skip(1) {
+    for &previous in boxes[..place].iter().rev() {
         let next = group[group.len() - 1];
         if previous.content.1 >= next.start || !joins(&text[previous.content.1 + 1..next.start]) {
             break;
@@ -37,6 +41,9 @@ pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     }
     Some((contents.join(", "), last.content.1 + 1))
 }
+
+/// Stands for the answer of a text that denies what it boxes.
+const DENIED: &str = "denied";
 
 /// What a box holds that is never closed: as much as there is.
 pub fn open_box(text: &str) -> Option<&str> {

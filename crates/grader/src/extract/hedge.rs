@@ -4,7 +4,7 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    AFTER_OR, BEFORE_BOUND, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
+    AFTER_OR, BEFORE_BOUND, BETWEEN, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
 };
 use super::super::phrases::statements::OR;
 use super::denial::denies_claim;
@@ -22,6 +22,7 @@ pub fn is_hedged(sentence: &str) -> bool {
         || denies_claim(&lower)
         || words.windows(2).any(|pair| matches!(pair, [OR, doubt] if DOUBTS.contains(doubt)))
         || is_bound(&words)
+        || words.first() == Some(&BETWEEN)
         || is_computed(&lower)
         || has_alternative(sentence, &lower)
 }

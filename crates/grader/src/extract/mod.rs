@@ -1,5 +1,6 @@
 //! Finding the answer in a response.
 
+mod aftermath;
 mod boxed;
 mod denial;
 mod hedge;
@@ -15,10 +16,11 @@ use super::latex::is_prose_letter;
 use super::options::Extraction;
 use super::phrases::statements::CONCLUSIONS;
 use super::reading::Reading;
+use aftermath::takes_back;
 use denial::denies_next;
 use hedge::is_hedged;
 use segments::{is_prose, last_formula, segments};
-use statement::{answer_in, last_number_outside, stated, stated_as_final};
+use statement::{answer_in, last_number_outside, stated, stated_as_final, with_number_word};
 
 /// Where an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,15 @@ pub fn from_ground_truth(text: &str) -> (String, Origin) {
 }
 
 fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
-    let found = boxed::last_boxes(text).or_else(|| boxed::bare_box(text));
+    let found = boxed::last_boxes(text).or_else(|| boxed::bare_box(text)).map(|(answer, end)| {
+        let after = &text[end..];
+        let answer = if takes_back(after) {
+            format!("{answer}, taken back")
+        } else {
+            with_number_word(&answer, after)
+        };
+        (answer, end)
+    });
     let (rest, stated): (_, fn(&str) -> Option<String>) = match &found {
         Some((_, end)) => (&text[*end..], stated_as_final),
         None => (text, stated),
@@ -126,7 +136,8 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
         {
             return Some((answer, Origin::Number));
         }
-        return Some((text[last.content.0..last.content.1].trim().into(), Origin::Formula));
+        let formula = text[last.content.0..last.content.1].trim();
+        return Some((with_number_word(formula, rest), Origin::Formula));
     }
     if let Some((start, end)) = last_number_outside(text, 0) {
         return Some((text[start..end].into(), Origin::Number));

@@ -1,7 +1,9 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
+use super::super::phrases::numbers::changes_number;
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS};
-use super::denial::denies_claim;
+use super::aftermath::takes_back;
+use super::denial::{denies_claim, denies_next};
 use super::hedge::is_hedged;
 use super::number::{first_number, last_number};
 use super::segments::{last_formula, segments};
@@ -41,7 +43,13 @@ fn last_of(
         );
     }
     marks.sort_unstable_by(|a, b| b.cmp(a));
-    marks.into_iter().find_map(|place| answer(sentence(&text[after(&lower, place)?..])))
+    marks.into_iter().find_map(|place| {
+        let sentence = sentence(&text[after(&lower, place)?..]);
+        let found = answer(sentence)?;
+        // What the next sentence takes back is no answer: the words are not it either.
+        let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
+        Some(if takes_back(&text[end..]) { format!("{found}, taken back") } else { found })
+    })
 }
 
 /// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if nothing is stated.
@@ -54,7 +62,7 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         return Some((place + "answer>".len(), true));
     }
     let clause = &lower[lower[..place].rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..place];
-    if denies_claim(clause) {
+    if denies_claim(clause) || denies_next(&lower[..place]) {
         return None;
     }
     let is_final = lower[..place].ends_with(FINAL);
@@ -87,24 +95,36 @@ pub fn answer_in(sentence: &str) -> Option<String> {
         return Some(sentence.into());
     }
     let formulas = segments(sentence);
-    if let Some(first) = formulas.first().filter(|first| first.start == 0) {
-        return Some(sentence[first.content.0..first.content.1].into());
-    }
-    if let Some(end) = first_number(sentence) {
-        return Some(sentence[..end].into());
-    }
-    if let Some(choice) = first_choice(sentence) {
-        return Some(choice.into());
-    }
-    let number = last_number_outside(sentence, formulas.last().map_or(0, |last| last.end));
-    if let Some((start, end)) = number {
-        return Some(sentence[start..end].into());
-    }
-    match last_formula(sentence, &formulas) {
-        Some(last) => Some(sentence[last.content.0..last.content.1].into()),
-        None if sentence.split_whitespace().count() <= 2 => Some(sentence.into()),
-        None => None,
-    }
+    let found = if let Some(first) = formulas.first().filter(|first| first.start == 0) {
+        (first.content, first.end)
+    } else if let Some(end) = first_number(sentence) {
+        ((0, end), end)
+    } else if let Some(choice) = first_choice(sentence) {
+        let start = choice.as_ptr() as usize - sentence.as_ptr() as usize;
+        ((start, start + 1), start + 1)
+    } else if let Some((start, end)) =
+        last_number_outside(sentence, formulas.last().map_or(0, |last| last.end))
+    {
+        ((start, end), end)
+    } else if let Some(last) = last_formula(sentence, &formulas) {
+        (last.content, last.end)
+    } else {
+        return (sentence.split_whitespace().count() <= 2).then(|| sentence.into());
+    };
+    let ((start, end), after) = found;
+    Some(if takes_back(&sentence[after..]) {
+        sentence.into()
+    } else {
+        with_number_word(&sentence[start..end], &sentence[after..])
+    })
+}
+
+/// A value with the word after it, where that makes another number of it: "$5$ million".
+pub fn with_number_word(value: &str, after: &str) -> String {
+    let after = after.trim_start_matches(['$', '*', '}', ' ']);
+    let after = after.strip_prefix("\\)").unwrap_or(after).trim_start();
+    let word = after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    if changes_number(&word.to_ascii_lowercase()) { format!("{value} {word}") } else { value.into() }
 }
 
 /// The letter of a choice that a sentence starts with, where it goes on with what the choice says or why it is right: "(B) as

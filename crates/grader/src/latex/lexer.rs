@@ -174,10 +174,16 @@ impl<'a> Lexer<'a> {
             };
         }
         let after_number = matches!(self.last(), Some(Kind::Number(_) | Kind::Mark('}' | ')')));
+        // After a word comes another one: "miles per hour".
+        let after_word = self.spaced && matches!(self.last(), Some(Kind::Word(_)));
         let is_word = match length {
             1 => false,
-            2 | 3 => is_short_word(run) || (after_number && is_short_unit(run)),
-            _ => !is_ascending(run),
+            2 | 3 => {
+                is_short_word(run)
+                    || after_number && is_short_unit(run)
+                    || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
+            }
+            _ => after_word || !is_ascending(run),
         };
         match command {
             _ if run == "in" && opens_set(&rest[length..]) => self.push(Kind::Command("in"), length),
@@ -221,6 +227,8 @@ impl<'a> Lexer<'a> {
                 self.spaced = true;
                 Ok(())
             }
+            // The vector from A to B.
+            "vec" if names_points(&rest[length..]) => self.push(Kind::Command("overrightarrow"), length),
             _ if is_ornament(name) => {
                 self.place += length;
                 Ok(())
@@ -397,6 +405,15 @@ fn is_ornament(name: &str) -> bool {
             | "checkmark"
             | "blacksquare"
     )
+}
+
+/// Whether a group of two capital letters comes next.
+fn names_points(rest: &str) -> bool {
+    let content = rest.trim_start().strip_prefix('{').and_then(|rest| rest.split_once('}'));
+    content.is_some_and(|(content, _)| {
+        let letters = content.bytes().filter(u8::is_ascii_uppercase).count();
+        letters == 2 && content.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b' ' | b'\''))
+    })
 }
 
 /// Length of the distance to the next row that may follow the end of one: `[4pt]`.

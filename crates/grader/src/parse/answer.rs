@@ -1,17 +1,21 @@
 //! Lists, relations, sets, intervals and tuples: all that is not one expression.
 
-use super::super::answer::{Answer, Brackets, Quantity, Relation, Unit};
+use super::super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
+use super::super::number_kind::{NumberKind, Part};
 use super::super::phrases::statements::TO;
+use super::super::relation::{Named, Relation};
+use super::domain::{bracketed_clause, clauses, kind, split_domains};
 use super::expression::Parser;
-use super::names::{name_several, says_kind, share_name, solutions};
+use super::figures::without_order;
+use super::names::{name_several, share_name, solutions};
 use super::sets::{ends_in_set, names_reals, number_set};
 use super::slices::{between, is_enclosed, places, split, text};
 use super::value::Value;
 use super::words::{
-    is_discarded, is_name, is_unit, label_end, trimmed, without_condition, without_degree, without_label,
-    without_noun, without_remark, without_unit_fraction,
+    is_discarded, is_name, is_radian, is_unit, label_end, trimmed, without_condition, without_degree,
+    without_label, without_noun, without_predicate, without_remark, without_unit_fraction,
 };
 use super::{Context, Unreadable};
 
@@ -24,7 +28,12 @@ impl Context {
         self.deeper(|context| {
             let tokens = trimmed(tokens);
             if is_enclosed(tokens) && tokens[0].kind == Kind::Mark('{') {
-                return context.answer(&tokens[1..tokens.len() - 1]);
+                let content = &tokens[1..tokens.len() - 1];
+                return if context.braces_enclose_sets {
+                    context.set(content)
+                } else {
+                    context.answer(content)
+                };
             }
             if let [Token { kind: Kind::Begin(name), .. }, content @ .., Token { kind: Kind::End(_), .. }] =
                 tokens
@@ -34,48 +43,64 @@ impl Context {
                 let content: Vec<_> = content.iter().filter(|t| t.kind != Kind::Mark('&')).copied().collect();
                 return context.answer(&content);
             }
-            Ok(Answer::from_list(context.items(tokens)?))
+            let (answers, domains) = context.items(tokens)?;
+            Ok(restricted(Answer::from_list(answers), domains))
         })
     }
 
-    /// The answers between separators, at least one.
-    fn items(&mut self, tokens: &[Token<'_>]) -> Result<Vec<Answer>, Unreadable> {
+    /// The answers between separators, at least one, and for what they hold.
+    fn items(&mut self, tokens: &[Token<'_>]) -> Result<(Vec<Answer>, Vec<Domain>), Unreadable> {
         // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
         let groups = split(tokens, |kind| kind == Kind::Mark(';'));
         let has_lists = groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);
         if groups.len() > 1 && has_lists {
-            return groups.iter().map(|group| self.answer(group)).collect();
+            let lists = groups.iter().map(|group| self.answer(group)).collect::<Result<_, _>>()?;
+            return Ok((lists, Vec::new()));
         }
-        let places = places(tokens, |_, kind| {
+        let clauses = clauses(tokens);
+        let places = places(tokens, |place, kind| {
             matches!(kind, Kind::Mark(',' | ';') | Kind::And | Kind::Or | Kind::Row)
+                || clauses.contains(&place)
         });
         let slices = between(tokens, &places);
         let is_conjunction = |place: usize| matches!(tokens[place].kind, Kind::And | Kind::Or);
         // In "2 (extraneous), 5" the answer is 5.
         let remains = slices.iter().any(|slice| !slice.is_empty() && !is_discarded(slice));
+        let answers_too = slices.iter().any(|slice| !slice.is_empty() && kind(slice).is_none());
         let mut answers = Vec::with_capacity(slices.len());
+        let mut domains = Vec::new();
         for (index, slice) in slices.iter().enumerate() {
+            let before = index.checked_sub(1).map(|index| places[index]);
             // In "1, 2, and 3" nothing is between two separators.
-            let follows_comma = index > 0 && !is_conjunction(places[index - 1]);
-            if slice.is_empty()
-                && follows_comma
-                && places.get(index).is_some_and(|&next| is_conjunction(next))
-            {
+            let follows_comma = before.is_some_and(|place| !is_conjunction(place));
+            let next = places.get(index).copied();
+            let precedes_word = next.is_some_and(|next| is_conjunction(next) || clauses.contains(&next));
+            if slice.is_empty() && follows_comma && precedes_word {
                 continue;
             }
             if remains && is_discarded(slice) {
                 continue;
             }
+            if before.is_some_and(|place| clauses.contains(&place)) || answers_too && kind(slice).is_some() {
+                domains.extend(self.domain(slice)?);
+                continue;
+            }
+            let slice = match bracketed_clause(slice) {
+                Some((value, clause)) => {
+                    domains.extend(self.domain(clause)?);
+                    value
+                }
+                None => slice,
+            };
             self.item(slice, &mut answers)?;
         }
+        let (mut answers, conditions) = split_domains(answers);
+        domains.extend(conditions);
         share_name(&mut answers);
-        if answers.len() > 1 && answers.iter().any(|answer| !says_kind(answer)) {
-            answers.retain(|answer| !says_kind(answer));
-        }
         let answers = solutions(answers);
         // "x = 1 or y = 2" gives no values to both.
         let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
-        Ok(if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers })
+        Ok((if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers }, domains))
     }
 
     /// One answer, or with ± one for each choice of signs.
@@ -96,18 +121,28 @@ impl Context {
     }
 
     /// A side, or several with relations between them.
-    fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        // What is concluded counts.
-        let concluded = split(tokens, |kind| {
-            matches!(kind, Kind::Command("implies" | "Rightarrow" | "iff" | "Leftrightarrow" | "therefore"))
+    pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+        // What is concluded from equations counts; an implication between statements is a relation.
+        let concluded = split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
+        let relates = |part: &&[Token<'_>]| {
+            !places(part, |_, kind| relation(kind).is_some_and(|_| !is_implication(kind))).is_empty()
+        };
+        let tokens = match concluded[..] {
+            [ref before @ .., last] if before.iter().any(relates) => last,
+            _ => tokens,
+        };
+        let bars = places(tokens, |_, kind| kind == Kind::Mark('|'));
+        let mut places = places(tokens, |place, kind| {
+            relation(kind).is_some() || bars == [place] && place > 0 && place + 1 < tokens.len()
         });
-        let tokens = concluded.last().copied().unwrap_or(tokens);
-        let mut places = places(tokens, |_, kind| relation(kind).is_some());
         // `\not` belongs to the relation after it.
         let negated = |place: usize| place > 0 && tokens[place - 1].kind == Kind::Command("not");
         if places.first() == Some(&0)
             && relation(tokens[0].kind).is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
         {
+            return self.chain(&tokens[1..]);
+        }
+        if tokens.first().is_some_and(|first| is_implication(first.kind)) {
             return self.chain(&tokens[1..]);
         }
         if let Some(end) = label_end(tokens) {
@@ -119,24 +154,21 @@ impl Context {
             });
         }
         if places.is_empty() {
-            return self.side(tokens);
+            return self.side(tokens).map(without_order);
         }
-        let mut relations = Vec::with_capacity(places.len());
-        for &place in &places {
-            let relation = relation(tokens[place].kind).unwrap_or(Relation::Other);
-            relations.push(match relation {
-                Relation::Equal if negated(place) => Relation::NotEqual,
-                _ if negated(place) => Relation::Other,
-                relation => relation,
-            });
-        }
+        let divides = Relation::Named(Named { name: "mid", turned: false, negated: false });
+        let relation_at = |place: usize| {
+            let relation = relation(tokens[place].kind).unwrap_or(divides);
+            if negated(place) { relation.negated() } else { relation }
+        };
+        let relations: Vec<_> = places.iter().map(|&place| relation_at(place)).collect();
         let mut sides = Vec::with_capacity(places.len() + 1);
         places.push(tokens.len());
         let mut start = 0;
         for &place in &places {
             let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
             let side = &tokens[start..end.max(start)];
-            sides.push(match self.deeper(|context| context.side(side)) {
+            let side = match self.deeper(|context| context.side(side)) {
                 // P(\text{red}) = 3.
                 Err(Unreadable::NotMath)
                     if start == 0 && relations[0] == Relation::Equal && is_name(side) =>
@@ -144,7 +176,9 @@ impl Context {
                     Answer::plain(Expression::symbol(&text(side)))
                 }
                 side => side?,
-            });
+            };
+            let keeps_order = relations.iter().any(|relation| relation.orders_corners());
+            sides.push(if keeps_order { side } else { without_order(side) });
             start = place + 1;
         }
         Ok(Answer::Chain(sides, relations))
@@ -215,6 +249,9 @@ impl Context {
         let content = trimmed(&tokens[1..tokens.len() - 1]);
         let brackets = match (tokens[0].kind, tokens[tokens.len() - 1].kind) {
             (Kind::Command("lbrace"), Kind::Command("rbrace")) => return self.set(content).map(Some),
+            (Kind::Mark('{'), Kind::Mark('}')) if self.braces_enclose_sets => {
+                return self.set(content).map(Some);
+            }
             (Kind::Mark('{'), Kind::Mark('}')) => return self.answer(content).map(Some),
             (Kind::Command("langle"), Kind::Command("rangle")) => Brackets::ROUND,
             (Kind::Mark(open @ ('(' | '[')), Kind::Mark(close @ (')' | ']'))) => {
@@ -236,20 +273,36 @@ impl Context {
         if content.is_empty() {
             return Ok(Answer::Set(Vec::new()));
         }
-        // {x | x > 3} is its condition.
         let is_such_that = |kind: Kind<'_>| matches!(kind, Kind::Command("mid") | Kind::Mark('|' | ':'));
         let places = places(content, |_, kind| is_such_that(kind));
-        if let [place] = places[..]
-            && split(&content[place + 1..], |kind| relation(kind).is_some()).len() > 1
-        {
-            return self.answer(&content[place + 1..]);
+        if let [place] = places[..] {
+            let (of, condition) = (&content[..place], &content[place + 1..]);
+            let relates = split(condition, |kind| relation(kind).is_some()).len() > 1;
+            match (of, kind(of)) {
+                // {x | x > 3} is its condition, also where x is said to be real.
+                ([Token { kind: Kind::Letter(_), .. }], None) if relates => return self.answer(condition),
+                (_, Some((_, NumberKind::Reals(Part::All)))) if relates => return self.answer(condition),
+                (_, Some((name, kind))) if relates => {
+                    let condition = self.answer(condition)?;
+                    return Ok(restricted(condition, vec![Domain::Kind(name.to_string().into(), kind)]));
+                }
+                _ if relates || kind(condition).is_some() => {
+                    let of = Answer::Set(self.items(of)?.0);
+                    let parts = split(condition, |kind| kind == Kind::Mark(','));
+                    let domains =
+                        parts.iter().map(|part| self.domain(part)).collect::<Result<Vec<_>, _>>()?;
+                    return Ok(restricted(of, domains.concat()));
+                }
+                _ => {}
+            }
         }
-        Ok(Answer::Set(self.items(content)?))
+        let (items, domains) = self.items(content)?;
+        Ok(restricted(Answer::Set(items), domains))
     }
 
     /// An expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = without_unit_fraction(without_remark(trimmed(without_label(tokens))));
+        let tokens = without_unit_fraction(without_remark(without_predicate(trimmed(without_label(tokens)))));
         if let Some(based) = self.based(tokens) {
             return Ok(Answer::Quantity(based));
         }
@@ -269,6 +322,8 @@ impl Context {
         }
         let unit = if degrees {
             Unit::Degree
+        } else if is_radian(rest) {
+            Unit::Radian
         } else if percent {
             Unit::Percent
         } else {
@@ -289,23 +344,25 @@ fn is_layout(name: &str) -> bool {
     )
 }
 
+/// An answer, with for what it holds if anything is said.
+fn restricted(answer: Answer, domains: Vec<Domain>) -> Answer {
+    if domains.is_empty() { answer } else { Answer::For(Box::new(answer), domains) }
+}
+
 /// The relation that a token is.
-fn relation(kind: Kind<'_>) -> Option<Relation> {
-    Some(match kind {
-        Kind::Mark('=') => Relation::Equal,
-        Kind::Mark('<') | Kind::Command("lt") => Relation::Less,
-        Kind::Mark('>') | Kind::Command("gt") => Relation::Greater,
-        Kind::Command("le" | "leq" | "leqslant" | "leqq") => Relation::LessOrEqual,
-        Kind::Command("ge" | "geq" | "geqslant" | "geqq") => Relation::GreaterOrEqual,
-        Kind::Command("ne" | "neq") => Relation::NotEqual,
-        Kind::Command("approx" | "simeq" | "doteq" | "approxeq" | "thickapprox") => Relation::Approximate,
-        Kind::Command("in" | "isin") => Relation::In,
-        Kind::Command(
-            "equiv" | "cong" | "sim" | "to" | "rightarrow" | "mapsto" | "notin" | "subset" | "subseteq"
-            | "propto" | "perp" | "parallel",
-        ) => Relation::Other,
-        _ => return None,
-    })
+pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
+    match kind {
+        Kind::Mark('=') => Some(Relation::Equal),
+        Kind::Mark('<') => Some(Relation::Less),
+        Kind::Mark('>') => Some(Relation::Greater),
+        Kind::Command(name) => Relation::of_command(name),
+        _ => None,
+    }
+}
+
+/// Whether a token says that one statement follows from another.
+fn is_implication(kind: Kind<'_>) -> bool {
+    matches!(relation(kind), Some(Relation::Named(Named { name: "implies" | "iff", turned: false, .. })))
 }
 
 /// Whether the letter U stands for a union, as in (1,2)U(3,4).

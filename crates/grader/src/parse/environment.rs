@@ -32,6 +32,10 @@ impl Parser<'_, '_, '_> {
                 .collect::<Result<Vec<_>, _>>()
         })?;
         self.place = end + 1;
-        Matrix::new(rows).map(Value::Matrix).ok_or(Unreadable::NotMath)
+        let matrix = Matrix::new(rows).ok_or(Unreadable::NotMath)?;
+        match name {
+            "vmatrix" => matrix.determinant().map(Value::Scalar).ok_or(Unreadable::NotMath),
+            _ => Ok(Value::Matrix(matrix)),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
 use super::super::phrases::units::ORDINALS;
+use super::operations::operation;
 use super::slices::{closing, split};
 use super::value::{Value, negated, plus, times};
 use super::{Context, Unreadable};
@@ -52,7 +53,11 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
 
     /// A fraction with `\over`, or a sum.
     pub fn formula(&mut self) -> Result<Value, Unreadable> {
-        if self.tokens.iter().any(|token| matches!(token.kind, Kind::Command("over" | "choose"))) {
+        let is_outer = |token: &Token<'_>| match token.kind {
+            Kind::Command(name) => matches!(name, "over" | "choose") || operation(name).is_some(),
+            _ => false,
+        };
+        if self.tokens.iter().any(is_outer) {
             let value = self.content(self.tokens)?;
             self.place = self.tokens.len();
             return Ok(value);
@@ -161,7 +166,13 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 return Err(Unreadable::NotMath);
             }
             explicit = divides.is_some();
+            let is_times =
+                explicit && self.place > 0 && self.tokens[self.place - 1].kind == Kind::Command("times");
             let factor = self.signed_factor()?;
+            if is_times && self.context.has_vectors {
+                product = vectors_product(product, factor)?;
+                continue;
+            }
             product = match divides {
                 Some(true) => times(product, Value::Scalar(Expression::integer(1).over(factor.scalar()?)))?,
                 _ => times(product, factor)?,
@@ -274,8 +285,14 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         match self.peek().ok_or(Unreadable::NotMath)? {
             Kind::Number(_) => self.number().map(Value::Scalar),
             Kind::Letter(letter) => self.letter(letter).map(Value::Scalar),
+            Kind::Mark('{')
+                if matches!(self.tokens.get(self.place + 1), Some(Token { kind: Kind::Mark('}'), .. })) =>
+            {
+                self.scripted_choices().map(Value::Scalar)
+            }
             Kind::Mark('(' | '[' | '{') => self.group(),
             Kind::Mark('|') | Kind::Command("vert" | "lvert") => self.absolute().map(Value::Scalar),
+            Kind::Mark('_' | '^') => self.scripted_choices().map(Value::Scalar),
             Kind::Begin(name) => self.environment(name),
             Kind::Command(name) => self.command(name).map(Value::Scalar),
             _ => Err(Unreadable::NotMath),
@@ -303,9 +320,22 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 }));
             }
         }
+        if let Some(value) = self.operated(tokens)? {
+            return Ok(value);
+        }
         let mut inner = Parser::new(tokens, self.context);
         let value = inner.sum()?;
         if inner.rest().is_empty() { Ok(value) } else { Err(Unreadable::NotMath) }
+    }
+}
+
+/// What `\times` makes of two vectors; a number times a vector is a product.
+fn vectors_product(a: Value, b: Value) -> Result<Value, Unreadable> {
+    match (a, b) {
+        (Value::Scalar(a), Value::Scalar(b)) if !a.is_number() && !b.is_number() => {
+            Ok(Value::Scalar(Expression::Unknown("\\times".into(), vec![a, b])))
+        }
+        (a, b) => times(a, b),
     }
 }
 
@@ -313,21 +343,23 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
 fn starts_factor(kind: Kind<'_>) -> bool {
     match kind {
         Kind::Number(_) | Kind::Letter(_) | Kind::Mark('(' | '[' | '{') | Kind::Begin(_) => true,
-        Kind::Command(name) => !matches!(
-            name,
-            "lbrace"
-                | "rbrace"
-                | "rangle"
-                | "rfloor"
-                | "rceil"
-                | "rvert"
-                | "rVert"
-                | "pm"
-                | "mp"
-                | "Vert"
-                | "mid"
-                | "langle"
-        ),
+        Kind::Command(name) => {
+            !matches!(
+                name,
+                "lbrace"
+                    | "rbrace"
+                    | "rangle"
+                    | "rfloor"
+                    | "rceil"
+                    | "rvert"
+                    | "rVert"
+                    | "pm"
+                    | "mp"
+                    | "Vert"
+                    | "mid"
+                    | "langle"
+            ) && operation(name).is_none()
+        }
         _ => false,
     }
 }

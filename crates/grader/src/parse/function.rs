@@ -4,6 +4,7 @@ use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
 use super::Unreadable;
 use super::expression::Parser;
+use super::figures::{corners, figure, of_corners};
 use super::slices::{closing, split, text};
 use super::value::product;
 
@@ -48,20 +49,56 @@ impl<'a> Parser<'_, 'a, '_> {
                 Ok(Expression::Function(function, self.arguments()?))
             }
             "sum" | "prod" | "int" | "lim" | "oint" | "iint" => self.big(name),
+            "neg" | "lnot" => {
+                let denied = self.place_deeper(Self::factor)?.scalar()?;
+                Ok(Expression::Unknown("neg".into(), vec![denied]))
+            }
+            _ if figure(name).is_some() && self.corners().is_some() => self.figure(name),
+            "overset" | "underset" | "stackrel" => {
+                let mark = self.argument_text()?;
+                let of = self.argument_text()?;
+                self.decorated(format!("{name} {mark} {of}"))
+            }
             "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot" | "overrightarrow"
             | "mathbb" => {
-                let start = self.place;
-                self.place = match self.peek() {
-                    Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
-                    Some(_) => start + 1,
-                    None => return Err(Unreadable::NotMath),
-                };
-                let mark = text(&self.tokens[start..self.place]);
-                self.decorated(format!("{name} {}", mark.trim_matches(['{', '}'])))
+                let of = self.argument_text()?;
+                self.decorated(format!("{name} {of}"))
             }
             "right" | "left" | "not" | "cup" | "cap" | "setminus" => Err(Unreadable::NotMath),
             _ => self.decorated(format!("\\{name}")),
         }
+    }
+
+    /// The tokens of an argument in braces, or the next one, as text.
+    fn argument_text(&mut self) -> Result<String, Unreadable> {
+        let start = self.place;
+        self.place = match self.peek() {
+            Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
+            Some(_) => start + 1,
+            None => return Err(Unreadable::NotMath),
+        };
+        Ok(text(&self.tokens[start..self.place]).trim_matches(['{', '}']).to_owned())
+    }
+
+    /// The place of the corners that come next, perhaps in braces, and how many tokens they are.
+    fn corners(&self) -> Option<(usize, usize)> {
+        let rest = self.rest();
+        let skipped = usize::from(matches!(rest.first(), Some(Token { kind: Kind::Mark('{'), .. })));
+        let length = corners(rest.get(skipped..)?);
+        let closes =
+            skipped == 0 || matches!(rest.get(skipped + length), Some(Token { kind: Kind::Mark('}'), .. }));
+        // "Delta A" is a difference.
+        (closes && length > 1).then_some((skipped, length))
+    }
+
+    /// A figure with its corners.
+    fn figure(&mut self, name: &str) -> Result<Expression, Unreadable> {
+        let (Some(figure), Some((skipped, length))) = (figure(name), self.corners()) else {
+            return Err(Unreadable::NotMath);
+        };
+        let corners = &self.rest()[skipped..skipped + length];
+        self.place += length + 2 * skipped;
+        Ok(of_corners(figure, corners))
     }
 
     /// An argument in braces, or the next digit, letter or command alone.

@@ -1,11 +1,14 @@
 //! From tokens to the tree of an answer.
 
 mod answer;
+mod domain;
 mod environment;
 mod expression;
+mod figures;
 mod function;
 mod names;
 mod number;
+mod operations;
 mod sets;
 mod slices;
 mod symbol;
@@ -14,6 +17,11 @@ mod words;
 
 use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
+
+pub use number::integer;
+
+/// Commands for vectors.
+const VECTORS: [&str; 6] = ["\\vec", "\\overrightarrow", "\\mathbf", "\\boldsymbol", "\\bm", "\\hat"];
 
 /// Deepest nesting of an answer.
 const MAX_DEPTH: usize = 60;
@@ -52,6 +60,10 @@ struct Context {
     depth: usize,
     /// Whether there was a logarithm without a base.
     plain_logarithm: bool,
+    /// Whether braces are those of sets, in plain text; in LaTeX they are not seen.
+    braces_enclose_sets: bool,
+    /// Whether there are vectors, whose product `\\times` does not commute.
+    has_vectors: bool,
 }
 
 impl Context {
@@ -83,7 +95,28 @@ pub struct Parsed {
 pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable> {
     let source = plain(source);
     let tokens = tokenise(&source, convention.commas)?;
-    let mut context = Context { convention, signs: 0, signs_seen: 0, depth: 0, plain_logarithm: false };
+    let mut context = Context {
+        convention,
+        signs: 0,
+        signs_seen: 0,
+        depth: 0,
+        plain_logarithm: false,
+        braces_enclose_sets: !source.contains(['\\', '^', '_']) && has_nested_braces(&source),
+        has_vectors: VECTORS.iter().any(|command| source.contains(command)),
+    };
     let answer = context.answer(&tokens)?;
     Ok(Parsed { answer, plain_logarithm: context.plain_logarithm })
+}
+
+/// Whether braces are within braces, by which they are those of sets even where others only group.
+fn has_nested_braces(source: &str) -> bool {
+    let mut depth = 0u32;
+    source.bytes().any(|byte| {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > 1
+    })
 }

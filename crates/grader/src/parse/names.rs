@@ -1,7 +1,8 @@
 //! What names do in lists of answers.
 
-use super::super::answer::{Answer, Quantity, Relation};
+use super::super::answer::{Answer, Quantity};
 use super::super::expression::Expression;
+use super::super::relation::Relation;
 
 /// In "x = 1, 2" the name is the whole list's: it is left out.
 pub fn share_name(answers: &mut [Answer]) {
@@ -52,11 +53,4 @@ pub fn name_several(answers: &[Answer]) -> bool {
     };
     let names: Option<Vec<_>> = answers.iter().map(name).collect();
     names.is_some_and(|names| names.windows(2).any(|pair| pair[0] != pair[1]))
-}
-
-/// Whether an answer only says what kind of number a name stands for: k in Z.
-pub fn says_kind(answer: &Answer) -> bool {
-    let Answer::Chain(sides, relations) = answer else { return false };
-    relations[..] == [Relation::In]
-        && matches!(sides[1].expression(), Some(Expression::Symbol(name)) if name.starts_with("mathbb"))
 }

@@ -7,7 +7,7 @@ use num_traits::{One, Signed, Zero};
 use super::super::answer::{Quantity, Unit};
 use super::super::expression::{Decimal, Expression, power_of_ten};
 use super::super::latex::{Commas, Kind, Token};
-use super::super::phrases::answers::number;
+use super::super::phrases::numbers::number;
 use super::expression::Parser;
 use super::slices::{closing, text};
 use super::value::{MAX_EXPONENT, Value};
@@ -22,6 +22,12 @@ impl<'a> Parser<'_, 'a, '_> {
         let Some(Kind::Number(written)) = self.peek() else { return Err(Unreadable::NotMath) };
         self.advance();
         if let Some(expression) = self.repeating(written)? {
+            return Ok(expression);
+        }
+        if let Some(expression) = self.continued(written) {
+            return Ok(expression);
+        }
+        if let Some(expression) = self.choices(Expression::integer(integer_of(written))) {
             return Ok(expression);
         }
         if self.peek() == Some(Kind::Mark('_')) {
@@ -44,15 +50,73 @@ impl<'a> Parser<'_, 'a, '_> {
         first.parse::<u8>().ok().map(Expression::integer)
     }
 
-    /// The value of a decimal whose last digits repeat: `0.1\overline{6}`, `0.\dot{3}`.
-    fn repeating(&mut self, written: &str) -> Result<Option<Expression>, Unreadable> {
-        let place = self.place + usize::from(self.peek() == Some(Kind::Mark('.')));
-        let Some(Token { kind: Kind::Command("overline" | "bar" | "dot"), .. }) = self.tokens.get(place)
-        else {
-            return Ok(None);
+    /// The value of a decimal that goes on: of 0.1666... its last digits are repeated, 3.14159... is a rounding.
+    fn continued(&mut self, written: &str) -> Option<Expression> {
+        let (integer, decimals) = written.split_once('.')?;
+        let is_number = [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+        let goes_on =
+            matches!(self.peek(), Some(Kind::Command("dots" | "ldots" | "cdots" | "dotsc" | "dotsb")));
+        let ends = !matches!(self.tokens.get(self.place + 1).map(|token| token.kind), Some(Kind::Number(_)));
+        if !is_number || !goes_on || !ends || written.len() > MAX_DIGITS {
+            return None;
+        }
+        self.advance();
+        let Some(period) = period(decimals.as_bytes()) else {
+            return expression(written, self.context.convention.commas).ok();
         };
-        let end = closing(self.tokens, place + 1).ok_or(Unreadable::NotMath)?;
-        let [_, Token { kind: Kind::Number(period), .. }, _] = self.tokens[place + 1..=end] else {
+        // 0.1666... is 0.1 and its period.
+        let head = decimals.len() - period;
+        Some(repeated(integer, &decimals[..head], &decimals[head..]))
+    }
+
+    /// The number of choices that a number begins: 5C2, 5P2.
+    fn choices(&mut self, of: Expression) -> Option<Expression> {
+        let [Token { kind: Kind::Letter(letter @ ('C' | 'P')), spaced: false }, rest @ ..] = self.rest()
+        else {
+            return None;
+        };
+        let (
+            Some(Token { kind: Kind::Number(of_which), spaced: false }),
+            None | Some(Token { spaced: true, .. } | Token { kind: Kind::Mark(_), .. }),
+        ) = (rest.first(), rest.get(1))
+        else {
+            return None;
+        };
+        let of_which = integer(of_which)?;
+        self.place += 2;
+        Some(Expression::Unknown(letter.to_string().into(), vec![of, of_which]))
+    }
+
+    /// The number of choices that begins with its first number as a script: `{}_5C_2`, `^5C_2`.
+    pub(super) fn scripted_choices(&mut self) -> Result<Expression, Unreadable> {
+        while let [Token { kind: Kind::Mark('{'), .. }, Token { kind: Kind::Mark('}'), .. }, ..] = self.rest()
+        {
+            self.place += 2;
+        }
+        let script = |parser: &mut Self| match parser.peek() {
+            Some(Kind::Mark('_' | '^')) => {
+                parser.advance();
+                parser.exponent()
+            }
+            _ => Err(Unreadable::NotMath),
+        };
+        let of = script(self)?;
+        let Some(Kind::Letter(letter @ ('C' | 'P'))) = self.peek() else { return Err(Unreadable::NotMath) };
+        self.advance();
+        Ok(Expression::Unknown(letter.to_string().into(), vec![of, script(self)?]))
+    }
+
+    /// The value of a decimal whose last digits repeat: `0.1\overline{6}`, `0.\dot{3}`, `0.(3)`.
+    fn repeating(&mut self, written: &str) -> Result<Option<Expression>, Unreadable> {
+        let has_point = self.peek() == Some(Kind::Mark('.'));
+        let place = self.place + usize::from(has_point);
+        let open = match self.tokens.get(place) {
+            Some(Token { kind: Kind::Command("overline" | "bar" | "dot"), .. }) => place + 1,
+            Some(Token { kind: Kind::Mark('('), spaced: false }) if has_point => place,
+            _ => return Ok(None),
+        };
+        let end = closing(self.tokens, open).ok_or(Unreadable::NotMath)?;
+        let [_, Token { kind: Kind::Number(period), .. }, _] = self.tokens[open..=end] else {
             return Ok(None);
         };
         let (integer, decimals) = written.split_once('.').unwrap_or((written, ""));
@@ -63,12 +127,7 @@ impl<'a> Parser<'_, 'a, '_> {
             return Err(Unreadable::NotMath);
         }
         self.place = end + 1;
-        // 0.1666... = (16 - 1)/90.
-        let head = integer_of(&format!("{integer}{decimals}"));
-        let whole = integer_of(&format!("{integer}{decimals}{period}"));
-        let nines = power_of_ten(period.len()) - BigInt::one();
-        let denominator = nines * power_of_ten(decimals.len());
-        Ok(Some(Expression::Number(BigRational::new(whole - head, denominator))))
+        Ok(Some(repeated(integer, decimals, period)))
     }
 
     /// A mixed number, of whose integer and fraction the integer was read: `3\frac12`, `3 1/2`.
@@ -107,16 +166,70 @@ impl<'a> Parser<'_, 'a, '_> {
 }
 
 impl Context {
-    /// A number with its base that stands alone.
+    /// A number with its base that stands alone: `101_2`, `(101)_2`, "101 in base 2", `101 \text{ (base two)}`.
     pub(super) fn based(&self, tokens: &[Token<'_>]) -> Option<Quantity> {
-        let [Token { kind: Kind::Number(written), .. }, Token { kind: Kind::Mark('_'), .. }, ..] = tokens
-        else {
-            return None;
+        let (digits, base) = match tokens {
+            [Token { kind: Kind::Mark('('), .. }, ..] => {
+                let close = closing(tokens, 0)?;
+                (&tokens[1..close], &tokens[close + 1..])
+            }
+            _ => tokens.split_at(tokens.iter().take_while(|token| is_digit(token)).count()),
         };
-        let (value, end) = based(tokens, 0, written)?;
-        let unit = Unit::Base(written.parse().ok()?);
-        (end == tokens.len()).then(|| Quantity { expression: Expression::integer(value), unit })
+        let base = match base {
+            [Token { kind: Kind::Mark('_'), .. }, base @ ..] => base,
+            base => after_word(base)?,
+        };
+        let base = base_of(&text(base))?;
+        let digits = digits.iter().all(is_digit).then(|| text(digits))?;
+        let value = value_of(&digits, base)?;
+        let unit = Unit::Base(digits.into(), base);
+        Some(Quantity { expression: Expression::integer(value), unit })
     }
+}
+
+/// Whether a token is digits: 0 to 9, then A to Z.
+fn is_digit(token: &Token<'_>) -> bool {
+    match token.kind {
+        Kind::Number(_) => true,
+        Kind::Letter(letter) => letter.is_ascii_uppercase(),
+        Kind::Upright(word) | Kind::Word(word) => word.bytes().all(|byte| byte.is_ascii_uppercase()),
+        _ => false,
+    }
+}
+
+/// What follows "base", perhaps in brackets.
+fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
+    let tokens = match tokens {
+        [Token { kind: Kind::Mark('('), .. }, inner @ .., Token { kind: Kind::Mark(')'), .. }] => inner,
+        tokens => tokens,
+    };
+    let word = |token: &Token<'a>| match token.kind {
+        Kind::Word(word) | Kind::Upright(word) => Some(word),
+        Kind::Command("in") => Some("in"),
+        _ => None,
+    };
+    match tokens {
+        [first, rest @ ..] if word(first) == Some("base") => Some(rest),
+        [first, second, rest @ ..] if word(first) == Some("in") && word(second) == Some("base") => Some(rest),
+        _ => None,
+    }
+}
+
+/// The base that a subscript is, in digits or in words.
+fn base_of(subscript: &str) -> Option<u32> {
+    let subscript = subscript.trim_matches(['{', '}']);
+    match number(&subscript.to_ascii_lowercase()) {
+        Some(base) => Some(base.into()),
+        None => subscript.parse().ok(),
+    }
+    .filter(|base| (2..=36).contains(base))
+}
+
+fn value_of(digits: &str, base: u32) -> Option<BigInt> {
+    if digits.is_empty() || digits.len() > MAX_DIGITS {
+        return None;
+    }
+    BigInt::parse_bytes(digits.as_bytes(), base)
 }
 
 /// The value of digits to the base that is their subscript, and the place after it.
@@ -126,16 +239,34 @@ fn based(tokens: &[Token<'_>], place: usize, digits: &str) -> Option<(BigInt, us
         Kind::Mark('{') => closing(tokens, subscript)?,
         _ => subscript,
     };
-    let base = text(&tokens[subscript..=end]);
-    let base = base.trim_matches(['{', '}']);
-    let base = match number(base) {
-        Some(base @ 2..=10) => base.into(),
-        _ => base.parse().ok().filter(|base| (2..=36).contains(base))?,
-    };
-    if digits.len() > MAX_DIGITS {
-        return None;
-    }
-    BigInt::parse_bytes(digits.as_bytes(), base).map(|value| (value, end + 1))
+    let base = base_of(&text(&tokens[subscript..=end]))?;
+    value_of(digits, base).map(|value| (value, end + 1))
+}
+
+/// The integer that digits are to the base ten.
+pub fn integer(digits: &str) -> Option<Expression> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| Expression::integer(integer_of(digits)))
+}
+
+/// The value of a decimal whose last digits, the period, repeat.
+fn repeated(integer: &str, decimals: &str, period: &str) -> Expression {
+    // 0.1666... = (16 - 1)/90.
+    let head = integer_of(&format!("{integer}{decimals}"));
+    let whole = integer_of(&format!("{integer}{decimals}{period}"));
+    let nines = power_of_ten(period.len()) - BigInt::one();
+    let denominator = nines * power_of_ten(decimals.len());
+    Expression::Number(BigRational::new(whole - head, denominator))
+}
+
+/// How many digits repeat at the end of decimals: the fewest that are there twice, or at least are a half of all.
+fn period(decimals: &[u8]) -> Option<usize> {
+    const MAX_PERIOD: usize = 30;
+    (1..=MAX_PERIOD.min(decimals.len() / 2)).find(|&period| {
+        let last = &decimals[decimals.len() - period..];
+        let repeats = decimals.rchunks(period).take_while(|chunk| *chunk == last).count();
+        // Two equal digits at the end of many, as in 1.41421355, are no period.
+        repeats >= 2 && repeats * period * 2 >= decimals.len()
+    })
 }
 
 /// The fraction that an expression is, if it is one between 0 and 1 of integers.

@@ -10,7 +10,16 @@ use super::slices::{closing, split, text};
 impl Parser<'_, '_, '_> {
     /// A letter: e, i, a variable, or a function with its arguments.
     pub(super) fn letter(&mut self, letter: char) -> Result<Expression, Unreadable> {
+        if let Some(length) = self.joined_capitals() {
+            let name = text(&self.tokens[self.place..self.place + length]);
+            self.place += length;
+            return Ok(Expression::symbol(&name));
+        }
         self.advance();
+        // The measure of an angle.
+        if letter == 'm' && matches!(self.peek(), Some(Kind::Command("angle" | "measuredangle"))) {
+            return self.primary()?.scalar();
+        }
         let bare = !matches!(self.peek(), Some(Kind::Mark('_' | '\'')));
         match letter {
             'e' if bare => Ok(Expression::Constant(Constant::E)),
@@ -62,6 +71,32 @@ impl Parser<'_, '_, '_> {
             return Ok(Expression::Unknown(name.into(), self.arguments()?));
         }
         Ok(Expression::Symbol(name.into()))
+    }
+
+    /// How many capital letters without space between come next, if they name something: ABCD is no product. A letter with a
+    /// number, an exponent or an argument is a factor.
+    fn joined_capitals(&self) -> Option<usize> {
+        const FEWEST: usize = 3;
+        let is_capital =
+            |token: &Token<'_>| matches!(token.kind, Kind::Letter(letter) if letter.is_ascii_uppercase());
+        let rest = self.rest();
+        let joined = rest.iter().skip(1).take_while(|token| is_capital(token) && !token.spaced).count();
+        let is_apart = |token: Option<&Token<'_>>| {
+            token.is_none_or(|token| {
+                token.spaced
+                    || !matches!(
+                        token.kind,
+                        Kind::Letter(_) | Kind::Number(_) | Kind::Mark('^' | '_' | '\'' | '(')
+                    )
+            })
+        };
+        let before = self.place.checked_sub(1).and_then(|place| self.tokens.get(place));
+        let starts = rest.first()?.spaced || !matches!(before.map(|token| token.kind), Some(Kind::Letter(_)));
+        (rest.first().is_some_and(is_capital)
+            && starts
+            && joined + 1 >= FEWEST
+            && is_apart(rest.get(joined + 1)))
+        .then_some(joined + 1)
     }
 
     /// How many primes an exponent consists of.

@@ -1,19 +1,18 @@
 //! What stands around a formula without being a part of it: punctuation, labels, conditions, units.
 
 use super::super::latex::{Kind, Token};
-use super::super::phrases::answers::number;
 use super::super::phrases::denials::{DISCARDED, is_negation};
 use super::super::phrases::has_pair;
-use super::super::phrases::hedges::NO_AMOUNT;
+use super::super::phrases::numbers::{changes_number, number};
 use super::super::phrases::statements::{
     CONDITIONS, LABEL_COMPUTES, LABEL_VERBS, LABELS, OF, RESULTS, SEQUENCE_NAMES,
 };
-use super::super::phrases::units::{MULTIPLES, REMARKS, is_short_unit};
+use super::super::phrases::units::{RADIANS, REMARKS, is_no_unit, is_short_unit, multiplies};
 use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
 pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    while let [rest @ .., Token { kind: Kind::Mark('.' | ',' | ';' | ':' | '?') | Kind::Row, .. }] = tokens {
+    while let [rest @ .., Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }] = tokens {
         tokens = rest;
     }
     while let [Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }, rest @ ..] = tokens {
@@ -143,6 +142,25 @@ pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     if changes_nothing { value } else { tokens }
 }
 
+/// A value without words after it that say that it is the answer.
+pub fn without_predicate<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
+    let word = |token: &Token<'a>| match token.kind {
+        Kind::Word(word) | Kind::Upright(word) => Some(word),
+        _ => None,
+    };
+    let length = tokens.iter().rev().take_while(|token| word(token).is_some()).count();
+    let (value, predicate) = tokens.split_at(tokens.len() - length);
+    let says_answer = match predicate {
+        [verb, rest @ .., noun] => {
+            word(verb) == Some("is")
+                && word(noun).is_some_and(|noun| RESULTS.contains(&noun))
+                && !rest.iter().filter_map(word).any(|word| is_negation(word) || word == OF || word == "no")
+        }
+        _ => false,
+    };
+    if says_answer && !value.is_empty() { value } else { tokens }
+}
+
 /// Whether a value has a remark in brackets that it is none of the answers: "2 (extraneous)".
 pub fn is_discarded(tokens: &[Token<'_>]) -> bool {
     remark(tokens).is_some_and(|(_, remark)| DISCARDED.contains(&remark.as_str()))
@@ -188,12 +206,24 @@ pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>]
     }
 }
 
+/// Whether tokens after a value say that it is in radians.
+pub fn is_radian(tokens: &[Token<'_>]) -> bool {
+    matches!(tokens, [Token { kind: Kind::Word(word) | Kind::Upright(word), .. }] if RADIANS.contains(word))
+}
+
 /// Whether tokens after a value are its unit: words with powers and quotients, or nothing.
 pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let kind = |place: usize| tokens.get(place).map(|token| token.kind);
     let allowed = |place: usize| match tokens[place].kind {
-        // "5 is wrong" is no amount of anything, nor is "5 at least".
-        Kind::Word(word) | Kind::Upright(word) => !is_negation(word) && !NO_AMOUNT.contains(&word),
+        // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as many".
+        Kind::Word(word) | Kind::Upright(word) => {
+            let word = word.to_ascii_lowercase();
+            let next = match kind(place + 1) {
+                Some(Kind::Word(next) | Kind::Upright(next)) => next,
+                _ => "",
+            };
+            !is_negation(&word) && !is_no_unit(&word) && !changes_number(&word) && !multiplies(&word, next)
+        }
         Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
         Kind::Command("cdot" | "circ" | "degree") => true,
         Kind::Letter(letter) => {
@@ -211,12 +241,6 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
         }
         _ => false,
     };
-    let starts = match kind(0) {
-        None => true,
-        Some(Kind::Word(word) | Kind::Upright(word)) => {
-            !MULTIPLES.contains(&word.to_ascii_lowercase().as_str())
-        }
-        _ => false,
-    };
+    let starts = matches!(kind(0), None | Some(Kind::Word(_) | Kind::Upright(_)));
     starts && (0..tokens.len()).all(allowed)
 }

@@ -1,31 +1,6 @@
 //! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without spaces, articles and
 //! punctuation.
 
-/// Numbers from zero on.
-const NUMBERS: &[&str] = &[
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-];
-
 /// The empty set.
 const NONE: &[&str] = &[
     "none",
@@ -59,11 +34,6 @@ const REALS: &[&str] =
 /// That there is no value, in whichever words.
 const UNDEFINED: &[&str] =
     &["undefined", "doesnotexist", "dne", "thelimitdoesnotexist", "notdefined", "notexist"];
-
-/// The number that a text is the word for.
-pub fn number(text: &str) -> Option<u8> {
-    (0..).zip(NUMBERS).find_map(|(value, word)| (*word == text).then_some(value))
-}
 
 /// Whether a text says that there is no answer.
 pub fn says_none(text: &str) -> bool {

@@ -12,13 +12,62 @@ pub fn is_negation(word: &str) -> bool {
 }
 
 /// Words right before a number, formula or choice by which it is not the answer: "it is not 5".
-pub const DENIALS: &[&str] = &["not", "cannot", "never", "не"];
+pub const DENIALS: &[&str] =
+    &["not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "не"];
 
 /// How words end that do the same: "isn't 5".
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
 
 /// Words that may stand between such a word and what it denies: "it cannot be equal to 5".
-pub const BEFORE_DENIED: &[&str] = &["be", "equal", "to", "the", "choice", "simply", "just"];
+pub const BEFORE_DENIED: &[&str] = &[
+    "be", "equal", "to", "the", "choice", "simply", "just", "is", "answer", "that", "final", "textbf",
+    "boxed",
+];
+
+/// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and what is denied: "one might
+/// think that it is 5".
+pub const OPINIONS: &[&str] =
+    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean"];
+
+/// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe 5".
+pub const ALTERS: &[&str] = &[
+    "root",
+    "square",
+    "cube",
+    "reciprocal",
+    "factorial",
+    "logarithm",
+    "twice",
+    "thrice",
+    "double",
+    "triple",
+    "half",
+    "third",
+    "quarter",
+    "over",
+    "under",
+    "above",
+    "below",
+    "nearly",
+    "almost",
+    "negative",
+    "minus",
+    "beyond",
+    "than",
+    "maybe",
+    "perhaps",
+    "possibly",
+    "probably",
+    "presumably",
+    "except",
+    "besides",
+    "excluding",
+    "without",
+];
+
+/// Two words right before a number that exclude it.
+pub const EXCLUDES: &[&str] =
+    &["anything but", "everything but", "all but", "nothing but", "other than", "apart from"];
 
 /// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
 pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];

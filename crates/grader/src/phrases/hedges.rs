@@ -3,13 +3,16 @@
 /// The first word of a sentence that, with an "or" in it, leaves open which of two it is.
 pub const EITHER: &str = "either";
 
+/// How a range begins that has two ends.
+pub const BETWEEN: &str = "between";
+
 /// Words that take back the value before them by offering another: "4, maybe 5". After "or" they do so even without a value.
 pub const DOUBTS: &[&str] = &["perhaps", "maybe", "possibly"];
 
 /// Words that may stand between "or" or a doubt and the other value: "4, or it could even be 5".
 pub const AFTER_OR: &[&str] = &[
-    "it", "could", "might", "may", "can", "be", "is", "even", "also", "else", "maybe", "perhaps", "possibly",
-    "just",
+    "rather", "i", "think", "it", "could", "might", "may", "can", "be", "is", "even", "also", "else",
+    "maybe", "perhaps", "possibly", "just",
 ];
 
 /// Words after "or" that make a bound of the value before it: "4 or more".
@@ -39,5 +42,132 @@ pub const OPERATIONS: &[&str] = &["times ", "plus ", "minus ", "multiplied by ",
 /// What makes a value a difference to another one: "4 more than 5".
 pub const DIFFERENCES: &[&str] = &["more than", "less than", "fewer than"];
 
-/// Words that are not in the unit of a value, but make a bound or a sum of it: "5 at least".
-pub const NO_AMOUNT: &[&str] = &["least", "most", "minus", "plus"];
+/// Words after an answer by which it holds in some cases only: "5 if n is even".
+pub const CONDITIONS: &[&str] = &[
+    "if",
+    "unless",
+    "provided",
+    "providing",
+    "assuming",
+    "except",
+    "excepting",
+    "depending",
+    "otherwise",
+    "else",
+    "suppose",
+    "supposing",
+    "whenever",
+    "long",
+];
+
+/// Words after "when", "for" and "only" that name some cases of several: "5 for odd n".
+pub const PARTIAL: &[&str] =
+    &["odd", "even", "positive", "negative", "nonnegative", "some", "certain", "if", "when"];
+
+/// Words after an answer that doubt it.
+pub const DOUBTFUL: &[&str] = &[
+    "maybe",
+    "perhaps",
+    "possibly",
+    "probably",
+    "presumably",
+    "hopefully",
+    "tentatively",
+    "guess",
+    "guessing",
+    "unsure",
+    "uncertain",
+    "doubt",
+    "doubtful",
+    "unclear",
+    "apparently",
+    "supposedly",
+];
+
+/// Two words that do the same.
+pub const DOUBTFUL_PAIRS: &[&str] =
+    &["i think", "i believe", "i suppose", "i suspect", "at least", "at most", "or more", "or less"];
+
+/// Verbs of what is only possible.
+pub const MODALS: &[&str] = &["might", "could", "may", "would"];
+
+/// Those with which "be" leaves a value open: "it may be 5".
+pub const POSSIBLE: &[&str] = &["might", "could", "may"];
+
+/// Words between a negation and what is denied.
+pub const IN_DENIALS: &[&str] = &[
+    "be",
+    "the",
+    "a",
+    "an",
+    "that",
+    "this",
+    "really",
+    "actually",
+    "quite",
+    "so",
+    "yet",
+    "entirely",
+    "completely",
+    "even",
+    "all",
+    "at",
+];
+
+/// What is denied of an answer that is taken back: "it is not right".
+pub const DENIED_PREDICATES: &[&str] = &[
+    "right",
+    "correct",
+    "true",
+    "valid",
+    "sure",
+    "certain",
+    "final",
+    "answer",
+    "it",
+    "accurate",
+    "acceptable",
+    "confident",
+    "case",
+    "solution",
+    "hold",
+    "work",
+    "possible",
+];
+
+/// What is said of an answer that is taken back.
+pub const FALSE_PREDICATES: &[&str] =
+    &["wrong", "incorrect", "false", "invalid", "mistaken", "impossible", "untrue", "erroneous", "rejected"];
+
+/// Subjects that stand for the answer before them.
+pub const ABOUT_ANSWER: &[&str] =
+    &["which", "that", "this", "it", "answer", "result", "value", "must", "cannot"];
+
+/// Words with which another answer begins.
+pub const RETRACTIONS: &[&str] =
+    &["wait", "nope", "oops", "scratch", "correction", "sorry", "hmm", "hm", "strike", "ignore"];
+
+/// Words before the subject of a sentence that may take the answer before it back.
+pub const OPENERS: &[&str] = &[
+    "no", "wait", "but", "however", "actually", "hmm", "oops", "sorry", "hold", "on", "oh", "well", "yet",
+    "though", "or",
+];
+
+/// Subjects of such a sentence.
+pub const SUBJECTS: &[&str] = &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
+
+/// Words that begin a clause which says why.
+pub const REASONS: &[&str] = &[
+    "because",
+    "since",
+    "as",
+    "where",
+    "whose",
+    "so",
+    "thus",
+    "hence",
+    "therefore",
+    "while",
+    "whereas",
+    "although",
+];

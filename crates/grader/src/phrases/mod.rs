@@ -5,6 +5,7 @@ pub mod answers;
 pub mod denials;
 pub mod formulas;
 pub mod hedges;
+pub mod numbers;
 pub mod statements;
 pub mod units;
 

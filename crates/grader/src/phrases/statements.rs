@@ -25,7 +25,7 @@ pub const CONCLUSIONS: &[&str] = &["Therefore", "therefore", "Thus", "thus", "He
 pub const CHOICE_NAMES: &[&str] = &["Option ", "option ", "Choice ", "choice "];
 
 /// What shows that a letter before it is a choice: "B because ...".
-pub const REASONS: &[&str] = &[" because ", " since "];
+pub const REASONS: &[&str] = &[" because ", " since ", ", not ", " and not "];
 
 /// Words between two boxes that end a list of answers: only the boxes after them count.
 pub const ENDS_LIST: &[&str] = &[
@@ -132,3 +132,10 @@ pub const SEQUENCE_NAMES: &[&str] = &[
 
 /// How a clause begins that says for what the answer holds, and is left out: "for all x".
 pub const CONDITIONS: &[&str] = &["for all", "for any", "for every", "for each"];
+
+/// Words that begin a clause which says for what an answer holds: "2n for n > 0".
+pub const CLAUSE_WORDS: &[&str] = &["for", "where", "with", "when", "if"];
+
+/// Words of such a clause that add nothing to the kind of number that it names: "k is any positive integer".
+pub const KIND_FILLERS: &[&str] =
+    &["is", "are", "a", "an", "any", "all", "each", "every", "some", "be", "being", "in", "the", "arbitrary"];

@@ -23,9 +23,109 @@ pub fn is_unit_letter(symbol: &str) -> bool {
     UNIT_LETTERS.contains(&symbol)
 }
 
-/// Words that make another number of the one before them: 5 million. What follows is no unit.
-pub const MULTIPLES: &[&str] =
-    &["hundred", "thousand", "million", "billion", "trillion", "dozen", "squared", "cubed"];
+/// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at least", "5 maybe". Nouns are
+/// without number, but these are few.
+const NO_UNITS: &[&str] = &[
+    "actually",
+    "although",
+    "apart",
+    "assuming",
+    "be",
+    "been",
+    "besides",
+    "but",
+    "can",
+    "cannot",
+    "choose",
+    "conditional",
+    "could",
+    "depending",
+    "doubtful",
+    "either",
+    "else",
+    "except",
+    "excluding",
+    "given",
+    "guess",
+    "guessed",
+    "hopefully",
+    "if",
+    "instead",
+    "is",
+    "least",
+    "likely",
+    "maximum",
+    "may",
+    "maybe",
+    "might",
+    "minimum",
+    "minus",
+    "mod",
+    "modulo",
+    "most",
+    "must",
+    "neither",
+    "never",
+    "no",
+    "nor",
+    "not",
+    "or",
+    "otherwise",
+    "over",
+    "perhaps",
+    "plus",
+    "point",
+    "possibly",
+    "presumably",
+    "probably",
+    "provided",
+    "providing",
+    "questionable",
+    "rather",
+    "remainder",
+    "short",
+    "should",
+    "so",
+    "suppose",
+    "supposing",
+    "sure",
+    "tentatively",
+    "than",
+    "though",
+    "too",
+    "uncertain",
+    "unless",
+    "unlikely",
+    "unsure",
+    "until",
+    "upward",
+    "upwards",
+    "wait",
+    "was",
+    "were",
+    "whenever",
+    "whereas",
+    "while",
+    "will",
+    "without",
+    "would",
+    "mille",
+    "permille",
+];
+
+/// Words after "times" with which it multiplies: "5 times as many".
+const MULTIPLIED: &[&str] =
+    &["as", "more", "less", "the", "that", "larger", "greater", "bigger", "smaller", "of"];
+
+/// Whether a word right after a number, or after its unit, is no part of what the number counts.
+pub fn is_no_unit(word: &str) -> bool {
+    NO_UNITS.contains(&word)
+}
+
+/// Whether two words after a number multiply it.
+pub fn multiplies(first: &str, second: &str) -> bool {
+    first == "times" && MULTIPLIED.contains(&second)
+}
 
 /// What follows a number without a space and is left out: 15th is 15.
 pub const ORDINALS: &[&str] = &["st", "nd", "rd", "th"];
@@ -35,6 +135,21 @@ pub const AM: &str = "am";
 
 /// The second half of the day.
 pub const PM: &str = "pm";
+
+/// Hundredths.
+pub const PERCENT: &[&str] = &["percent", "per cent"];
+
+/// The middle of the day.
+pub const NOON: &str = "noon";
+
+/// The end of the day, and its beginning.
+pub const MIDNIGHT: &str = "midnight";
+
+/// After a whole hour.
+pub const O_CLOCK: &str = "o'clock";
+
+/// Words for the unit of angles that is the radius.
+pub const RADIANS: &[&str] = &["radian", "radians", "rad", "rads"];
 
 /// Remarks on a value, in brackets, that leave it as it is: "5 (as required)".
 pub const REMARKS: &[&str] = &[
@@ -54,7 +169,6 @@ pub const REMARKS: &[&str] = &[
     "rounded",
     "simplified",
     "unsimplified",
-    "only",
     "answer",
     "final answer",
     "the answer",

@@ -53,8 +53,8 @@ use self::probe::Finding;
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
 
-/// Fuel for one comparison that is enough for what people write, and used up in some ten milliseconds.
-pub const DEFAULT_FUEL: u64 = 150_000;
+/// Fuel for one comparison, several times what the longest honest answers take, and used up in some tens of milliseconds.
+pub const DEFAULT_FUEL: u64 = 600_000;
 
 /// What a comparison of values found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

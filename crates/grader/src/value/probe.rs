@@ -20,6 +20,9 @@ use crate::fuel::Fuel;
 /// Points with a zero difference that are enough.
 const ENOUGH_ZEROS: u32 = 6;
 
+/// At least one point in so many must have a value.
+const FEWEST_DEFINED: u32 = 5;
+
 /// How much more points a step function takes: two that differ may agree nearly everywhere.
 const STEP_ROUNDS: u32 = 10;
 
@@ -155,7 +158,9 @@ pub fn vanishes(
             break;
         }
     }
-    Ok(if zeros > 0 { Finding::Zero } else { branched })
+    // C(n, k) and C(k, n) agree where both have a value, which is where n is k.
+    let tried = POINTS.len() as u32 * rounds;
+    Ok(if zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS { Finding::Zero } else { branched })
 }
 
 fn is_constant(polynomial: &Polynomial) -> bool {

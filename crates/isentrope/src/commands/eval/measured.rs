@@ -51,7 +51,7 @@ impl Measured {
             ));
         }
         let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
-        if report.usable < report.rows || report.lossy.count() > 0 {
+        if report.usable < report.rows || report.lossy.count() > 0 || report.doubtful.count() > 0 {
             for found in set.findings(&report) {
                 messages::note(&format!("{name}: {found}"));
             }

@@ -16,7 +16,7 @@ use crate::visible::visible;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::thread_count;
-use isentrope_reward::VerifierSettings;
+use isentrope_reward::{Verdict, VerifierSettings};
 use rounds::Rounds;
 use row::{Reader, Row};
 use std::path::PathBuf;
@@ -92,6 +92,9 @@ impl Grade {
             let judgements = rounds.judge(&*verifier, &rows)?;
             for (row, judgement) in rows.into_iter().zip(judgements) {
                 totals.add(&row, &judgement);
+                if judgement.verdict != Verdict::Correct {
+                    totals.doubt(&row, reader.verifier.concern(&row.item()));
+                }
                 output.line(&row.with(judgement)?)?;
             }
             let speed = totals.lines() as f64 / started.elapsed().as_secs_f64();

@@ -1,6 +1,7 @@
 //! What all lines come to.
 
 use super::row::Row;
+use crate::visible::visible;
 use isentrope_reward::{Judgement, Verdict};
 use std::fmt::Write;
 use std::time::Duration;
@@ -22,6 +23,9 @@ pub struct Totals {
     disagreements: Vec<usize>,
     /// The first line that could not be judged: its number and why.
     unjudged: Option<(usize, String)>,
+    /// Lines not judged correct whose ground truth may be why, and the first of them: its number and what is wrong.
+    doubtful: usize,
+    first_doubtful: Option<(usize, String)>,
 }
 
 impl Totals {
@@ -52,6 +56,13 @@ impl Totals {
         }
     }
 
+    /// Counts a line that was not judged correct, if its ground truth may be why.
+    pub fn doubt(&mut self, row: &Row, concern: Option<String>) {
+        let Some(concern) = concern else { return };
+        self.doubtful += 1;
+        self.first_doubtful.get_or_insert((row.number, concern));
+    }
+
     /// The totals as lines of text.
     pub fn report(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
@@ -76,6 +87,13 @@ impl Totals {
                 "{} could not be judged; the first, line {number}: {}",
                 self.lines - self.scored,
                 reason
+            );
+        }
+        if let Some((number, concern)) = &self.first_doubtful {
+            let (count, concern) = (self.doubtful, visible(concern));
+            let _ = writeln!(
+                text,
+                "{count} may be wrong for their ground truth; the first, line {number}: {concern}"
             );
         }
         if let Some(agreement) = self.agreement() {

@@ -131,8 +131,8 @@ const ABSENT: &[Absent] = &[
         "the program samples itself, with continuous batching, over the very weights that it trains",
     ),
     absent(
-        "top_p top_k min_p repetition_penalty presence_penalty frequency_penalty",
-        "training samples from the policy itself, at rollout.temperature; `isentrope generate` has these as flags",
+        "repetition_penalty presence_penalty frequency_penalty",
+        "training samples from the policy itself; `isentrope generate` has --repetition-penalty",
     ),
     absent(
         "generation_kwargs generation_kwargs.* do_sample ignore_eos",
@@ -140,10 +140,6 @@ const ABSENT: &[Absent] = &[
     ),
     absent("gen_batch_size", "with rollout.filter, as many prompts as are missing are sampled at a time"),
     // Data and models.
-    absent(
-        "chat_template_kwargs chat_template_kwargs.* apply_chat_template_kwargs apply_chat_template_kwargs.*",
-        "templates get messages and a generation prompt alone",
-    ),
     absent(
         "chat_template_path custom_chat_template tokenizer_path data.tokenizer tokenizer_name_or_path eos_token \
          pad_token hf_config_path override_config override_config.* model_init_kwargs model_init_kwargs.*",
@@ -154,9 +150,8 @@ const ABSENT: &[Absent] = &[
          remove_unused_columns label_names include_for_metrics callbacks",
         "no Python runs in the program",
     ),
-    absent("model_revision", "a hub id stands for the latest commit; a directory can be of any"),
     absent(
-        "dataset_config dataset_train_split dataset_test_split dataset_streaming streaming test_split_size",
+        "dataset_streaming streaming test_split_size",
         "data.files and eval.files say which files are read",
     ),
     absent(

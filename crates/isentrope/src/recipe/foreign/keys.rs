@@ -20,12 +20,14 @@ const fn but(names: &'static [&'static str], key: &'static str, difference: &'st
 
 const ONE_PASS: &str = "which counts tokens, not sequences, and changes no result";
 const NEVER_CUT: &str = "which leaves longer prompts out and never cuts them";
+const ZERO_KEEPS_ALL: &str = "where 0 keeps all tokens, as -1 does there";
 const ZERO_IS_NEVER: &str = "where 0 is never";
 
 /// One entry per setting, in the order of a recipe.
 pub const FOREIGN: &[Foreign] = &[
     // The run and its data.
     same(&["model_name_or_path", "actor_rollout_ref.model.path"], "model.path"),
+    but(&["model_revision"], "model.path", "as ID@REVISION"),
     same(&["output_dir", "default_local_dir"], "run.out"),
     but(&["run_name", "experiment_name"], "run.out", "a directory, by which trackers name the run"),
     but(
@@ -40,7 +42,10 @@ pub const FOREIGN: &[Foreign] = &[
     ),
     same(&["data_seed", "data_loader_seed", "data.seed", "rollout.seed"], "run.seed"),
     same(&["train_files", "dataset_name", "datasets"], "data.files"),
+    but(&["dataset_config", "dataset_train_split"], "data.files", "as ID:CONFIG:SPLIT"),
     same(&["val_files"], "eval.files"),
+    but(&["dataset_test_split"], "eval.files", "as ID:CONFIG:SPLIT"),
+    same(&["chat_template_kwargs", "apply_chat_template_kwargs"], "data.template_variables"),
     same(&["prompt_key"], "data.columns.prompt"),
     but(&["max_prompt_length", "rollout.prompt_length"], "data.max_prompt_tokens", NEVER_CUT),
     but(
@@ -55,6 +60,12 @@ pub const FOREIGN: &[Foreign] = &[
     same(&["num_generations", "rollout.n", "rollout_n"], "rollout.responses"),
     same(&["max_completion_length", "max_response_length", "rollout.response_length"], "rollout.max_tokens"),
     same(&["temperature"], "rollout.temperature"),
+    // Before the names for rollouts, which end alike.
+    same(&["val_kwargs.top_p"], "eval.top_p"),
+    but(&["val_kwargs.top_k"], "eval.top_k", ZERO_KEEPS_ALL),
+    same(&["top_p"], "rollout.top_p"),
+    same(&["min_p"], "rollout.min_p"),
+    but(&["top_k"], "rollout.top_k", ZERO_KEEPS_ALL),
     same(&["train_batch_size"], "rollout.prompts"),
     same(&["train_batch_size"], "sft.batch"),
     but(&["generation_batch_size"], "rollout.prompts", "which counts prompts, not responses"),

@@ -1,0 +1,121 @@
+//! For what answers hold.
+
+use std::collections::BTreeSet;
+
+use super::super::answer::{Answer, Domain};
+use super::super::fuel::OutOfFuel;
+use super::super::number_kind::{NumberKind, Part};
+use super::super::relation::Relation;
+use super::quantity::collect_names_of_answer;
+use super::{Comparison, Rule};
+
+impl Comparison<'_> {
+    /// Two answers of which one at least says for what it holds.
+    pub(super) fn restricted(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        let (gold, asked) = parts(gold);
+        let (given, said) = parts(given);
+        for domain in asked {
+            let is_same = match domain {
+                Domain::Kind(name, kind) => {
+                    let mut of_name = said.iter().filter_map(|domain| match domain {
+                        Domain::Kind(other, kind) if other == name => Some(*kind),
+                        _ => None,
+                    });
+                    let other = of_name.next_back();
+                    other.is_some_and(|other| kind.agrees(other))
+                        || other.is_none()
+                            && !bounds(said, name)
+                            && (is_any_real(domain) || !is_condition(gold))
+                }
+                Domain::Condition(condition) => self.has_condition(condition, said)?,
+            };
+            if !is_same {
+                return Ok(None);
+            }
+        }
+        for domain in said
+            .iter()
+            .filter(|domain| !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other)))
+        {
+            let is_asked = match domain {
+                // "5 for even n" says that it is 5 in some cases.
+                Domain::Kind(name, kind) => {
+                    asked.iter().any(|other| same_name(domain, other))
+                        || !is_condition(given)
+                            && (names(given).contains(&**name) || *kind == NumberKind::Integers(Part::All))
+                }
+                Domain::Condition(condition) => {
+                    adds_nothing(condition) || self.has_condition(condition, asked)?
+                }
+            };
+            if !is_asked {
+                return Ok(None);
+            }
+        }
+        self.answers(gold, given)
+    }
+
+    fn has_condition(&mut self, condition: &Answer, domains: &[Domain]) -> Result<bool, OutOfFuel> {
+        for domain in domains {
+            if let Domain::Condition(other) = domain
+                && self.answers(condition, other)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
+    match answer {
+        Answer::For(answer, domains) => (answer, domains),
+        answer => (answer, &[]),
+    }
+}
+
+/// Whether an answer is itself what is said of a variable, so that its kind of number is a part of the answer.
+fn is_condition(answer: &Answer) -> bool {
+    match answer {
+        Answer::Chain(_, relations) => relations.iter().any(|relation| *relation != Relation::Equal),
+        Answer::Set(_) => true,
+        _ => false,
+    }
+}
+
+/// The names in an answer.
+fn names(answer: &Answer) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    collect_names_of_answer(answer, &mut names);
+    names
+}
+
+/// Whether a domain says no more than that a name is a number.
+fn is_any_real(domain: &Domain) -> bool {
+    matches!(domain, Domain::Kind(_, NumberKind::Reals(Part::All)))
+}
+
+fn same_name(a: &Domain, b: &Domain) -> bool {
+    matches!((a, b), (Domain::Kind(a, _), Domain::Kind(b, _)) if a == b)
+}
+
+/// Whether domains bound a name.
+fn bounds(domains: &[Domain], name: &str) -> bool {
+    domains.iter().any(|domain| match domain {
+        Domain::Condition(Answer::Chain(sides, relations)) => {
+            relations.iter().any(|relation| relation.is_order())
+                && sides.iter().filter_map(Answer::expression).any(|side| side.mentions(name))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a condition says no more than where a value is attained (x = 2), or where there is one (x is not 0).
+fn adds_nothing(condition: &Answer) -> bool {
+    match condition {
+        Answer::Chain(_, relations) => {
+            relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::NotEqual))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,257 @@
+//! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure", "5. That is wrong."
+
+use super::super::phrases::has_pair;
+use super::super::phrases::hedges::{
+    ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, IN_DENIALS,
+    MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
+};
+use super::segments::segments;
+use super::sentence::sentence;
+
+/// A part of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part<'a> {
+    /// In lower case.
+    Word(&'a str),
+    /// A number or formula, and whether it says what is greater.
+    Value(bool),
+    /// A comma, a dash, a bracket, or the end of a sentence.
+    Break,
+}
+
+/// Whether a text that follows an answer takes it back, makes it depend on something or doubts it, in the rest of the
+/// answer's sentence; or says in the next one that it is wrong.
+pub fn takes_back(after: &str) -> bool {
+    let after = after.trim_start_matches(['$', '*', '}', ' ']);
+    let after = after.strip_prefix("\\)").or_else(|| after.strip_prefix("\\]")).unwrap_or(after);
+    let ends = after.starts_with(['.', '\n']);
+    let (same, next) = after.split_at(if ends { 0 } else { sentence_length(after) });
+    let lower_same = lower(same);
+    let parts_of_same = parts(&lower_same);
+    let places = 0..parts_of_same.len();
+    if places
+        .clone()
+        .take_while(|&place| !gives_reason(&parts_of_same, place))
+        .any(|place| qualifies(&parts_of_same, place))
+        || places.into_iter().any(|place| retracts(&parts_of_same, place))
+    {
+        return true;
+    }
+    let next = lower(sentence(next.trim_start_matches(['.', ' ', '\n', '*', '$'])));
+    let parts = parts(&next);
+    let starts_over =
+        matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
+    starts_over
+        || is_about_answer(&parts)
+            && (0..parts.len())
+                .take_while(|&place| !gives_reason(&parts, place))
+                .any(|place| denies(&parts, place))
+}
+
+/// Where the sentence ends that a text begins in.
+fn sentence_length(text: &str) -> usize {
+    let found = sentence(text);
+    found.as_ptr() as usize - text.as_ptr() as usize + found.len()
+}
+
+fn lower(text: &str) -> String {
+    text.to_ascii_lowercase().replace('’', "'")
+}
+
+/// The parts of a sentence in lower case.
+fn parts(lower: &str) -> Vec<Part<'_>> {
+    let formulas = segments(lower);
+    let mut parts = Vec::new();
+    let mut place = 0;
+    while place < lower.len() {
+        let rest = &lower[place..];
+        if let Ok(found) = formulas.binary_search_by_key(&place, |formula| formula.start) {
+            let formula = formulas[found];
+            parts.push(Part::Value(compares(&lower[formula.content.0..formula.content.1])));
+            place = formula.end;
+            continue;
+        }
+        let Some(first) = rest.chars().next() else { break };
+        let length = match first {
+            _ if first.is_alphabetic() => {
+                rest.find(|c: char| !c.is_alphanumeric() && c != '\'').unwrap_or(rest.len())
+            }
+            _ if first.is_ascii_digit() => rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        match first {
+            _ if first.is_alphabetic() => parts.push(Part::Word(&rest[..length])),
+            _ if first.is_ascii_digit() => parts.push(Part::Value(false)),
+            '<' | '>' | '≤' | '≥' => parts.push(Part::Value(true)),
+            ',' | ';' | ':' | '.' | '(' | ')' | '?' | '!' | '—' | '–' => parts.push(Part::Break),
+            _ if rest.starts_with("--") => parts.push(Part::Break),
+            _ => {}
+        }
+        place += length;
+    }
+    parts
+}
+
+fn compares(formula: &str) -> bool {
+    formula.contains(['<', '>', '≤', '≥'])
+        || ["\\l", "\\g"]
+            .iter()
+            .any(|start| formula.contains(&format!("{start}e")) || formula.contains(&format!("{start}t")))
+}
+
+fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
+    match parts.get(place) {
+        Some(Part::Word(word)) => word,
+        _ => "",
+    }
+}
+
+/// Whether a clause begins that says why: what it denies is something else.
+fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
+    let next = word(parts, place + 1);
+    REASONS.contains(&word(parts, place)) && !(matches!(word(parts, place), "as" | "so") && next == "long")
+}
+
+/// Whether the word at a place makes the answer depend on something, or doubts or denies it.
+fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
+    let (before, this, next) = (
+        place.checked_sub(1).map_or("", |place| word(parts, place)),
+        word(parts, place),
+        word(parts, place + 1),
+    );
+    let is_partial = matches!(this, "when" | "for" | "only" | "in")
+        && parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(|part| {
+            matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if PARTIAL.contains(word))
+        });
+    let is_possible =
+        MODALS.contains(&this) && next == "be" && matches!(parts.get(place + 2), Some(Part::Value(_)));
+    CONDITIONS.contains(&this) && before != "even" && !before.ends_with("thing")
+        || has_pair(DOUBTFUL_PAIRS, this, next)
+        || DOUBTFUL.contains(&this)
+        || is_partial
+        || is_possible
+        || (this, next) == ("or", "so") && matches!(parts.get(place + 2), None | Some(Part::Break))
+        || denies(parts, place)
+}
+
+/// Whether the word at a place says that the answer is wrong.
+fn denies(parts: &[Part<'_>], place: usize) -> bool {
+    let this = word(parts, place);
+    let before = |steps: usize| place.checked_sub(steps).and_then(|place| parts.get(place)).copied();
+    if matches!(this, "not" | "cannot" | "never") || this.ends_with("n't") {
+        let next = (place + 1..).find(|&next| !IN_DENIALS.contains(&word(parts, next))).unwrap_or(place);
+        return match parts.get(next) {
+            None | Some(Part::Break) => true,
+            Some(Part::Word(predicate)) => DENIED_PREDICATES.contains(predicate),
+            // Another value is denied.
+            Some(Part::Value(_)) => false,
+        };
+    }
+    if FALSE_PREDICATES.contains(&this) {
+        let is_said = match before(1) {
+            None | Some(Part::Break) => true,
+            Some(Part::Word("is" | "was" | "be" | "seems" | "looks" | "'s")) => match before(2) {
+                Some(Part::Word(subject)) => ABOUT_ANSWER.contains(&subject) || MODALS.contains(&subject),
+                subject => subject.is_none(),
+            },
+            Some(Part::Word(subject)) => subject == "that's" || subject == "it's",
+            _ => false,
+        };
+        return is_said;
+    }
+    false
+}
+
+/// Whether the word at a place begins another answer: "no, 6", "wait", "I mean 6".
+fn retracts(parts: &[Part<'_>], place: usize) -> bool {
+    let this = word(parts, place);
+    let before = place.checked_sub(1).map(|place| parts[place]);
+    let begins = matches!(before, None | Some(Part::Break))
+        || matches!(before, Some(Part::Word("but" | "oh" | "no" | "actually" | "or")));
+    let next = parts.get(place + 1).copied();
+    match this {
+        "no" => {
+            begins
+                && matches!(
+                    next,
+                    None | Some(
+                        Part::Break | Part::Value(_) | Part::Word("wait" | "it" | "that" | "this" | "sorry")
+                    )
+                )
+        }
+        "actually" | "rather" => {
+            begins && matches!(next, None | Some(Part::Value(_) | Part::Word("no" | "not" | "it" | "it's")))
+        }
+        "mean" => before == Some(Part::Word("i")),
+        "instead" => begins && next != Some(Part::Word("of")),
+        _ => begins && RETRACTIONS.contains(&this),
+    }
+}
+
+/// Whether a sentence begins as one about the answer before it does.
+fn is_about_answer(parts: &[Part<'_>]) -> bool {
+    let mut rest = parts;
+    while let [Part::Break, more @ ..] = rest {
+        rest = more;
+    }
+    while let [Part::Word(opener), more @ ..] = rest
+        && OPENERS.contains(opener)
+    {
+        rest = more.strip_prefix(&[Part::Break]).unwrap_or(more);
+    }
+    match rest {
+        [Part::Word("the"), Part::Word(subject), ..] | [Part::Word(subject), ..] => {
+            SUBJECTS.contains(subject)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_an_answer_may_take_it_back() {
+        for after in [
+            ", no wait, it is not",
+            "$, which is not correct",
+            " if n is even",
+            ", provided that n is even",
+            " only when n is odd",
+            " for $x > 0$",
+            ", but I am not sure",
+            ", I guess",
+            ", it could be 6",
+            " (wrong)",
+            "? No.",
+            ", correction: 6",
+            ", as long as n is even",
+            ". No wait, that is wrong.",
+            ".\n\nThat is not right.",
+        ] {
+            assert!(takes_back(after), "{after}");
+        }
+        for after in [
+            "",
+            ".",
+            ", not 6",
+            " and not 6",
+            " rather than 6",
+            ", since 3 is not right",
+            " because if n were odd it would be 6",
+            ", as x cannot be 0",
+            ", which is not divisible by 4",
+            ", even if n is odd",
+            " for all real x",
+            " when x = 2",
+            " in total, no more and no less",
+            ". Wait, let me verify that.",
+            ". It is not a prime.",
+            ".\n\nNote that 0 is not allowed.",
+            " (the root -1 is extraneous)",
+        ] {
+            assert!(!takes_back(after), "{after}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Figures that are named by their corners: an angle is the same from either side, and a triangle from every corner.
+
+use super::super::answer::Answer;
+use super::super::expression::Expression;
+use super::super::latex::{Kind, Token};
+
+/// What a command for a figure stands for: the function of its corners.
+pub fn figure(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "angle" | "measuredangle" | "sphericalangle" => ANGLE,
+        "triangle" | "bigtriangleup" | "vartriangle" | "Delta" => TRIANGLE,
+        "square" | "Box" | "parallelogram" => "square",
+        _ => return None,
+    })
+}
+
+const ANGLE: &str = "angle";
+const TRIANGLE: &str = "triangle";
+
+/// How many of the next tokens are capital letters, with their primes, side by side.
+pub fn corners(tokens: &[Token<'_>]) -> usize {
+    let is_corner = |(place, token): &(usize, &Token<'_>)| match token.kind {
+        Kind::Letter(letter) => letter.is_ascii_uppercase(),
+        Kind::Mark('\'') => *place > 0,
+        _ => false,
+    };
+    tokens.iter().enumerate().take_while(is_corner).count()
+}
+
+/// The figure with these corners. Those of an angle are in order of its arms.
+pub fn of_corners(figure: &'static str, tokens: &[Token<'_>]) -> Expression {
+    let mut names: Vec<String> = Vec::new();
+    for token in tokens {
+        match (token.kind, names.last_mut()) {
+            (Kind::Letter(letter), _) => names.push(letter.into()),
+            (_, Some(name)) => name.push('\''),
+            _ => {}
+        }
+    }
+    if figure == ANGLE && names.len() == 3 && names[2] < names[0] {
+        names.swap(0, 2);
+    }
+    Expression::Unknown(figure.into(), names.iter().map(|name| Expression::symbol(name)).collect())
+}
+
+/// An answer in which no triangle's corners have an order.
+pub fn without_order(mut answer: Answer) -> Answer {
+    if let Answer::Quantity(quantity) = &mut answer
+        && let Expression::Unknown(figure, corners) = &mut quantity.expression
+        && **figure == *TRIANGLE
+    {
+        corners.sort_by_key(|corner| format!("{corner:?}"));
+    }
+    answer
+}

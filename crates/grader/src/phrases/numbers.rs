@@ -1,0 +1,281 @@
+//! Numbers in words: "twenty-one", "1.5 million", "two thirds", "5 factorial".
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, Pow, Zero};
+
+use crate::expression::{Expression, Function};
+
+/// Numbers from zero on.
+const ONES: &[&str] = &[
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+];
+
+/// Tens from twenty on.
+const TENS: &[&str] = &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+
+/// Words that multiply what is before them by a power of ten.
+const SCALES: &[(&str, u32)] = &[
+    ("hundred", 2),
+    ("thousand", 3),
+    ("lakh", 5),
+    ("million", 6),
+    ("crore", 7),
+    ("billion", 9),
+    ("trillion", 12),
+    ("quadrillion", 15),
+    ("quintillion", 18),
+    ("sextillion", 21),
+    ("googol", 100),
+];
+
+/// Words that multiply what is before them by another number.
+const GROUPS: &[(&str, u32)] = &[("dozen", 12), ("score", 20), ("gross", 144)];
+
+/// Parts of one whose names are not made with -th.
+const PARTS: &[(&str, u32)] =
+    &[("half", 2), ("halve", 2), ("third", 3), ("quarter", 4), ("fifth", 5), ("ninth", 9), ("twelfth", 12)];
+
+/// Short for powers of ten, right after a number.
+const ABBREVIATIONS: &[&str] = &["k", "bn", "mn", "mln", "mio", "bln", "trn"];
+
+/// Words after a number that make another of it, without saying which.
+const CHANGES: &[&str] =
+    &["squared", "cubed", "factorial", "doubled", "tripled", "quadrupled", "halved", "negated", "inverted"];
+
+/// Words before a number that change its sign.
+const SIGNS: &[&str] = &["negative", "minus"];
+
+/// Longest text that is read as a number in words, in bytes.
+const MAX_TEXT: usize = 200;
+
+/// The number from zero to twenty that a text is the word for.
+pub fn number(text: &str) -> Option<u8> {
+    (0..).zip(ONES.iter().chain(&["twenty"])).find_map(|(value, word)| (*word == text).then_some(value))
+}
+
+/// Whether a word is a number, or makes another number of the one before it: million, thirds, squared.
+pub fn changes_number(word: &str) -> bool {
+    let single = word.strip_suffix('s').unwrap_or(word);
+    ONES.contains(&word)
+        || TENS.contains(&word)
+        || CHANGES.contains(&word)
+        || ABBREVIATIONS.contains(&word)
+        || [SCALES, GROUPS].iter().any(|table| {
+            table.iter().any(|(name, _)| *name == single && (word == single || *name != "score"))
+        })
+        || part(word).is_some()
+}
+
+/// The number that a text in lower case begins with in words, and what follows it; `None` where it is in digits alone.
+pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
+    if text.len() > MAX_TEXT || text.contains(['(', '\\', '=', '^', '_', ';', ':', '+', '/']) {
+        return None;
+    }
+    let text = text.trim_end_matches(['.', '!']);
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty()).collect();
+    let (is_negative, rest) = match &words[..] {
+        [sign, rest @ ..] if SIGNS.contains(sign) => (true, rest),
+        rest => (text.starts_with('-'), rest),
+    };
+    let (value, rest) = magnitude(rest)?;
+    let (value, rest) = changed(Expression::Number(if is_negative { -value } else { value }), rest);
+    // What is in digits alone is read elsewhere.
+    let used = &words[..words.len() - rest.len()];
+    (used.len() > 1 || literal(used[0]).is_none()).then(|| (value, rest.to_vec()))
+}
+
+/// A number without sign, with its parts: "two and a half", "three quarters".
+fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])> {
+    if let ["a" | "an", word, rest @ ..] = words {
+        return Some((BigRational::new(BigInt::one(), part(word)?), rest));
+    }
+    let (value, rest) = cardinal(words)?;
+    match rest {
+        ["and", "a" | "an" | "one", name, rest @ ..] if part(name).is_some() => {
+            Some((value + BigRational::new(BigInt::one(), part(name)?), rest))
+        }
+        ["and", more @ ..]
+            if cardinal(more)
+                .is_some_and(|(_, rest)| rest.first().is_some_and(|name| part(name).is_some())) =>
+        {
+            let (count, rest) = cardinal(more)?;
+            Some((value + count / part(rest[0])?, &rest[1..]))
+        }
+        [name, rest @ ..] if part(name).is_some() => Some((value / part(name)?, rest)),
+        rest => Some((value, rest)),
+    }
+}
+
+/// A number that counts: "one hundred and five", "1.5 million", "three dozen".
+fn cardinal<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])> {
+    let mut place = 0;
+    let (mut total, mut group) = (BigRational::zero(), None::<BigRational>);
+    // What may be added to the group: below ten after tens, below a hundred after hundreds.
+    let mut room = 100;
+    while let Some(&word) = words.get(place) {
+        if place == 0
+            && let Some(value) = literal(word)
+        {
+            (group, room) = (Some(value), 0);
+        } else if let Some(value) = small(word) {
+            if value >= room {
+                break;
+            }
+            room = if value >= 20 { 10 } else { 0 };
+            group = Some(group.unwrap_or_else(BigRational::zero) + BigRational::from_integer(value.into()));
+        } else if let Some(power) = scale(word) {
+            let count = group
+                .take()
+                .unwrap_or_else(|| if place == 0 { BigRational::one() } else { BigRational::zero() });
+            let scaled = count * BigRational::from_integer(Pow::pow(BigInt::from(10), power));
+            room = 100;
+            if power == 2 { group = Some(scaled) } else { total += scaled }
+        } else if let Some((_, factor)) = GROUPS.iter().find(|(name, _)| *name == word) {
+            group =
+                Some(group.unwrap_or_else(BigRational::one) * BigRational::from_integer((*factor).into()));
+            room = 0;
+        } else {
+            let joins = word == "and"
+                && place > 0
+                && room == 100
+                && words.get(place + 1).is_some_and(|next| small(next).is_some());
+            if !joins || words.get(place + 2).is_some_and(|next| part(next).is_some()) {
+                break;
+            }
+        }
+        place += 1;
+    }
+    (place > 0).then(|| (total + group.unwrap_or_else(BigRational::zero), &words[place..]))
+}
+
+/// A number with what is done with it: squared, factorial, choose 2, to the power of 3.
+fn changed<'w, 't>(value: Expression, words: &'w [&'t str]) -> (Expression, &'w [&'t str]) {
+    let power = |exponent| Expression::power(value.clone(), exponent);
+    let operand = |words: &'w [&'t str]| {
+        let (number, rest) = cardinal(words)?;
+        number.is_integer().then_some((Expression::Number(number), rest))
+    };
+    match words {
+        ["squared", rest @ ..] => (power(Expression::integer(2)), rest),
+        ["cubed", rest @ ..] => (power(Expression::integer(3)), rest),
+        ["factorial", rest @ ..] => (Expression::Function(Function::Factorial, vec![value]), rest),
+        ["choose", rest @ ..] => match operand(rest) {
+            Some((k, rest)) => (Expression::Function(Function::Binomial, vec![value, k]), rest),
+            None => (value, words),
+        },
+        ["to", "the", "power", "of", rest @ ..] | ["to", "the", "power", rest @ ..] => match operand(rest) {
+            Some((exponent, rest)) => (power(exponent), rest),
+            None => (value, words),
+        },
+        _ => (value, words),
+    }
+}
+
+fn small(word: &str) -> Option<u32> {
+    let ones = (0..).zip(ONES).find_map(|(value, name)| (*name == word).then_some(value));
+    ones.or_else(|| (2..).zip(TENS).find_map(|(value, name)| (*name == word).then_some(value * 10)))
+}
+
+fn scale(word: &str) -> Option<u32> {
+    SCALES.iter().find_map(|(name, power)| (*name == word).then_some(*power))
+}
+
+/// Into how many parts one is cut of which a word names one or several: 3 of "thirds".
+fn part(word: &str) -> Option<BigInt> {
+    let single = word.strip_suffix('s').unwrap_or(word);
+    if let Some((_, count)) = PARTS.iter().find(|(name, _)| *name == single) {
+        return Some((*count).into());
+    }
+    let whole = single.strip_suffix("th")?;
+    if let Some(power) = scale(whole) {
+        return Some(Pow::pow(BigInt::from(10), power));
+    }
+    let tens = whole.strip_suffix("ie").map(|stem| format!("{stem}y"));
+    let whole = tens.as_deref().unwrap_or(if whole == "eigh" { "eight" } else { whole });
+    small(whole).filter(|value| *value > 3).map(BigInt::from)
+}
+
+/// A number in digits, perhaps with groups of three and a decimal point.
+fn literal(word: &str) -> Option<BigRational> {
+    let groups_of_three =
+        word.split(',').skip(1).all(|group| group.split('.').next().is_some_and(|g| g.len() == 3));
+    let digits = word.replace(',', "");
+    let (integer, decimals) = digits.split_once('.').unwrap_or((&digits, ""));
+    let is_number = !integer.is_empty()
+        && [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !is_number || !groups_of_three {
+        return None;
+    }
+    let denominator = Pow::pow(BigInt::from(10), decimals.len());
+    Some(BigRational::new(format!("{integer}{decimals}").parse().ok()?, denominator))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Option<String> {
+        match spoken(text)? {
+            (Expression::Number(number), rest) if rest.is_empty() => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn words_are_numbers() {
+        for (text, number) in [
+            ("twenty-one", "21"),
+            ("one hundred and five", "105"),
+            ("two million three hundred thousand and one", "2300001"),
+            ("1.5 million", "1500000"),
+            ("1,000 thousand", "1000000"),
+            ("twelve hundred", "1200"),
+            ("three dozen", "36"),
+            ("a half", "1/2"),
+            ("two thirds", "2/3"),
+            ("two and a half", "5/2"),
+            ("2 and three quarters", "11/4"),
+            ("five hundredths", "1/20"),
+            ("three twentieths", "3/20"),
+            ("minus seven", "-7"),
+            ("negative 5", "-5"),
+            ("one hundred and two thirds", "302/3"),
+        ] {
+            assert_eq!(value(text).as_deref(), Some(number), "{text}");
+        }
+        for text in [
+            "5",
+            "-5",
+            "one two",
+            "twenty thirty",
+            "half",
+            "million-dollar question of",
+            "",
+            "and",
+            "x squared",
+        ] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The grader against wrong answers that are made to deceive it, and right ones that are oddly written.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use isentrope_grader::{GroundTruth, Options, Outcome, grade};
+use serde::Deserialize;
+
+/// A line of the fixture.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    truth: String,
+    response: String,
+    right: bool,
+    kind: String,
+}
+
+#[test]
+fn nothing_that_is_made_to_deceive_is_called_right() {
+    let cases: Vec<Case> = include_str!("fixtures/deceptive_answers.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a case"))
+        .collect();
+    // Of each kind: wrong ones, those of them called right, right ones, those of them refused.
+    let mut counts = BTreeMap::<&str, [usize; 4]>::new();
+    let mut disagreements = String::new();
+    for Case { truth, response, right, kind } in &cases {
+        let gold = GroundTruth::from_value(&truth.as_str().into()).expect("a ground truth that can be read");
+        let grade = grade(&gold, response, &Options::default());
+        let (called_right, count) = (grade.outcome == Outcome::Same, counts.entry(kind).or_default());
+        let place = if *right { 2 } else { 0 };
+        count[place] += 1;
+        if called_right != *right {
+            count[place + 1] += 1;
+            let verb = if *right { "refused" } else { "accepted" };
+            let _ = writeln!(disagreements, "{kind}: {verb} {response}   for {truth}   ({})", grade.reason);
+        }
+    }
+    let table: String = counts
+        .iter()
+        .map(|(kind, [wrong, accepted, right, refused])| {
+            format!(
+                "{kind}: {accepted} of {wrong} wrong ones accepted, {refused} of {right} right ones refused\n"
+            )
+        })
+        .collect();
+    let total = |place: usize| counts.values().map(|count| count[place]).sum::<usize>();
+    let (accepted, refused) = (total(1), total(3));
+    assert!(accepted == 0 && refused == 0, "{disagreements}{table}{accepted} accepted, {refused} refused");
+}
