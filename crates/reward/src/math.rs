@@ -118,9 +118,7 @@ mod tests {
                 Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &extra_info };
             Math::default().concern(&item)
         };
-        for damaged in
-            ["\\frac{1}{", "x = = 3", "\\begin{tabular}1\\end{tabular}", "(1, 2", "(a+b+c+d+e+f+g)^{500}"]
-        {
+        for damaged in ["\\frac{1}{", "x = = 3", "\\begin{tabular}1\\end{tabular}", "(1, 2"] {
             let said = concern(json!(damaged), Value::Null).unwrap_or_default();
             assert!(said.contains("only a response with the same text is right"), "{damaged}: {said}");
         }
