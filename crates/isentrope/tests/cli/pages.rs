@@ -16,8 +16,11 @@ fn data(scratch: &Scratch) {
     fs::create_dir(scratch.path("data")).unwrap();
     let problems: Vec<_> =
         (10..90).map(|n| json!({"prompt": format!("1 2 {}>{n}:", n - 3), "answer": n.to_string()})).collect();
-    let examples: Vec<_> =
-        (10..90).map(|n| json!({"prompt": format!("1 2 {}>{n}:", n - 3), "response": format!("1+2=3,3+{}={n}!", n - 3)})).collect();
+    let example = |n: i32| {
+        let rest = n - 3;
+        json!({"prompt": format!("1 2 {rest}>{n}:"), "response": format!("1+2=3,3+{rest}={n}!")})
+    };
+    let examples: Vec<_> = (10..90).map(example).collect();
     for (name, rows) in
         [("train", &problems), ("test", &problems), ("chats", &examples), ("held-out-chats", &examples)]
     {

@@ -9,7 +9,8 @@ fn error(text: &str, sets: &[&str]) -> String {
 
 #[test]
 fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
-    let text = "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\nlearing_rate = 1\n[nothing.like.it]\n";
+    let text = "modle = \"a\"\n\n[objective]\ncliplow = 0.1\nlearning_rate = 1e-5\nqqq = 1\nlearing_rate = 1\n\
+                [nothing.like.it]\n";
     assert_eq!(
         error(text, &[]),
         "x.toml:1: unknown key `modle`; did you mean `model`?\n\
