@@ -18,7 +18,8 @@ pub struct EvaluationSettings {
     pub files: Vec<PathBuf>,
     /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
     /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md; but `problems`, `samples`,
-    /// `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for benchmarks too where they are set, which the run then says.
+    /// `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for benchmarks too where they are set, which the
+    /// run then says.
     pub bench: Vec<String>,
     /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
     #[schemars(range(min = 1))]

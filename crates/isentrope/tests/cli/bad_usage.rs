@@ -102,7 +102,8 @@ fn help_mentions_every_flag() {
     for (command, flags) in [
         (
             "generate",
-            "MODEL --threads --prompt --prompts --chat --template --system --prompt-prefix --prompt-suffix --samples -n --max-tokens --temperature --top-p --top-k --min-p \
+            "MODEL --threads --prompt --prompts --chat --template --system --prompt-prefix --prompt-suffix \
+             --samples -n --max-tokens --temperature --top-p --top-k --min-p \
              --repetition-penalty --seed --stop --stop-token --ignore-eos --out --kv-memory",
         ),
         (
