@@ -98,11 +98,11 @@ impl RunArguments {
         place.check()?;
         let device = device::open(self.threads)?;
         let model = recipe.tables().model.clone();
-        let mut terminal = Terminal::new();
-        terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
         let model_dir = hub::describe_with(&hub, &model.path, &Download::default())?;
+        let mut terminal = Terminal::new();
+        terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
         let available = Memory::now().available as usize;
         let layout = Layout::new(&ModelConfig::read(&model_dir)?);
         let tables = recipe.tables();
@@ -143,6 +143,7 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     let device = device::open(threads)?;
     let rendered = recipe::render(&recipe);
     let path = recipe.tables().model.path.clone();
+    hub::check_name(&path)?;
     // Who looks does not want to wait for a hub that cannot be reached.
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
     let dir = match hub::describe_with(&hub, &path, &Download::default()) {
@@ -179,6 +180,9 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
 }
 
 fn print_notes(notes: &[String]) -> Result<()> {
+    if !notes.is_empty() {
+        print_text("\n")?;
+    }
     notes.iter().try_for_each(|note| print_text(&format!("# note: {}\n", commented(note))))
 }
 

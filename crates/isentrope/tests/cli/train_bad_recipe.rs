@@ -1,6 +1,7 @@
 //! Recipes, models, data and directories that cannot be trained with, and what is said about them.
 
 use crate::program::{failure, names, stderr, stdout_of, text, wrong_usage};
+use crate::recipes::recipe_of;
 use crate::training::{Bench, base};
 use serde_json::{Value, json};
 use std::fs;
@@ -392,8 +393,10 @@ fn memory_that_is_too_small_is_refused_with_what_would_help() {
         refused_after_model(
             &bench,
             &["memory.budget_gib=0.01"],
-            &["needs at least", "smaller model", "max_tokens"],
+            &["at least", "for the model alone", "smaller"],
         );
+        let parts = ["needs at least", "to work on", "smaller model", "max_tokens"];
+        refused_after_model(&bench, &["memory.budget_gib=0.0632"], &parts);
     }
 }
 
@@ -491,15 +494,16 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
         let before = bench.scratch.names();
         let sets = ["run.seed=9", "optimizer.beta2=0.95"];
         let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
-        for part in ["seed = 9", "beta2 = 0.95", "eps = 1e-8", "# memory: weights ", "of the data"] {
+        for part in ["seed = 9", "beta2 = 0.95", "eps = 1e-8", "\n# time: about ", "of the data"] {
             assert!(shown.contains(part), "{part:?} is not in: {shown}");
         }
+        assert!(shown.starts_with("# memory: weights "), "{shown}");
         assert_eq!(bench.scratch.names(), before);
-        // What comes before the memory plan is the recipe with every default.
-        let (recipe, _) = shown.split_once("\n# memory").unwrap();
-        let file = bench.scratch.file("resolved.toml", recipe);
+        // What comes after is the recipe with every default.
+        let (recipe, _) = recipe_of(&shown);
+        let file = bench.scratch.file("resolved.toml", &recipe);
         let again = stdout_of(&mut crate::program::isentrope(&[command, &file, "--dry-run"]));
-        assert_eq!(again.split_once("\n# memory").unwrap().0, recipe);
+        assert_eq!(recipe_of(&again).0, recipe);
         // And it makes the same run.
         let one = bench.run("one", &[&sets[..], &["run.steps=1"]].concat(), &[]);
         let out = bench.scratch.path("two");

@@ -72,6 +72,14 @@ pub fn resolve(model: &str, progress: &dyn Progress) -> Result<PathBuf> {
     fetch(&HubConfig::from_env()?, &id, Parts::All, progress)
 }
 
+/// Refuses what can be neither a directory nor a hub id.
+///
+/// # Errors
+/// [`Error::Hub`](crate::Error::Hub), with what a model can be.
+pub fn check_name(model: &str) -> Result<()> {
+    if Path::new(model).is_dir() { Ok(()) } else { RepoId::parse(model).map(drop) }
+}
+
 /// As [`resolve_with`], but only what describes the model is fetched: its configuration, tokenizer and chat template. Weights
 /// may or may not be there.
 ///

@@ -164,7 +164,7 @@ impl Eval {
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, decoding, .. } in &measured {
             let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
-            eprintln!("{name}: {problems} problems, responses to each: {samples}, {decoding}");
+            messages::say(&format!("{name}: {problems} problems, responses to each: {samples}, {decoding}"));
             sampling::sample(&evaluator, set, &loaded, &results, out)?;
         }
         let report = results.report()?;
