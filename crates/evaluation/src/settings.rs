@@ -112,9 +112,15 @@ impl EvaluationSettings {
             changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
         }
         let Self { top_k, top_p, min_p, .. } = self;
-        changes.extend((*top_k != 0).then(|| format!("eval.top_k = {top_k} instead of 0")));
-        changes.extend((*top_p != 1.0).then(|| format!("eval.top_p = {top_p} instead of 1")));
-        changes.extend((*min_p != 0.0).then(|| format!("eval.min_p = {min_p} instead of 0")));
+        let mut drawn = Vec::new();
+        drawn.extend((*top_k != 0).then(|| format!("eval.top_k = {top_k}")));
+        drawn.extend((*top_p != 1.0).then(|| format!("eval.top_p = {top_p}")));
+        drawn.extend((*min_p != 0.0).then(|| format!("eval.min_p = {min_p}")));
+        if temperature == 0.0 && !drawn.is_empty() {
+            changes.push(format!("{} without effect on greedy responses", drawn.join(", ")));
+        } else {
+            changes.extend(drawn);
+        }
         changes.extend(self.problems.map(|problems| format!("eval.problems = {problems}")));
         changes
     }

@@ -84,6 +84,9 @@ impl ProgressObserver for Terminal {
 
     fn progress(&mut self, progress: Progress) {
         let Progress { phase, done, total, tokens } = progress;
+        if self.ends.is_empty() {
+            self.ends.push_back(Instant::now()); // a run that goes on begins here
+        }
         if self.is_terminal && self.phase.is_none() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10)); // there is something to show now
         }

@@ -17,6 +17,15 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
     }
 }
 
+/// Adds the settings that there were not yet when `values` were written: they were as `defaults` are.
+pub fn complete(values: &mut Value, defaults: &Value) {
+    if let (Value::Object(values), Value::Object(defaults)) = (values, defaults) {
+        for (name, default) in defaults {
+            complete(values.entry(name).or_insert_with(|| default.clone()), default);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +41,17 @@ mod tests {
         changes.clear();
         differences("data", &before, &before, &mut changes);
         assert_eq!(changes, [""; 0]);
+    }
+
+    #[test]
+    fn settings_of_older_runs_are_what_they_are_without_a_word() {
+        let mut before = json!({"rollout": {"prompts": 4}, "run": {"steps": null}});
+        let defaults =
+            json!({"rollout": {"prompts": 64, "top_p": 1.0}, "run": {"steps": 100}, "eval": {"top_k": 0}});
+        complete(&mut before, &defaults);
+        assert_eq!(
+            before,
+            json!({"rollout": {"prompts": 4, "top_p": 1.0}, "run": {"steps": null}, "eval": {"top_k": 0}})
+        );
     }
 }

@@ -11,6 +11,6 @@ mod range;
 mod schema;
 mod shape;
 
-pub use changes::differences;
+pub use changes::{complete, differences};
 pub use range::{Error, check};
 pub use shape::{Bounds, Choice, Fallback, Field, Shape, Variant, has_key, quoted};

@@ -33,10 +33,21 @@ pub struct Workload {
     pub spared: f64,
     /// What an evaluation samples.
     pub evaluated: Tokens,
+    /// What an evaluation goes through without sampling.
+    pub held_out: Tokens,
     /// Evaluations of the run.
     pub evaluations: u64,
     /// The longest response that is counted, in tokens.
     pub longest: usize,
+}
+
+/// What the memory is enough to keep for backward passes.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// The part of sampling's activations.
+    pub of_sampling: f64,
+    /// Whether the activations of forward passes; they are computed again otherwise.
+    pub of_passes: bool,
 }
 
 /// Speed of a device with the products of a model, in floating-point operations per second.
@@ -62,16 +73,21 @@ pub struct Estimate {
 }
 
 impl Workload {
-    /// How long it will take at this speed. `kept` is the part of the activations that has been kept from sampling.
-    pub fn estimate(self, layout: &Layout, kept: f64, speed: Speed) -> Estimate {
+    /// How long it will take at this speed.
+    pub fn estimate(self, layout: &Layout, memory: Kept, speed: Speed) -> Estimate {
         let seconds = |flops: f64, speed: f64| {
             Duration::try_from_secs_f64(flops / speed.max(1.0)).unwrap_or(Duration::MAX)
         };
         let sampling = seconds(layout.forward_flops(self.sampled), speed.sampling);
         let (forward, backward) = self.passes;
-        let passes = forward - self.spared * kept + 2.0 * backward;
-        let updates = seconds(layout.forward_flops(self.trained) * passes, speed.updates);
-        let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling);
+        let once = layout.forward_flops(self.trained);
+        let again = if memory.of_passes { 0.0 } else { backward * once };
+        // Also with what sampling has kept, a pass goes through the head.
+        let spared =
+            self.spared * memory.of_sampling * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
+        let updates = seconds((forward + 2.0 * backward) * once + again - spared, speed.updates);
+        let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling)
+            .saturating_add(seconds(layout.forward_flops(self.held_out), speed.updates));
         let step = sampling.saturating_add(updates);
         let times = |each: Duration, count: u64| {
             Duration::try_from_secs_f64(each.as_secs_f64() * count as f64).unwrap_or(Duration::MAX)
@@ -163,7 +179,7 @@ impl fmt::Display for Estimate {
         if workload.evaluations > 0 && !evaluation.is_zero() {
             write!(f, ", {} an evaluation", human(*evaluation))?;
         }
-        write!(f, ", {} in all", human(*run))?;
+        write!(f, ", {} for the whole run", human(*run))?;
         if workload.longest > 0 {
             write!(f, ", if responses take all of their {} tokens", workload.longest)?;
         }

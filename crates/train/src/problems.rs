@@ -7,7 +7,7 @@ use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
-/// How many problems of the built-in task are looked at to know how long its prompts get, and of files for the mean.
+/// How many problems of the built-in task are looked at to know how long its prompts get.
 const MEASURED: u64 = 1000;
 
 /// Everything read from the data.
@@ -16,6 +16,8 @@ pub(crate) struct Problems {
     pub sets: Vec<EvaluationSet>,
     /// Tokens of the longest prompt that is trained on.
     pub longest_prompt: usize,
+    /// Tokens of a prompt that is trained on, in the mean.
+    pub mean_prompt: f64,
     /// Defects that the user should know of.
     pub notes: Vec<String>,
 }
@@ -33,7 +35,7 @@ impl Problems {
         let found = data.found(Split::Train, progress)?;
         let (mut train, mut report) = Source::open(&found, seed, verifier)?;
         let longest = longest(data.max_prompt_tokens, "data.max_prompt_tokens", context);
-        let mut longest_prompt = 0;
+        let (mut longest_prompt, mut kept_prompts, mut prompt_tokens) = (0, 0_usize, 0_usize);
         let mut unjudged = Ok(());
         let mut lossy = Findings::default();
         let mut measure = |problem: &Problem| {
@@ -48,6 +50,8 @@ impl Problems {
             if tokens <= longest.tokens {
                 lossy.extend(loss);
                 longest_prompt = longest_prompt.max(tokens);
+                kept_prompts += 1;
+                prompt_tokens += tokens;
             }
             Ok(tokens)
         };
@@ -72,12 +76,13 @@ impl Problems {
             ));
         }
         let sets = held_out_sets(data, eval, verifier, prompter, context, &mut notes, progress)?;
-        Ok(Self { train, sets, longest_prompt, notes })
+        let mean_prompt = prompt_tokens as f64 / kept_prompts.max(1) as f64;
+        Ok(Self { train, sets, longest_prompt, mean_prompt, notes })
     }
 }
 
-/// Reads those training problems and evaluation files that are on this machine as far as that can be done without a model, and returns what the user should
-/// know of them.
+/// Reads those training problems and evaluation files that are on this machine as far as that can be done without a model, and
+/// returns what the user should know of them.
 ///
 /// # Errors
 /// What is wrong with the data, or with a problem of it.
@@ -96,13 +101,6 @@ pub(crate) fn check_files(
     }
     notes.extend(check_held_out_files(data, eval, verifier)?);
     Ok(notes)
-}
-
-/// Tokens of a prompt, in the mean over the first ones.
-pub(crate) fn mean_prompt(train: &mut Source, prompter: &Prompter) -> f64 {
-    let count = train.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
-    let tokens = |position| prompter.prompt_tokens(&train.problem(position).prompt).map_or(0, |t| t.len());
-    (0..count).map(tokens).sum::<usize>() as f64 / count.max(1) as f64
 }
 
 /// A task has a problem at every position, so none can be left out for its length.

@@ -1,7 +1,7 @@
 //! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
 
 use crate::error::Result;
-use crate::estimate::{Estimate, Speed, Workload};
+use crate::estimate::{Estimate, Kept, Speed, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::plan::{Demand, Plan};
@@ -11,7 +11,7 @@ use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, Run};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Layout, Model, hub};
+use isentrope_model::{ActivationCache, Keep, Layout, Model, hub};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// What the user writes for one kind of training, and how it is made ready.
-pub trait TrainingRecipe: DeserializeOwned + Serialize + JsonSchema {
+pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// What it trains with.
     type Trainer: Trainer;
 
@@ -155,8 +155,13 @@ impl<T: Trainer> Prepared<T> {
     /// When the memory is too short to measure.
     pub fn estimate<B: Backend>(&self, backend: &B, plan: &Plan) -> Result<Estimate> {
         let speed = Speed::measure(backend, &self.layout, self.workload.sampled_at_a_time)?;
-        let slots = plan.passes().activation_slots as f64 / self.demand.activation_slots.max(1) as f64;
-        Ok(self.workload.estimate(&self.layout, slots, speed))
+        let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
+        let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
+        let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
+        let kept = forward_first.saturating_mul(longest_trained).max(pass);
+        let each = self.layout.tape_bytes_per_token(backend, Keep::Activations);
+        let of_passes = plan.tape >= kept.saturating_mul(each);
+        Ok(self.workload.estimate(&self.layout, Kept { of_sampling, of_passes }, speed))
     }
 
     /// The first texts that the run will learn from, as the model will see them.

@@ -81,6 +81,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
         existing: Existing::Refuse,
         source: dir.path().join("recipe.toml"),
         recipe: (String::new(), json!({})),
+        defaults: json!({}),
     };
     let mut memory = Memory::default();
     train(prepared, &plan, &place, cpu, json!({}), &mut memory).unwrap();

@@ -44,7 +44,7 @@ impl Report {
         for (name, settings) in manifest["benchmarks"].as_object().into_iter().flatten() {
             let path = responses(dir, name);
             if path.exists() {
-                let (mut summary, mean) = summarize(name, &problems(&path)?);
+                let (mut summary, mean) = summarize(name, problems(&path)?);
                 summary.decoding = decoding_of(settings);
                 benchmarks.push((name.clone(), summary));
                 means.extend(mean);
@@ -73,9 +73,12 @@ impl Report {
 }
 
 /// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
-fn summarize(name: &str, problems: &[(Value, Vec<Outcome>)]) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
-    let sizes = by_size(problems.iter().map(|(ground_truth, _)| ground_truth));
-    let problems: Vec<Vec<Outcome>> = problems.iter().map(|(_, outcomes)| outcomes.clone()).collect();
+fn summarize(
+    name: &str,
+    problems: Vec<(Value, Vec<Outcome>)>,
+) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
+    let (ground_truths, problems): (Vec<Value>, Vec<Vec<Outcome>>) = problems.into_iter().unzip();
+    let sizes = by_size(ground_truths.iter());
     let problems = &problems[..];
     let samples = problems.iter().map(Vec::len).max().unwrap_or(0);
     let mut named = vec![(format!("mean@{samples}"), Statistic::Mean)];

@@ -68,7 +68,7 @@ pub struct Generate {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Ends a response where this text occurs (repeatable)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Ends a response after this token (repeatable)
     #[arg(long, value_name = "ID")]

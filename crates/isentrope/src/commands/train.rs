@@ -93,6 +93,7 @@ impl RunArguments {
             },
             source: path.clone(),
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
+            defaults: serde_json::to_value(R::default())?,
         };
         place.check_name().with_context(|| path.display().to_string())?;
         place.check()?;

@@ -18,10 +18,13 @@ fn workload() -> Workload {
         passes: (1.0, 1.0),
         spared: 1.0,
         evaluated: Tokens::of_groups(10.0, 2.0, 20.0, 100.0),
+        held_out: Tokens::default(),
         evaluations: 4,
         longest: 100,
     }
 }
+
+const NOTHING: Kept = Kept { of_sampling: 0.0, of_passes: true };
 
 #[test]
 fn time_is_work_over_speed() {
@@ -29,24 +32,34 @@ fn time_is_work_over_speed() {
     let forward = layout.forward_flops(workload.sampled);
     // One second to sample, a forward pass of an update in half.
     let speed = Speed { sampling: forward, updates: 2.0 * forward };
-    let estimate = workload.estimate(&layout, 0.0, speed);
+    let estimate = workload.estimate(&layout, NOTHING, speed);
     assert!((estimate.step.as_secs_f64() - 2.5).abs() < 1e-6, "{estimate}");
     let evaluation = layout.forward_flops(workload.evaluated) / forward;
     assert!((estimate.evaluation.as_secs_f64() - evaluation).abs() < 1e-6, "{estimate}");
     assert!((estimate.run.as_secs_f64() - 30.0 * 2.5 - 4.0 * evaluation).abs() < 1e-4, "{estimate}");
-    // Activations kept from sampling spare the forward pass, as far as there is memory for them.
-    let half = workload.estimate(&layout, 0.5, speed);
-    assert!((half.step.as_secs_f64() - 2.25).abs() < 1e-6, "{half}");
+    // Activations kept from sampling spare the forward pass but for the head, as far as there is memory for them.
+    let half = workload.estimate(&layout, Kept { of_sampling: 0.5, ..NOTHING }, speed);
+    let blocks = layout.forward_flops(Tokens { scored: 0.0, ..workload.trained }) / forward;
+    assert!((half.step.as_secs_f64() - (2.5 - 0.25 * blocks)).abs() < 1e-6, "{half}");
+    // Without memory for those of its own, a backward pass needs another forward pass.
+    let again = workload.estimate(&layout, Kept { of_passes: false, ..NOTHING }, speed);
+    assert!((again.step.as_secs_f64() - 3.0).abs() < 1e-6, "{again}");
+    let held_out = Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
+    let evaluation = held_out.estimate(&layout, NOTHING, speed).evaluation;
+    assert!((evaluation.as_secs_f64() - 0.5).abs() < 1e-6, "{evaluation:?}");
     let shown = estimate.to_string();
-    assert!(shown.starts_with("time: about 2 s a step, 0.6 s an evaluation, 78 s in all"), "{shown}");
+    assert!(
+        shown.starts_with("time: about 2 s a step, 0.6 s an evaluation, 78 s for the whole run"),
+        "{shown}"
+    );
     assert!(shown.contains("if responses take all of their 100 tokens"), "{shown}");
 }
 
 #[test]
 fn a_run_without_end_has_a_time() {
     let workload = Workload { steps: u64::MAX, ..workload() };
-    let estimate = workload.estimate(&layout(), 0.0, Speed { sampling: 1e9, updates: 0.0 });
-    assert!(estimate.to_string().contains("years in all"), "{estimate}");
+    let estimate = workload.estimate(&layout(), NOTHING, Speed { sampling: 1e9, updates: 0.0 });
+    assert!(estimate.to_string().contains("years for the whole run"), "{estimate}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::problems::{self, Problems};
 use crate::settings;
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
-use isentrope_model::{Layout, ModelConfig, Tokens, hub};
+use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::Path;
 
@@ -16,18 +16,21 @@ impl Recipe {
     /// What the run will compute, with prompts of so many tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
-        let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt);
+        let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let (epochs, reference) = (self.update.epochs as f64, f64::from(u8::from(self.needs_reference())));
-        let sampled = Tokens::of_groups(prompts, responses, prompt, response);
+        let greedy = f64::from(u8::from(self.objective.needs_greedy_baseline()));
+        // A pass has a prompt once for as many responses as stand behind it.
+        let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
         Workload {
             steps: self.run.steps,
-            sampled,
+            sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
-            trained: sampled,
+            trained: Tokens::of_groups(prompts * responses / shared, shared, prompt, response),
             passes: (epochs * (1.0 + reference), epochs),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config.context()),
             evaluations: self.eval.evaluations(self.run.steps),
+            held_out: Tokens::default(),
             longest: response as usize,
         }
     }
@@ -66,7 +69,7 @@ impl TrainingRecipe for Recipe {
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.warnings();
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
-        let mut data = Problems::open(
+        let data = Problems::open(
             &recipe.data,
             (&recipe.eval, recipe.rollout.max_tokens),
             recipe.run.seed,
@@ -107,8 +110,7 @@ impl TrainingRecipe for Recipe {
             ),
             reference: recipe.objective.needs_reference(),
         };
-        let workload =
-            recipe.workload(problems::mean_prompt(&mut data.train, &prompter), &data.sets, &config);
+        let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),
@@ -126,5 +128,38 @@ impl TrainingRecipe for Recipe {
             workload,
             trainer: PolicyGradient { recipe, source: data.train },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_of_a_step_is_counted_as_it_is_done() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+        let config = ModelConfig::read(&dir).unwrap();
+        let mut recipe = Recipe::default();
+        (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (4, 8, 20);
+        (recipe.update.prompts, recipe.update.epochs) = (Some(2), 3);
+        let workload = |recipe: &Recipe, prompt| recipe.workload(prompt, &[], &config);
+        let plain = workload(&recipe, 10.0);
+        assert_eq!((plain.sampled.tokens, plain.trained.tokens), (4.0 * 170.0, 4.0 * 170.0));
+        assert_eq!((plain.passes, plain.spared, plain.longest), ((3.0, 3.0), 0.5, 20));
+        // A response ends with the context, and is there however long the prompt is.
+        assert_eq!(workload(&recipe, config.context() as f64).longest, 1);
+        // A prompt of 1000 tokens is shared by the one response that a pass of 1024 has beside it.
+        recipe.rollout.max_tokens = 24;
+        let long = Workload { ..workload(&recipe, 1000.0) };
+        let response = long.longest as f64;
+        if response == 24.0 {
+            assert_eq!(long.trained.tokens, 32.0 * 1024.0);
+        }
+        assert!(long.sampled.tokens <= 4.0 * (1000.0 + 8.0 * 24.0));
+        recipe.objective.advantage = serde_json::from_str("\"remax\"").unwrap();
+        recipe.objective.reference_kl.coefficient = 0.1;
+        recipe.rollout.max_tokens = 20;
+        let greedy = workload(&recipe, 10.0);
+        assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (6.0, 3.0)));
     }
 }

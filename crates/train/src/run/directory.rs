@@ -10,7 +10,7 @@ use super::response_file::ResponseFile;
 use crate::error::{Error, Result};
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
-use isentrope_settings::differences;
+use isentrope_settings::{complete, differences};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -55,7 +55,7 @@ impl RunDirectory {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(None);
         }
-        note_changes(&self.dir, &place.recipe.1, note)?;
+        note_changes(&self.dir, place, note)?;
         self.checkpoints.latest(note)
     }
 
@@ -145,12 +145,14 @@ const WRITTEN: [&str; 8] =
     [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, "checkpoints"];
 
 /// Tells `note` which settings differ from those that the run began with.
-fn note_changes(dir: &Path, values: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+fn note_changes(dir: &Path, place: &Place, note: &mut dyn FnMut(&str)) -> Result<()> {
     let path = dir.join(VALUES);
     let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-    let before: Value = serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
+    let mut before: Value =
+        serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
+    complete(&mut before, &place.defaults);
     let mut changes = Vec::new();
-    differences("", &before, values, &mut changes);
+    differences("", &before, &place.recipe.1, &mut changes);
     if !changes.is_empty() {
         note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
     }

@@ -26,6 +26,8 @@ pub struct Place {
     pub source: PathBuf,
     /// The resolved recipe, as text and as values.
     pub recipe: (String, Value),
+    /// The values of a recipe that sets nothing: those of settings that an older run had no key for.
+    pub defaults: Value,
 }
 
 /// What to do with a run that is there.
@@ -222,7 +224,8 @@ mod tests {
         }
         let check = |existing, values: Value| {
             let source = scratch.path().join("recipe.toml");
-            Place { dir: dir.clone(), existing, source, recipe: (String::new(), values) }.check()
+            Place { dir: dir.clone(), existing, source, recipe: (String::new(), values), defaults: json!({}) }
+                .check()
         };
         let own = dir.join("own.jsonl");
         let detour = dir.join("checkpoints/../own.jsonl");
@@ -265,6 +268,7 @@ mod tests {
             existing: Existing::Refuse,
             source: scratch.path().join("recipe.toml"),
             recipe: (String::new(), json!({})),
+            defaults: json!({}),
         };
         fs::write(dir.join(VALUES), "{}").unwrap();
         place.check().unwrap();
@@ -313,7 +317,13 @@ mod tests {
         std::os::unix::fs::symlink("no/such/place", scratch.path().join("link")).unwrap();
         let said = |dir: PathBuf| {
             let recipe = (String::new(), json!({}));
-            let place = Place { dir, existing: Existing::Refuse, source: "recipe.toml".into(), recipe };
+            let place = Place {
+                dir,
+                existing: Existing::Refuse,
+                source: "recipe.toml".into(),
+                recipe,
+                defaults: json!({}),
+            };
             place.check().unwrap_err().to_string()
         };
         assert!(said("".into()).starts_with("run.out is empty: name a directory"));
@@ -338,8 +348,14 @@ mod tests {
         }
         let check = |source: &Path| {
             let recipe = (String::new(), json!({}));
-            Place { dir: dir.clone(), existing: Existing::Overwrite, source: source.to_owned(), recipe }
-                .check()
+            Place {
+                dir: dir.clone(),
+                existing: Existing::Overwrite,
+                source: source.to_owned(),
+                recipe,
+                defaults: json!({}),
+            }
+            .check()
         };
         check(&dir.join(RECIPE)).unwrap();
         check(&scratch.path().join("run/../run").join(RECIPE)).unwrap();

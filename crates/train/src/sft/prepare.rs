@@ -82,6 +82,7 @@ impl TrainingRecipe for Recipe {
             trained: mean_example(&mut examples, &prompter) * recipe.sft.batch as f64,
             passes: (1.0, 1.0),
             evaluated: EvaluationSet::work(&sets, context),
+            held_out: held_out.iter().map(work).sum(),
             evaluations: recipe.eval.evaluations(recipe.run.steps),
             ..Workload::default()
         };
@@ -138,11 +139,13 @@ const MEASURED: u64 = 64;
 fn mean_example(examples: &mut Examples, prompter: &Prompter) -> Tokens {
     let count = examples.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
     let tokenized = (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok());
-    let work = |example: TokenizedExample| {
-        let learnt = example.learnt();
-        Tokens::of_groups(1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
-    };
-    tokenized.map(work).sum::<Tokens>() * (1.0 / count.max(1) as f64)
+    tokenized.map(|example| work(&example)).sum::<Tokens>() * (1.0 / count.max(1) as f64)
+}
+
+/// What going through an example takes.
+fn work(example: &TokenizedExample) -> Tokens {
+    let learnt = example.learnt();
+    Tokens::of_groups(1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
 }
 
 impl Recipe {

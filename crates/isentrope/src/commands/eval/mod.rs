@@ -63,7 +63,7 @@ pub struct Eval {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Ends a response where this text occurs (repeatable)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, or a table such as
     /// '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct PromptArguments {
     /// The prompt
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompts", required_unless_present = "prompts")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(conflicts_with = "prompts", required_unless_present = "prompts")]
     prompt: Option<String>,
     /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
     /// such as openai/gsm8k:main); - is standard input
@@ -29,13 +30,25 @@ pub struct PromptArguments {
     #[arg(long, conflicts_with = "template")]
     chat: bool,
     /// System message of prompts that go through the template and have none, as data.system
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
     /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last message
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     prompt_prefix: String,
     /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was trained with
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     prompt_suffix: String,
     #[command(flatten)]
     variables: TemplateVariables,
