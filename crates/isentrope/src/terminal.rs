@@ -235,6 +235,7 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
     let percent = |v: f64| format!("{:.1} %", 100.0 * v);
     let judged = |v: Option<f64>| v.map_or_else(|| "n/a".into(), percent);
     let mut rows = vec![("accuracy, mean of samples".to_owned(), judged(e.mean))];
+    rows.extend(e.by_size.iter().map(|(size, value)| (format!("  with {size} numbers"), percent(*value))));
     if let (true, Some(score)) = (e.is_graded, e.score) {
         rows.push(("score, mean of responses".to_owned(), format!("{score:.4}")));
     }
