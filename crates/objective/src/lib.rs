@@ -1,9 +1,9 @@
 //! What reinforcement learning says to the network: two numbers per token; three where sampling was truncated.
 //!
 //! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`] takes per-token
-//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy (and by the
-//! log-mass of what truncated sampling has kept), and [`Statistics`]. Everything is a pure function of its arguments in f64, knows no network, and sums in a fixed order,
-//! so that the same numbers in give the same bits out.
+//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy (and by
+//! the log-mass of what truncated sampling has kept), and [`Statistics`]. Everything is a pure function of its arguments
+//! in f64, knows no network, and sums in a fixed order, so that the same numbers in give the same bits out.
 //!
 //! The loss of a minibatch is
 //!
