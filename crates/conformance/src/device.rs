@@ -218,7 +218,7 @@ impl<S: Subject> Device<'_, S> {
         targets: &[u32],
         temperature: f32,
     ) -> (Vec<f32>, Vec<f32>) {
-        let whole = SamplingMasks::default();
+        let whole = SamplingMasks::default().into();
         let mut statistics = self.head(shape, x, weights, self.index(targets), whole, temperature);
         let HeadScores { logprobs, entropies, .. } = self.scores(&mut statistics);
         (logprobs, entropies)

@@ -41,6 +41,7 @@ use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
 use crate::sampling_masks::SamplingMasks;
+use std::sync::Arc;
 
 /// A device that computes.
 ///
@@ -253,7 +254,7 @@ pub trait Backend: Send + Sync + 'static {
         x: &Self::Buffer,
         weights: &Self::Buffer,
         targets: Self::Index,
-        masks: SamplingMasks,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> Self::Statistics;
     /// What there is to know of each row. To be read once; what is left in the statistics is what

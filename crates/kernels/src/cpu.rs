@@ -331,7 +331,7 @@ impl Backend for Cpu {
         x: &CpuBuffer,
         weights: &CpuBuffer,
         targets: Vec<u32>,
-        masks: SamplingMasks,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> CpuStatistics {
         let x = x.rows(targets.len(), shape.inputs);

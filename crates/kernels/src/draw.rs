@@ -73,7 +73,7 @@ pub struct Drawn {
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
     /// What could have been drawn, where that was [asked for](Draw::records_kept) and is not the whole vocabulary.
-    pub kept: Option<Kept>,
+    pub kept: Option<Box<Kept>>,
 }
 
 /// The tokens that top-k, top-p and min-p have kept.
@@ -169,7 +169,7 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
                 let mut tokens: Vec<u32> = nucleus.iter().map(|&(_, token)| token).collect();
                 tokens.sort_unstable();
                 let log_mass = distribution.log_mass(isa, policy_logits, &tokens, temperature);
-                kept = Some(Kept { tokens, log_mass });
+                kept = Some(Box::new(Kept { tokens, log_mass }));
             }
             draw_kept(&nucleus, draw.uniform)
         } else {

@@ -13,6 +13,7 @@ use crate::sampling_masks::SamplingMasks;
 use crate::simd::{Isa, Kernel, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Logits held at a time, in floats.
 const BLOCK: usize = 32 << 20;
@@ -170,7 +171,7 @@ pub struct CpuStatistics {
     /// Of each target, until they are read.
     logprobs: Vec<f32>,
     distributions: Vec<Distribution>,
-    masks: SamplingMasks,
+    masks: Arc<SamplingMasks>,
     /// Of what each mask keeps; none where nothing is masked.
     log_masses: Vec<f32>,
 }
@@ -197,7 +198,7 @@ pub(crate) fn forward(
     x: &[f32],
     weights: &[f32],
     targets: Vec<u32>,
-    masks: SamplingMasks,
+    masks: Arc<SamplingMasks>,
     temperature: f32,
     logits: &mut [f32],
 ) -> CpuStatistics {
@@ -281,7 +282,8 @@ pub(crate) struct HeadGradient<'a> {
 
 impl HeadGradient<'_> {
     /// What a row's mask adds to the gradient of the logits of some consecutive tokens, beside what it takes from all tokens:
-    /// `c p_v / P / temperature` of each token that it keeps, with its place among them.
+    /// `c p_v / P / temperature` of each token that it keeps, with its place among them. `p_v / P` is the exponential of a
+    /// difference of f32 and so is off by some `|ln P| 2^-24` of itself.
     fn of_mask(&self, isa: Isa, r: usize, tokens: &Range<usize>, logits: &[f32]) -> Vec<(usize, f32)> {
         let CpuStatistics { temperature, distributions, masks, log_masses, .. } = self.statistics;
         let kept = masks.of(r);

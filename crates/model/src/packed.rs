@@ -1,6 +1,7 @@
 //! Whole sequences packed end to end, without padding, for training and scoring.
 
 use isentrope_kernels::{HostBatch, Run, SamplingMasks};
+use std::sync::Arc;
 
 /// A sequence whose tokens from `score_from` on are to be scored.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +82,7 @@ pub struct Packed {
     pub(crate) rows: Vec<u32>,
     pub(crate) targets: Vec<u32>,
     /// What could have been drawn in the place of each target.
-    pub(crate) masks: SamplingMasks,
+    pub(crate) masks: Arc<SamplingMasks>,
 }
 
 /// Consecutive rows that are consecutive positions of one sequence; at least one.
@@ -139,7 +140,7 @@ impl Packed {
     /// The same with masks, one per target: the tokens that truncated sampling could have drawn in its place.
     #[must_use]
     pub fn with_masks(self, masks: SamplingMasks) -> Self {
-        Self { masks, ..self }
+        Self { masks: Arc::new(masks), ..self }
     }
 
     /// Tokens that go through the model.

@@ -1,5 +1,5 @@
-//! A pass over packed sequences: forward to log-probs and entropies, and back from two coefficients per target; three where
-//! truncated sampling has left it a mask.
+//! A pass over packed sequences: forward to log-probs and entropies, and back from the derivatives
+//! of a loss by both; by log-masses too, where truncated sampling has left masks.
 
 use crate::activation_cache::ActivationCache;
 use crate::block::{CacheLayer, Rows};
@@ -10,6 +10,7 @@ use crate::model::Model;
 use crate::packed::Packed;
 use isentrope_kernels::{Backend, Grouped, HeadScores, SamplingMasks};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl<B: Backend> Model<B> {
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
     /// that token would report. Sampling reads this off its draws; tests ask it of any row.
     pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
-        self.predict(hidden, tokens, SamplingMasks::default(), temperature).0
+        self.predict(hidden, tokens, Arc::default(), temperature).0
     }
 
     fn upload(&self, packed: &Packed) -> Uploaded<B> {
@@ -220,7 +221,7 @@ impl<B: Backend> Model<B> {
         let Packed { targets, masks, .. } = packed;
         let mut normed = self.activations(targets.len(), self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, targets.len());
-        self.predict(&normed, targets, masks.clone(), temperature)
+        self.predict(&normed, targets, Arc::clone(masks), temperature)
     }
 
     /// The head, on rows of final hidden states.
@@ -228,7 +229,7 @@ impl<B: Backend> Model<B> {
         &self,
         hidden: &B::Buffer,
         targets: &[u32],
-        masks: SamplingMasks,
+        masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> (Scores, B::Statistics) {
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);

@@ -39,7 +39,7 @@ impl KlEstimator {
     }
 
     /// Whether the derivative vanishes where both policies agree.
-    pub(crate) fn is_flat_at_zero(self) -> bool {
+    pub fn is_flat_at_zero(self) -> bool {
         self.value_and_slope(0.0).1 == 0.0
     }
 }
@@ -52,7 +52,8 @@ pub struct ReferenceKl {
     /// but costs accuracy (arXiv:2505.22617); GRPO's first paper took 0.04.
     #[schemars(range(min = 0.0))]
     pub coefficient: f64,
-    /// Estimator of the divergence, from d = log pi - log pi of the reference; k3 is GRPO's.
+    /// Estimator of the divergence, from d = log pi - log pi of the reference; k3 is GRPO's. Not k1 where `rollout.top_k`,
+    /// `top_p` or `min_p` truncates sampling: it would drain the tokens that can be drawn.
     pub estimator: KlEstimator,
 }
 

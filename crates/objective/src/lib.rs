@@ -1,9 +1,9 @@
-//! What reinforcement learning says to the network: two numbers per token.
+//! What reinforcement learning says to the network: two numbers per token; three where sampling was truncated.
 //!
 //! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`] takes per-token
-//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy, and
-//! [`Statistics`]. Everything is a pure function of its arguments in f64, knows no network, and sums in a fixed order,
-//! so that the same numbers in give the same bits out.
+//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy (and by
+//! the log-mass of what truncated sampling has kept), and [`Statistics`]. Everything is a pure function of its arguments
+//! in f64, knows no network, and sums in a fixed order, so that the same numbers in give the same bits out.
 //!
 //! The loss of a minibatch is
 //!
@@ -12,12 +12,12 @@
 //!             + reference_kl.coefficient kl(log pi_t - log ref_t) - entropy_coefficient H_t )
 //! ```
 //!
-//! Where sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of the truncated policy, see
-//! [`Truncation`]; the entropy, the KL to the reference and the covariances are always of the whole one.
-//!
 //! with the weights w of the [`Aggregation`], the policy term of the [`Loss`], and keep_t = 0 for tokens that Clip-Cov
 //! detaches or the entropy mask leaves out. Ratio clipping, covariance terms, the entropy bonus, the KL term and the
 //! entropy mask are independent of one another and combine freely.
+//!
+//! Where sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of the truncated policy, see
+//! [`Truncation`]; the entropy, the KL to the reference and the covariances are always of the whole one.
 //!
 //! Formulas follow the functions of the trainer verl to the small constants in its denominators; where the reference
 //! code and a paper differ, the item's documentation says so.

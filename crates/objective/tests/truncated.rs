@@ -1,7 +1,9 @@
 //! Training on responses of truncated sampling: expectations by enumeration of all responses of a tiny policy.
 
 use crate::common::Arrays;
-use isentrope_objective::{Aggregation, Loss, Minibatch, Objective, ObjectiveSettings, objective};
+use isentrope_objective::{
+    Aggregation, KlEstimator, Loss, Minibatch, Objective, ObjectiveSettings, ReferenceKl, objective,
+};
 
 const TOKENS: usize = 4;
 const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
@@ -59,7 +61,7 @@ fn expectation(policy: &Policy, of: impl Fn([usize; 2]) -> f64) -> f64 {
 
 /// The objective of one response as a minibatch; its advantage is that of all its tokens.
 fn objective_of(
-    loss: Loss,
+    settings: &ObjectiveSettings,
     (policy, old): (&Policy, &Policy),
     response: &[(usize, usize)],
     advantage: f64,
@@ -80,9 +82,12 @@ fn objective_of(
         reference_logprobs: logprobs(policy),
         ..Default::default()
     };
-    let settings =
-        ObjectiveSettings { loss, aggregation: Aggregation::SeqMeanTokenSum, ..Default::default() };
-    objective(&settings, &arrays.minibatch())
+    objective(settings, &arrays.minibatch())
+}
+
+/// A loss, and nothing besides, summed over each response.
+fn settings(loss: Loss) -> ObjectiveSettings {
+    ObjectiveSettings { loss, aggregation: Aggregation::SeqMeanTokenSum, ..Default::default() }
 }
 
 /// What a response's objective says to the logits.
@@ -129,11 +134,15 @@ fn assert_near(got: &Policy, want: &Policy, what: &str) {
 }
 
 /// The expected gradient of a loss over all responses of the policy's own truncated sampling.
-fn expected_gradient(loss: Loss, advantage: impl Fn([usize; 2]) -> f64, knows_masks: bool) -> Policy {
+fn expected_gradient(
+    settings: &ObjectiveSettings,
+    advantage: impl Fn([usize; 2]) -> f64,
+    knows_masks: bool,
+) -> Policy {
     let mut sum = Policy::default();
     for response in responses() {
         let advantage = advantage(response.map(|(_, token)| token));
-        let said = objective_of(loss, (&POLICY, &POLICY), &response, advantage, knows_masks);
+        let said = objective_of(settings, (&POLICY, &POLICY), &response, advantage, knows_masks);
         assert!(!knows_masks || said.statistics.log_ratio_abs == 0.0, "the ratio is 1 on-policy");
         assert!(said.statistics.clip_fraction() == 0.0, "and nothing is clipped");
         add(&mut sum, &logit_gradient(&POLICY, &response, &said), chance(&POLICY, response));
@@ -148,7 +157,7 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     let exact = differences(&POLICY, |policy| -expectation(policy, reward));
     for loss in LOSSES {
         for baseline in [0.0, expectation(&POLICY, reward), 100.0] {
-            let got = expected_gradient(loss, |response| reward(response) - baseline, true);
+            let got = expected_gradient(&settings(loss), |response| reward(response) - baseline, true);
             assert_near(&got, &exact, &format!("{loss:?} with a baseline of {baseline}"));
         }
     }
@@ -161,11 +170,38 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
 fn without_masks_the_tail_is_fed() {
     let (below, above) = (|_| -1.0, |_| 1.0);
     for loss in LOSSES {
-        let idle = expected_gradient(loss, below, true);
+        let settings = settings(loss);
+        let idle = expected_gradient(&settings, below, true);
         assert_near(&idle, &Policy::default(), "the same reward everywhere teaches nothing");
-        let fed = expected_gradient(loss, below, false);
-        assert!(fed[0][3] < -0.01 && expected_gradient(loss, above, false)[0][3] > 0.01, "{loss:?}: {fed:?}");
+        let fed = expected_gradient(&settings, below, false);
+        assert!(
+            fed[0][3] < -0.01 && expected_gradient(&settings, above, false)[0][3] > 0.01,
+            "{loss:?}: {fed:?}"
+        );
     }
+}
+
+/// Where the policy is the reference, the penalty on their divergence must not move it. That of k1 lowers the probability of the
+/// tokens that can be drawn, which is why recipes with it are refused.
+#[test]
+fn the_divergence_from_an_equal_reference_says_nothing_but_for_k1() {
+    let of = |estimator| {
+        let reference_kl = ReferenceKl { coefficient: 0.5, estimator };
+        expected_gradient(&ObjectiveSettings { reference_kl, ..settings(Loss::Clip) }, |_| 0.0, true)
+    };
+    for estimator in [KlEstimator::Abs, KlEstimator::K2, KlEstimator::K3] {
+        assert!(estimator.is_flat_at_zero());
+        assert_near(&of(estimator), &Policy::default(), &format!("{estimator:?}"));
+    }
+    // 0.5 log pi(K) at each place that a response comes to, once.
+    let log_mass = |policy: &Policy, response: [(usize, usize); 2]| -> f64 {
+        response.iter().map(|&(place, _)| mass(policy, place).ln()).sum()
+    };
+    let drained = differences(&POLICY, |policy| {
+        responses().map(|response| chance(&POLICY, response) * 0.5 * log_mass(policy, response)).sum()
+    });
+    assert!(!KlEstimator::K1.is_flat_at_zero() && drained[0][3] < -0.01);
+    assert_near(&of(KlEstimator::K1), &drained, "k1");
 }
 
 /// Off-policy, the importance-weighted gradient of responses of one token is the derivative of the expected reward at the new
@@ -183,7 +219,8 @@ fn importance_ratios_are_those_of_the_truncated_policies() {
     let mut sum = Policy::default();
     for &token in KEPT[0] {
         let response = [(0, token)];
-        let said = objective_of(Loss::Importance, (&new, &old), &response, reward([token, 0]), true);
+        let said =
+            objective_of(&settings(Loss::Importance), (&new, &old), &response, reward([token, 0]), true);
         let chance = probabilities(&old[0])[token] / mass(&old, 0);
         add(&mut sum, &logit_gradient(&new, &response, &said), chance);
     }

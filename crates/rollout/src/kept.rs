@@ -1,7 +1,7 @@
 //! What truncated sampling has kept of the distributions that a response was drawn from.
 
 use crate::response::bits;
-use isentrope_kernels::{Drawn, SamplingMasks};
+use isentrope_kernels::{Kept, SamplingMasks};
 use serde::{Deserialize, Serialize};
 
 /// The tokens that could have been drawn in the place of each token of a response, `[tokens]`.
@@ -17,14 +17,10 @@ pub struct KeptTokens {
 }
 
 impl KeptTokens {
-    /// Of a response's draws.
-    pub(crate) fn of(drawn: &[Drawn]) -> Self {
-        let mut all = Self::default();
-        for kept in drawn.iter().map(|drawn| drawn.kept.as_ref()) {
-            all.masks.push(kept.map_or(&[], |kept| &kept.tokens));
-            all.log_masses.push(kept.map_or(0.0, |kept| kept.log_mass));
-        }
-        all
+    /// Appends what was kept in the place of one token; none for the whole vocabulary.
+    pub(crate) fn push(&mut self, kept: Option<&Kept>) {
+        self.masks.push(kept.map_or(&[], |kept| &kept.tokens));
+        self.log_masses.push(kept.map_or(0.0, |kept| kept.log_mass));
     }
 
     /// The probability that was kept of each distribution.
@@ -32,9 +28,12 @@ impl KeptTokens {
         self.log_masses.iter().map(|&log_mass| f64::from(log_mass).exp())
     }
 
-    /// The mean of [`masses`](Self::masses).
+    /// The mean of [`masses`](Self::masses); 1 where there are no tokens: nothing was cut.
     pub fn mean_mass(&self) -> f64 {
-        self.masses().sum::<f64>() / self.log_masses.len().max(1) as f64
+        match self.log_masses.len() {
+            0 => 1.0,
+            tokens => self.masses().sum::<f64>() / tokens as f64,
+        }
     }
 }
 
@@ -57,13 +56,13 @@ mod lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_kernels::Kept;
 
     #[test]
     fn what_was_kept_comes_back_from_a_file_to_the_last_bit() {
-        let drawn = |kept| Drawn { token: 7, logprob: -1.0, sampling_logprob: None, entropy: 1.0, kept };
-        let kept = Kept { tokens: vec![3, 7], log_mass: -0.1 };
-        let kept = KeptTokens::of(&[drawn(Some(kept)), drawn(None), drawn(None)]);
+        let mut kept = KeptTokens::default();
+        assert_eq!(kept.mean_mass(), 1.0, "nothing was cut");
+        kept.push(Some(&Kept { tokens: vec![3, 7], log_mass: -0.1 }));
+        (0..2).for_each(|_| kept.push(None));
         let text = serde_json::to_string(&kept).unwrap();
         assert!(text.starts_with(r#"{"masks":[[3,7],[],[]],"log_masses":["#), "{text}");
         assert_eq!(serde_json::from_str::<KeptTokens>(&text).unwrap(), kept);

@@ -80,6 +80,39 @@ impl Response {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_reward::Verdict;
+
+    /// As checkpoints of versions that knew no truncated rollouts have it.
+    #[test]
+    fn a_response_of_an_older_checkpoint_was_drawn_from_the_whole_vocabulary() {
+        let response = Response {
+            text: "7".into(),
+            tokens: vec![7],
+            logprobs: vec![-0.5],
+            entropies: vec![0.25],
+            kept: None,
+            truncated: false,
+            judgement: Judgement::new(Verdict::Correct, Some("7".into()), "equal"),
+            reward: 1.0,
+            activation_slots: None,
+            vote: None,
+        };
+        let text = serde_json::to_string(&response).unwrap();
+        assert!(!text.contains("kept"), "{text}");
+        assert_eq!(serde_json::from_str::<Response>(&text).unwrap(), response);
+
+        let kept = Some(KeptTokens { log_masses: vec![0.0], ..KeptTokens::default() });
+        let truncated = Response { kept, ..response.clone() };
+        let mut written = serde_json::to_value(&truncated).unwrap();
+        assert_eq!(serde_json::from_value::<Response>(written.clone()).unwrap(), truncated);
+        written.as_object_mut().unwrap().remove("kept").unwrap();
+        assert_eq!(serde_json::from_value::<Response>(written).unwrap(), response);
+    }
+}
+
 /// f32 written as the integer of its bits, so that the same number comes back everywhere.
 pub(crate) mod bits {
     use serde::{Deserialize, Deserializer, Serializer};

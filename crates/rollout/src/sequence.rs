@@ -84,7 +84,10 @@ pub(crate) struct Sample<'a> {
     pub pages: Vec<u32>,
     /// Pages that are reserved for it and not taken yet.
     pub reserved: usize,
+    /// Without what was kept.
     pub drawn: Vec<Drawn>,
+    /// What could have been drawn in the place of each, where that is asked for.
+    pub kept: Option<KeptTokens>,
     /// Of all tokens that have been fed, if they are cached.
     pub slots: Option<Vec<u32>>,
     /// Where text is decoded token by token.

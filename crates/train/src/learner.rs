@@ -1,6 +1,6 @@
 //! The model with its gradient and its optimizer: one update from sequences and what is wanted of them.
 //!
-//! Reinforcement learning and SFT differ in nothing here: both give two numbers per token.
+//! Reinforcement learning and SFT differ in nothing here: both give the derivatives of a loss, one to three per token.
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
@@ -93,13 +93,13 @@ impl<B: Backend> Learner<B> {
         all
     }
 
-    /// Accumulates the gradient of a loss that is a function of all targets' log-probs and entropies together, and returns
-    /// what the loss says besides.
+    /// Accumulates the gradient of a loss that is a function of all targets' log-probs, entropies and log-masses together, and
+    /// returns what the loss says besides.
     ///
     /// `masks` are what truncated sampling has kept in the place of each target. `on_policy` is what the sampler knows of each
-    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is
-    /// expected to say nothing, `[sequences]`: a wrong expectation costs time and nothing else. The gradient's bits depend on
-    /// neither, and not on the limits; passes.rs has the ways that a pass can go.
+    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: a wrong
+    /// expectation costs time and nothing else. The gradient's bits depend on neither of these two, and not on the limits;
+    /// passes.rs has the ways that a pass can go.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],

@@ -68,6 +68,7 @@ impl TrainingBatch {
             slots: Vec::new(),
             advantages: Vec::new(),
         };
+        let whole = SamplingMasks::default();
         for (group, advantages) in groups.iter().zip(advantages) {
             for (response, advantage) in group.responses.iter().zip(advantages) {
                 let Some(advantage) = *advantage else { continue };
@@ -80,15 +81,9 @@ impl TrainingBatch {
                 batch.lengths.push(tokens.len());
                 batch.sampled.logprobs.extend(logprobs);
                 batch.sampled.entropies.extend(entropies);
-                match kept {
-                    Some(kept) => batch.sampled.log_masses.extend(&kept.log_masses),
-                    None => batch.sampled.log_masses.extend(std::iter::repeat_n(0.0, tokens.len())),
-                }
-                if let Some(kept) = kept {
-                    let before = batch.sampled.logprobs.len() - tokens.len() - batch.masks.len();
-                    batch.masks.extend(&SamplingMasks::default(), before); // of responses from the whole vocabulary
-                    batch.masks.extend(&kept.masks, tokens.len());
-                }
+                batch.sampled.log_masses.extend(kept.iter().flat_map(|kept| &kept.log_masses));
+                batch.sampled.log_masses.resize(batch.sampled.logprobs.len(), 0.0);
+                batch.masks.extend(kept.as_ref().map_or(&whole, |kept| &kept.masks), tokens.len());
                 batch.steps.push(group.step);
                 batch.slots.push(activation_slots.clone());
                 batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));

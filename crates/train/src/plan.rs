@@ -12,9 +12,9 @@ use std::fmt;
 const ENOUGH_TOKENS: usize = 2048;
 /// Responses decoded at a time beyond which nothing gets faster.
 const ENOUGH_SEQUENCES: usize = 1024;
-/// What a loss over a whole minibatch holds per token: log-probs and entropies from sampling and from training, in single
-/// and in double precision, ratios, covariances, what is picked by them, derivatives.
-const LOSS_BYTES: usize = 176;
+/// What a loss over a whole minibatch holds per token: log-probs, entropies and log-masses from sampling and from training, in
+/// single and in double precision, ratios, covariances, what is picked by them, derivatives.
+const LOSS_BYTES: usize = 240;
 /// What the program itself takes: tokenizer, data, code.
 const OVERHEAD: usize = 64 << 20;
 

@@ -14,6 +14,7 @@ properties!(
     tails_of_large_vocabularies_are_not_swallowed,
     entropies_with_closed_forms,
     gradients_of_extreme_logits,
+    masks_of_extreme_logits,
     no_rows
 );
 
@@ -43,7 +44,7 @@ fn forward<S: Subject>(trial: &Trial<S>) {
         let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let masks = masks(&targets, shape.outputs);
         let index = device.index(&targets);
-        let mut statistics = device.head(shape, &x, &packed, index, masks.clone(), temperature);
+        let mut statistics = device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
         let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
         assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
         assert_eq!(log_masses.len(), if masks.is_whole() { 0 } else { rows }, "none without masks");
@@ -83,7 +84,7 @@ fn gradients<S: Subject>(trial: &Trial<S>, masks: fn(&[u32], usize) -> SamplingM
         let (masks, before) = (masks(&targets, outputs), device.noise(gradient(shape), 6));
         let (device_x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let index = device.index(&targets);
-        let statistics = device.head(shape, &device_x, &packed, index, masks.clone(), temperature);
+        let statistics = device.head(shape, &device_x, &packed, index, masks.clone().into(), temperature);
         let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), &before));
         device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &c, &mut dx, &mut dw);
 
@@ -222,7 +223,7 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
             for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
-                // What has no probability in f32 has no share of it either: such tokens are never kept.
+                // What has no probability in f32 has no share of it either. That such masks do no harm is a test of its own.
                 let apart = logits.iter().any(|z| z.abs() > 1e3);
                 if apart && c != 0.0 {
                     continue;
@@ -231,7 +232,7 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
                 let mut masks = SamplingMasks::default();
                 masks.push(&[target.max(1) - 1, target.max(1)]);
                 let index = device.index(&[target]);
-                let statistics = device.head(shape, &x, &packed, index, masks.clone(), 1.0);
+                let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), 1.0);
                 let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
                 device.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &[c], &mut dx, &mut dw);
                 let (by, b) = ([a, b, c].map(f64::from), f64::from(b));
@@ -247,13 +248,58 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
     }
 }
 
+/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible, all of it or some.
+fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+    for device in trial.devices() {
+        for logits in extreme_logits() {
+            let shape = Linear { inputs: 1, outputs: logits.len() };
+            let logits = device.seen(weights(shape), logits);
+            let role = Role::Activation(1, 1);
+            let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
+            for target in 1..logits.len().min(61) as u32 {
+                // A logit of -inf is none that a token could have been drawn with: beside one that has another.
+                let mut kept = vec![target - 1, target];
+                if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {
+                    kept.push(logits.iter().rposition(|&z| z > f32::NEG_INFINITY).unwrap() as u32);
+                    kept.sort_unstable();
+                }
+                let mut masks = SamplingMasks::default();
+                masks.push(&kept);
+                let index = device.index(&[target]);
+                let mut statistics = device.head(shape, &x, &packed, index, masks.into(), 1.0);
+                let HeadScores { log_masses, .. } = device.scores(&mut statistics);
+                let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
+                device.head_backward(
+                    shape,
+                    &x,
+                    &packed,
+                    &statistics,
+                    &[1.0],
+                    &[0.5],
+                    &[-1.0],
+                    &mut dx,
+                    &mut dw,
+                );
+                let dw = device.download(gradient(shape), &dw);
+                assert!(
+                    log_masses[0].is_finite() && log_masses[0] < 1e-3 && dw.iter().all(|d| d.is_finite()),
+                    "log-mass {}, gradient {dw:?} of {kept:?}: {:?}",
+                    log_masses[0],
+                    &logits[..7]
+                );
+            }
+        }
+    }
+}
+
 fn no_rows<S: Subject>(trial: &Trial<S>) {
     let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
     let before = device.noise(gradient(shape), 1);
     let (packed, mut dw) = (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
     let role = Role::Activation(0, 3);
     let none = device.blank(role);
-    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), SamplingMasks::default(), 1.0);
+    let masks = SamplingMasks::default().into();
+    let mut statistics = device.head(shape, &none, &packed, device.index(&[]), masks, 1.0);
     let HeadScores { logprobs, entropies, .. } = device.scores(&mut statistics);
     assert!(logprobs.is_empty() && entropies.is_empty());
     device.head_backward(shape, &none, &packed, &statistics, &[], &[], &[], &mut device.blank(role), &mut dw);

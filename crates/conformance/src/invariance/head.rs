@@ -22,7 +22,7 @@ fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
         let role = Role::Activation(range.len(), 2);
         let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
         let (targets, masks) = (device.index(&targets[range.clone()]), masks.part(range.clone()));
-        let mut statistics = device.head(shape, &device_x, &packed, targets, masks, 1.0);
+        let mut statistics = device.head(shape, &device_x, &packed, targets, masks.into(), 1.0);
         let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
         let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
@@ -84,7 +84,7 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
                 }
                 assert!(!kept.is_whole() || !adjustments.truncates() || vocabulary < 3);
                 let targets = device.index(&targets);
-                let mut statistics = device.head(shape, &hidden, &packed, targets, kept, temperature);
+                let mut statistics = device.head(shape, &hidden, &packed, targets, kept.into(), temperature);
                 let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
                 log_masses.resize(draws.len(), 0.0);
                 let of = |f: fn(&Drawn) -> f32| drawn.iter().map(f).collect::<Vec<f32>>();

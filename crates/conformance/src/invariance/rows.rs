@@ -80,7 +80,8 @@ fn operate<S: Subject>(
     let mut embedding_rows = sum(3, embedding_role);
     device.embed_backward(&device.index(words), &x, &mut embedding_rows);
 
-    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks(words, outputs), 0.7);
+    let masks = masks(words, outputs).into();
+    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks, 0.7);
     let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
     log_masses.resize(n, 0.0); // none where no row of these has a mask
     let mut d_hidden = device.blank(some(inputs));

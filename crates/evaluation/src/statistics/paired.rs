@@ -14,12 +14,12 @@ const DRAWN: u64 = 100_000;
 /// order.
 const ROUNDING: f64 = 1e-12;
 
-/// Two policies' accuracies, or mean scores, on the problems that both were asked.
+/// Two policies' accuracies, mean scores, pass@k or maj@k on the problems that both were asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairedTest {
     /// Problems that both were asked and both have a judged response to.
     pub problems: usize,
-    /// Mean accuracy or score of the policy that the other is compared with.
+    /// Mean of that number over the problems, of the policy that the other is compared with.
     pub old: f64,
     /// That of the other.
     pub new: f64,
@@ -38,7 +38,7 @@ pub struct PairedTest {
 }
 
 impl PairedTest {
-    /// Of (old, new) accuracies or mean scores per problem; none without problems.
+    /// Of (old, new) numbers per problem; none without problems.
     pub fn of(name: &str, pairs: &[(f64, f64)]) -> Option<Self> {
         let count = pairs.len();
         if count == 0 {

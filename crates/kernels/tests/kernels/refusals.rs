@@ -24,7 +24,8 @@ fn too_few_rows() {
 #[should_panic(expected = "assertion")]
 fn a_target_beyond_the_vocabulary() {
     let shape = Linear { inputs: 2, outputs: 5 };
-    cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().index(&[5]), SamplingMasks::default(), 1.0);
+    let masks = SamplingMasks::default().into();
+    cpu().head(shape, &zeros(1, 2), &no_weights(shape), cpu().index(&[5]), masks, 1.0);
 }
 
 #[test]

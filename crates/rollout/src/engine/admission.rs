@@ -1,6 +1,7 @@
 //! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
 
 use super::{Due, Engine};
+use crate::kept::KeptTokens;
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
@@ -127,6 +128,7 @@ impl<B: Backend> Engine<'_, B> {
             pages,
             reserved,
             drawn: Vec::new(),
+            kept: g.sampling.records_kept.then(KeptTokens::default),
             slots: g.slots.clone(),
             text: self.tokenizer.filter(|_| watched).map(Text::new),
         });

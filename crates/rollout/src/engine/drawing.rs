@@ -1,7 +1,6 @@
 //! From hidden states to tokens, and from a last token to a completion.
 
 use super::{Engine, Event};
-use crate::kept::KeptTokens;
 use crate::sequence::{Completion, FinishReason};
 use crate::stop::Text;
 use crate::{Error, Result};
@@ -27,9 +26,12 @@ impl<B: Backend> Engine<'_, B> {
         let mut ended = Vec::new();
         for (&Due { sample: at, .. }, drawn) in due.iter().zip(drawn) {
             let sample = &mut self.running[at];
-            let Some(drawn) = drawn else {
+            let Some(mut drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
+            // What was kept may be large: it is moved to where it stays, before the draw is copied.
+            let kept = drawn.kept.take();
+            sample.kept.iter_mut().for_each(|all| all.push(kept.as_deref()));
             sample.drawn.push(drawn.clone());
             let text = sample
                 .text
@@ -68,7 +70,7 @@ impl<B: Backend> Engine<'_, B> {
             logprobs: sample.drawn.iter().map(|d| d.logprob).collect(),
             sampling_logprobs: sample.drawn.iter().map(|d| d.sampling_logprob).collect(),
             entropies: sample.drawn.iter().map(|d| d.entropy).collect(),
-            kept: sample.sampling.records_kept.then(|| KeptTokens::of(&sample.drawn)),
+            kept: sample.kept,
             text,
             finish_reason,
             activation_slots: sample.slots,

@@ -51,7 +51,7 @@ pub enum Event {
         request: RequestId,
         /// The response, from 0.
         sample: usize,
-        /// The token.
+        /// The token, without what was kept: the [`Completion`] has that.
         drawn: Drawn,
         /// Text that the token made certain, where there is a tokenizer and text is decoded token by token; may lag
         /// behind, never retracts.

@@ -2,6 +2,7 @@
 
 use crate::collect;
 use crate::error::{Error, Result};
+use crate::plan::human;
 use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
@@ -110,8 +111,21 @@ impl Recipe {
         self.data.check()?;
         self.reward.check(self.rollout.max_tokens)?;
         self.objective.check()?;
+        self.check_reference_kl()?;
         self.optimizer.check()?;
         Ok(self.eval.check()?)
+    }
+
+    /// Of responses from the whole vocabulary the expected gradient of log pi is 0; of truncated ones it is that of log pi(K),
+    /// the probability of the tokens that were kept. An estimator whose slope is not 0 where the policies agree would lower it.
+    fn check_reference_kl(&self) -> Result<()> {
+        let estimator = self.objective.reference_kl.estimator;
+        if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {
+            let what = "is \"k1\", and rollout.top_k, top_p or min_p truncates sampling: its gradient would drive probability \
+                        into the tokens that cannot be drawn; take \"k2\" or \"k3\", or sample from the whole vocabulary";
+            return Err(Error::setting("objective.reference_kl.estimator", what));
+        }
+        Ok(())
     }
 
     /// Whether every update is on-policy: no group is carried over from an earlier step, and none is trained on after another
@@ -132,21 +146,47 @@ impl Recipe {
                 all % each
             ));
         }
+        warnings.extend(self.warning_of_kept_tokens());
         warnings
     }
 
+    /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
+    fn warning_of_kept_tokens(&self) -> Option<String> {
+        const TOKENS: usize = 1000;
+        if self.rollout.top_k > 0 || !self.drawing().truncates() {
+            return None;
+        }
+        let bytes = self.kept_bytes(TOKENS);
+        Some(format!(
+            "the tokens that rollout.top_p and rollout.min_p keep are remembered for the update, and how many they will be is \
+             not in the memory plan: {TOKENS} of each distribution would take {} for full responses; rollout.top_k bounds them",
+            human(bytes)
+        ))
+    }
+
+    /// Most bytes that remembering so many tokens of each distribution takes: with the rollout's responses, and twice more of
+    /// those of an update, in its minibatch and in its passes.
+    fn kept_bytes(&self, tokens: usize) -> usize {
+        let Self { rollout, .. } = self;
+        let of_token = tokens.saturating_mul(size_of::<u32>()).saturating_add(size_of::<(usize, f32)>());
+        let prompts = rollout.prompts.saturating_add(self.prompts_per_update().saturating_mul(2));
+        prompts.saturating_mul(rollout.responses).saturating_mul(rollout.max_tokens).saturating_mul(of_token)
+    }
+
+    /// How a rollout's tokens are drawn.
+    fn drawing(&self) -> Sampling {
+        let collect::RolloutSettings { temperature, top_k, top_p, min_p, max_tokens, .. } = self.rollout;
+        Sampling { temperature, top_k, top_p, min_p, max_tokens, ..Sampling::default() }
+    }
+
     pub(super) fn sampling(&self, prompter: &Prompter) -> Sampling {
-        let sampling = Sampling {
-            temperature: self.rollout.temperature,
-            top_k: self.rollout.top_k,
-            top_p: self.rollout.top_p,
-            min_p: self.rollout.min_p,
-            max_tokens: self.rollout.max_tokens,
+        let drawing = self.drawing();
+        Sampling {
+            records_kept: drawing.truncates(),
             eos_tokens: prompter.eos_tokens.clone(),
             stop_strings: self.rollout.stop.clone(),
-            ..Sampling::default()
-        };
-        Sampling { records_kept: sampling.truncates(), ..sampling }
+            ..drawing
+        }
     }
 }
 
@@ -192,6 +232,47 @@ mod tests {
         recipe.rollout.stop = vec!["\n".into(), String::new()];
         let error = recipe.check().unwrap_err().to_string();
         assert!(error.starts_with("rollout.stop holds an empty text"), "{error}");
+    }
+
+    /// A way to truncate sampling.
+    type Truncate = fn(&mut collect::RolloutSettings);
+    const TRUNCATED: [Truncate; 3] = [|r| r.top_k = 20, |r| r.top_p = 0.9, |r| r.min_p = 0.1];
+
+    #[test]
+    fn an_estimator_that_drains_what_can_be_drawn_is_refused_by_key() {
+        use isentrope_objective::KlEstimator::{Abs, K1, K2, K3};
+        let check = |truncate: Truncate, coefficient, estimator| {
+            let mut recipe = sound();
+            truncate(&mut recipe.rollout);
+            (recipe.objective.reference_kl.coefficient, recipe.objective.reference_kl.estimator) =
+                (coefficient, estimator);
+            recipe.check()
+        };
+        for truncate in TRUNCATED {
+            let error = check(truncate, 0.01, K1).unwrap_err().to_string();
+            assert!(error.starts_with("objective.reference_kl.estimator is \"k1\""), "{error}");
+            assert!(error.contains("take \"k2\" or \"k3\""), "{error}");
+            check(truncate, 0.0, K1).unwrap();
+            [Abs, K2, K3].into_iter().for_each(|estimator| check(truncate, 0.01, estimator).unwrap());
+        }
+        check(|_| (), 0.01, K1).unwrap();
+    }
+
+    #[test]
+    fn memory_that_nothing_bounds_is_warned_of() {
+        let warnings = |truncate: Truncate| {
+            let mut recipe = sound();
+            (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (64, 8, 1000);
+            recipe.update.prompts = Some(16);
+            truncate(&mut recipe.rollout);
+            recipe.warnings()
+        };
+        let [top_k, top_p, min_p] = TRUNCATED.map(warnings);
+        assert_eq!((warnings(|_| ()), top_k), (Vec::new(), Vec::new()), "known to be little");
+        let [said] = &top_p[..] else { panic!("one warning is due") };
+        // 64 and twice 16 prompts of 8 responses of 1000 tokens, each with 1000 tokens of 4 bytes.
+        assert!(said.contains("1000 of each distribution would take 2941 MiB for full responses"), "{said}");
+        assert_eq!(min_p, top_p);
     }
 
     #[test]
