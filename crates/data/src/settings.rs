@@ -155,9 +155,9 @@ impl From<&TemplateVariable> for Value {
 pub struct Columns {
     /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem, Question, extra_info.question.
     pub prompt: Option<String>,
-    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first there is of reward_model.ground_truth, ground_truth, answer, final_answer,
-    /// expected_answer, Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
-    /// solution, extra_info.answer.
+    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first there is of
+    /// reward_model.ground_truth, ground_truth, answer, final_answer, expected_answer, Answer, solution, extra_info.answer; for
+    /// SFT, of response, completion, output, answer, solution, extra_info.answer.
     pub answer: Option<String>,
 }
 

@@ -36,6 +36,9 @@ pub struct Demand {
     pub loss_tokens: usize,
     /// Tokens whose activations an update could take from sampling, at most: the most that the activation cache is of use for.
     pub activation_slots: usize,
+    /// Bytes of the tokens that truncated sampling keeps, remembered until they have been learnt from, at most; 0 where it keeps
+    /// all, or nothing bounds them.
+    pub kept_tokens: usize,
     /// Whether a second, frozen model is kept.
     pub reference: bool,
 }
@@ -49,6 +52,8 @@ pub struct Plan {
     pub gradient: usize,
     /// AdamW's moments.
     pub moments: usize,
+    /// What truncated sampling has kept, at most.
+    pub kept_tokens: usize,
     /// Keys and values while sampling.
     pub kv_cache: usize,
     /// Logits while sampling.
@@ -83,7 +88,7 @@ impl Plan {
         let budget = budget(settings, available);
         let sets = parameter_sets(backend, layout, demand.reference);
         let [weights, gradient, moments] = sets;
-        let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
+        let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
         let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
@@ -104,8 +109,7 @@ impl Plan {
         let (one, longest) = (least_pass, least_tokens).max((least_sampling, demand.longest_sampled));
         let least = fixed.saturating_add(one);
         if least > budget {
-            let reference = demand.reference;
-            return Err(Error::Run(does_not_fit(least, budget, sets, (one, longest), reference)));
+            return Err(Error::Run(does_not_fit(least, budget, sets, (one, longest), demand)));
         }
         let free = budget - fixed;
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
@@ -134,6 +138,7 @@ impl Plan {
             weights,
             gradient,
             moments,
+            kept_tokens: demand.kept_tokens,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
             tape,
@@ -174,7 +179,8 @@ impl Plan {
 
     /// The most that is taken at a time: sampling and updates take turns.
     pub fn peak(&self) -> usize {
-        let fixed = OVERHEAD + self.weights + self.gradient + self.moments + self.activation_cache;
+        let sets = self.weights + self.gradient + self.moments;
+        let fixed = OVERHEAD + sets + self.kept_tokens + self.activation_cache;
         fixed + (self.kv_cache + self.logits).max(self.tape + self.working)
     }
 
@@ -240,12 +246,16 @@ fn does_not_fit(
     budget: usize,
     sets: [usize; 3],
     one: (usize, usize),
-    reference: bool,
+    demand: Demand,
 ) -> String {
-    let reference = if reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
+    let (kept, top_k) = match demand.kept_tokens {
+        0 => (String::new(), ""),
+        bytes => (format!(", tokens kept by top-k {}", human(bytes)), ", a smaller rollout.top_k"),
+    };
+    let reference = if demand.reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
     format!(
-        "the run needs at least {} of memory and has {}: {}, and {} to work on {} tokens at a time; a smaller model, a \
-         smaller rollout.max_tokens and data.max_prompt_tokens{reference} would make it fit",
+        "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
+         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference} would make it fit",
         human(least),
         human(budget),
         listed(sets),
@@ -257,6 +267,9 @@ fn does_not_fit(
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "memory: {}; ", listed([self.weights, self.gradient, self.moments]))?;
+        if self.kept_tokens > 0 {
+            write!(f, "tokens kept by truncated sampling up to {}; ", human(self.kept_tokens))?;
+        }
         if self.sampled > 0 {
             write!(f, "sampling: keys and values {}, logits {}", human(self.kv_cache), human(self.logits))?;
             if self.activation_cache > 0 {

@@ -38,7 +38,8 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
-    /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user should know of them.
+    /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user
+    /// should know of them.
     ///
     /// # Errors
     /// What is wrong with the data.

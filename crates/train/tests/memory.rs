@@ -47,6 +47,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         forward_first: SEQUENCES,
         loss_tokens: SEQUENCES * TOKENS,
         activation_slots: 0,
+        kept_tokens: 0,
         reference: false,
     };
     // Passes of several sizes, whose activations are kept.

@@ -164,7 +164,8 @@ fn judged_files_may_be_packed_and_several() {
 /// A model whose template says what it is told of thinking.
 fn thinking_model(scratch: &Scratch) -> String {
     let dir = text_model(scratch, "thinking");
-    let template = "{{ messages[-1].content }}{% if enable_thinking is defined and not enable_thinking %}<off>{% endif %}{{ mood }}";
+    let template = "{{ messages[-1].content }}{% if enable_thinking is defined and not enable_thinking %}<off>{% endif %}\
+                    {{ mood }}";
     fs::write(dir.join("chat_template.jinja"), template).unwrap();
     text(&dir)
 }

@@ -19,6 +19,7 @@ fn the_longest_evaluated_response_has_room_too() {
         forward_first: 1,
         loss_tokens: 100,
         activation_slots: 0,
+        kept_tokens: 0,
         reference: false,
     };
     let plan = |demand, bytes: usize| {
@@ -49,6 +50,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             forward_first,
             loss_tokens: 0,
             activation_slots,
+            kept_tokens: 0,
             reference: false,
         };
         let settings =
@@ -97,6 +99,7 @@ fn updates(trained: usize) -> Demand {
         forward_first: trained,
         loss_tokens: trained.saturating_mul(700),
         activation_slots: 0,
+        kept_tokens: 0,
         reference: false,
     }
 }
@@ -139,4 +142,21 @@ fn logits_and_losses_are_planned_for() {
     assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
     let without = Demand { loss_tokens: 0, ..updates(8) };
     assert_eq!(working(updates(8)) - working(without), 8 * 700 * LOSS_BYTES);
+}
+
+#[test]
+fn what_top_k_keeps_has_its_place_in_both_phases() {
+    let (layout, settings) = (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let plan = |kept_tokens| {
+        let demand = Demand { longest_sampled: 1000, sampled: 8, kept_tokens, ..updates(8) };
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
+    };
+    let (without, with) = (plan(0).unwrap(), plan(1 << 30).unwrap());
+    assert_eq!(with.peak(), without.peak() + (1 << 30));
+    assert!(with.to_string().contains("kept by truncated sampling up to 1024 MiB"), "{with}");
+    assert!(!without.to_string().contains("kept by"), "{without}");
+    let refused = plan(8 << 30).unwrap_err().to_string();
+    assert!(refused.contains("tokens kept by top-k 8192 MiB, and"), "{refused}");
+    assert!(refused.contains("a smaller rollout.top_k would make it fit"), "{refused}");
+    plan(usize::MAX).unwrap_err();
 }

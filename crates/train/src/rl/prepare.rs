@@ -108,6 +108,7 @@ impl TrainingRecipe for Recipe {
             activation_slots: recipe.prompts_per_update().saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
+            kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             reference: recipe.objective.needs_reference(),
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);

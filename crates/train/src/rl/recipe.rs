@@ -164,6 +164,14 @@ impl Recipe {
         ))
     }
 
+    /// Most bytes that remembering what top-k keeps of the vocabulary takes; 0 where it is off.
+    pub(super) fn most_kept_bytes(&self, vocabulary: usize) -> usize {
+        match self.rollout.top_k {
+            0 => 0,
+            top_k => self.kept_bytes(top_k.min(vocabulary)),
+        }
+    }
+
     /// Most bytes that remembering so many tokens of each distribution takes: with the rollout's responses, and twice more of
     /// those of an update, in its minibatch and in its passes.
     fn kept_bytes(&self, tokens: usize) -> usize {
@@ -273,6 +281,13 @@ mod tests {
         // 64 and twice 16 prompts of 8 responses of 1000 tokens, each with 1000 tokens of 4 bytes.
         assert!(said.contains("1000 of each distribution would take 2941 MiB for full responses"), "{said}");
         assert_eq!(min_p, top_p);
+
+        let mut recipe = sound();
+        assert_eq!(recipe.most_kept_bytes(100), 0);
+        recipe.rollout.top_k = 20;
+        assert_eq!(recipe.most_kept_bytes(100), recipe.kept_bytes(20));
+        recipe.rollout.top_k = usize::MAX;
+        assert_eq!(recipe.most_kept_bytes(100), recipe.kept_bytes(100));
     }
 
     #[test]

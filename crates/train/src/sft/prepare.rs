@@ -74,6 +74,7 @@ impl TrainingRecipe for Recipe {
             forward_first: 0,
             loss_tokens: 0,
             activation_slots: 0,
+            kept_tokens: 0,
             reference: false,
         };
         let workload = Workload {
