@@ -25,6 +25,7 @@ use jsonl::Lines;
 use limits::{Unpacked, Values};
 use parquet::ParquetRows;
 
+pub(crate) use format::ENDINGS;
 pub use format::Format;
 pub(crate) use limits::text_bytes;
 
