@@ -531,7 +531,7 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let both = format!("data.files=['{good}', 'openai/gsm8k:main']");
     let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &both];
     let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
-    assert!(shown.contains(&format!("Its data on this machine can be read: {good}. ")), "{shown}");
+    assert!(shown.contains(&format!("Its data on this machine can be read: {good}, ")), "{shown}");
     assert!(shown.contains("Its data on the hub have not been looked at: openai/gsm8k:main. "), "{shown}");
     for id in ["hf:", "hf:a b/c"] {
         let set = format!("data.files=['{id}']");
