@@ -111,6 +111,11 @@ rows = [
 put("jsonl", "kinds", "".join(json.dumps(row) + "\n" for row in rows))
 for number, row in enumerate(rows):
     put("jsonl", f"row-{number}", json.dumps(row) + "\n")
+put("json", "array", json.dumps(rows, indent=1))
+put("json", "data", json.dumps({"version": 1, "data": rows}))
+put("json", "columns", json.dumps({"prompt": ["1+1?", "1+2?"], "answer": ["2", 3]}))
+put("json", "columns-of-pandas", json.dumps({"prompt": {"0": "1+1?", "1": "1+2?"}, "answer": {"0": "2", "1": None}}))
+put("json", "lines", "".join(json.dumps(row) + "\n" for row in rows))
 put("jsonl", "odd", "\ufeff" + json.dumps(rows[0]) + "\r\n\n" + json.dumps({"problem": None, "answer": [1, 2.5, True]}))
 
 fixtures = CRATES / "data/tests/fixtures"

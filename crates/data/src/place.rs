@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isentrope_model::hub;
 
-use crate::rows::Format;
+use crate::rows::{ENDINGS, Format};
 use crate::{Error, Result};
 
 /// Where data is, as recipes and commands write it.
@@ -47,6 +47,12 @@ pub enum Split {
 const ADDRESS: &str = "hf://datasets/";
 const SHORT: &str = "hf:";
 
+/// How the names of data files end that are not read.
+const OTHERS: [&str; 26] = [
+    "7z", "arrow", "avro", "bin", "bz2", "csv", "db", "feather", "gz", "h5", "ipc", "npy", "npz", "orc",
+    "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "tsv", "txt", "xlsx", "xz", "zip", "zst",
+];
+
 /// How the parts of data sets are usually called.
 const SPLITS: [&str; 7] = ["train", "test", "validation", "valid", "val", "dev", "eval"];
 
@@ -83,9 +89,9 @@ impl Place {
         if text.contains(['*', '?', '[']) {
             return Self::Pattern(text.to_owned());
         }
-        // An id has one slash and does not begin like a path.
-        let is_id = text.matches('/').count() == 1 && !text.starts_with(['/', '.', '~']);
-        if Format::of(path).is_err() && is_id { Self::hub(text) } else { Self::File(path.to_owned()) }
+        // A path that is written wrong must not be asked of the hub: nobody else need know the names of one's files.
+        let is_path = Format::of(path).is_ok() || is_other_file(path) || has_directory(path);
+        if is_path || !is_like_id(text) { Self::File(path.to_owned()) } else { Self::hub(text) }
     }
 
     /// As [`parse`](Self::parse); what is not UTF-8 is a file.
@@ -105,11 +111,25 @@ impl Place {
     /// As a sentence, or as that of [`Format::of`].
     pub fn check(&self) -> Result<()> {
         match self {
-            Self::File(path) => Format::of(path).map(drop),
+            Self::File(path) => Format::of(path).map(drop).map_err(|error| match path.to_str() {
+                Some(text) if is_like_id(text) && !path.exists() => Error::place(
+                    text,
+                    format!(
+                        "there is no such file, and the name of a data file must end in {ENDINGS}; a data set on the hub would \
+                         be hf:{text}"
+                    ),
+                ),
+                _ => error,
+            }),
             Self::Pattern(pattern) => match glob::Pattern::new(pattern) {
                 Ok(_) => Ok(()),
                 Err(e) => Err(Error::place(pattern, format!("it is no pattern of paths: {e}"))),
             },
+            // The rule is the same for models.
+            Self::Hub { id, .. } if !Path::new(id).exists() && hub::check_name(id).is_err() => Err(Error::place(
+                &format!("{id:?}"),
+                "it is not the hub id of a data set; one looks like openai/gsm8k or openai/gsm8k@main",
+            )),
             Self::Hub { id, files } => match files {
                 Wanted::Parts(parts) if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) => {
                     Err(Error::place(
@@ -156,6 +176,22 @@ impl Place {
     pub fn is_local(&self) -> bool {
         !matches!(self, Self::Hub { .. })
     }
+}
+
+/// Whether a text has one slash, as an id of the hub has, and does not begin like a path.
+fn is_like_id(text: &str) -> bool {
+    text.matches('/').count() == 1 && !text.starts_with(['/', '.', '~'])
+}
+
+/// Whether a name ends like that of a data file of another format.
+fn is_other_file(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
+    OTHERS.contains(&ending.as_str())
+}
+
+/// Whether the directory that a path names is here.
+fn has_directory(path: &Path) -> bool {
+    path.parent().is_some_and(|directory| !directory.as_os_str().is_empty() && directory.is_dir())
 }
 
 /// The names of configurations and splits.
@@ -323,6 +359,12 @@ mod tests {
             ("src/lib.rs", file("src/lib.rs")), // it is there
             ("data/*.jsonl", Place::Pattern("data/*.jsonl".into())),
             ("org/name", hub("org/name", &[])),
+            ("org/train.csv", file("org/train.csv")),
+            ("org/train.TXT", file("org/train.TXT")),
+            ("src/name", file("src/name")), // its directory is there
+            ("src/name:train", file("src/name:train")),
+            ("hf:src/name:train", hub("src/name", &["train"])),
+            ("org/name-v1.5", hub("org/name-v1.5", &[])),
             ("org/name@v1:main:train", hub("org/name@v1", &["main", "train"])),
             ("org/name:train", hub("org/name", &["train"])),
             ("hf:name:train", hub("name", &["train"])),
@@ -342,6 +384,14 @@ mod tests {
             ("org/name::", "at most :CONFIG and :SPLIT"),
             ("a[", "no pattern"),
             ("a.csv", "must end in .parquet"),
+            ("org/train.csv", "must end in .parquet"),
+            ("src/name:train", "would be hf:src/name:train"),
+            ("hf:", "\"\": it is not the hub id"),
+            ("hf: ", "not the hub id"),
+            ("hf:a b/c", "not the hub id"),
+            ("org/na me", "not the hub id"),
+            ("hf:a/b/c", "not the hub id"),
+            ("hf:org/name@", "not the hub id"),
         ] {
             let error = Place::parse(text).check().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

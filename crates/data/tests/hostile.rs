@@ -10,13 +10,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use isentrope_data::{DataSettings, Report, Source};
 use isentrope_reward::VerifierSettings;
-use parquet::basic::{Compression as Packing, ZstdLevel};
+use parquet::basic::{Compression as Packing, Encoding, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 use tempfile::TempDir;
+
+#[cfg(unix)]
+use crate::parquet_by_hand::{self as by_hand, Column, GZIP, PLAIN};
 
 /// What becomes of a file, which must not take long.
 fn open(path: &Path) -> Result<Report, String> {
@@ -124,7 +127,7 @@ fn more_rows_than_bytes_can_hold_are_refused() {
         let definitions = vec![1i16; repetitions.len()];
         column.typed::<ByteArrayType>().write_batch(&[], Some(&definitions), Some(&repetitions)).unwrap();
     });
-    refused(&path, &["the lists of column prompt.list.element have 20000000 values"]);
+    refused(&path, &["its lists, with column prompt.list.element, have 20000000 values"]);
 }
 
 #[test]
@@ -245,4 +248,232 @@ fn what_is_no_regular_file_is_refused_by_name() {
     ] {
         refused(&path(name), &[name, what]);
     }
+}
+
+/// The file that a test is to read in little memory; set where it runs in a process of its own.
+const FILE: &str = "ISENTROPE_HOSTILE_FILE";
+
+/// What becomes of a file in a process that gets a GiB of memory, less than what the file asks for: the test of that name runs
+/// again there.
+#[cfg(unix)]
+fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
+    use std::process::{Command, exit};
+    if let Some(path) = std::env::var_os(FILE) {
+        // In words of its own, as the tests' own end differs.
+        println!("told: {:?}", open(Path::new(&path)));
+        exit(0);
+    }
+    let path = path();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"hostile::$1\" --exact --nocapture --test-threads 1"])
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env("TMPDIR", path.parent().unwrap()) // it leaves its own directories behind
+        .env(FILE, &path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("told: "), "{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// A file with one column of texts.
+#[cfg(unix)]
+fn column_of_texts(codec: i64, dictionary: Vec<u8>, data: Vec<u8>, groups: usize) -> Vec<u8> {
+    let column = Column { path: vec!["prompt".into()], kind: 6, codec, values: 1, dictionary, data };
+    by_hand::file(&[by_hand::group("rows", 0, 1), by_hand::leaf("prompt", 6, 0)], &[column], groups)
+}
+
+#[cfg(unix)]
+#[test]
+fn numbers_inside_of_a_page_make_no_room() {
+    let directory = TempDir::new().unwrap();
+    for (encoding, name) in [(6, "DELTA_LENGTH_BYTE_ARRAY"), (7, "DELTA_BYTE_ARRAY")] {
+        let path = || {
+            let page =
+                [by_hand::varint(128), by_hand::varint(4), by_hand::varint(1_000_000_000_000), vec![0]];
+            let page = by_hand::data_page(&page.concat(), page.concat().len(), 1, encoding);
+            let path = directory.path().join("delta.parquet");
+            fs::write(&path, column_of_texts(PLAIN, Vec::new(), page, 1)).unwrap();
+            path
+        };
+        let told = told_in_little_memory("numbers_inside_of_a_page_make_no_room", &path);
+        // The process that reads the first file ends there.
+        assert!(told.contains(&format!("column prompt has the encoding {name}")), "{told}");
+    }
+}
+
+#[test]
+fn encodings_that_make_no_room_are_read() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("a.parquet");
+    let schema = "message rows { required binary prompt (UTF8); required int32 answer; }";
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_column_encoding("answer".into(), Encoding::DELTA_BINARY_PACKED);
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    texts(&mut column, &["a", "b"].map(ByteArray::from));
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int32Type>().write_batch(&[5, 7], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    assert_eq!(open(&path).unwrap().usable, 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_dictionary_has_no_more_values_than_its_page() {
+    let directory = TempDir::new().unwrap();
+    let blank = vec![0; 32 << 20];
+    let packed = by_hand::gzip(&blank);
+    let ids = by_hand::gzip(&[1, 2, 0]);
+    for values in [8 * blank.len(), blank.len() / 4] {
+        let path = || {
+            let path = directory.path().join("dictionary.parquet");
+            let dictionary = by_hand::dictionary_page(&packed, blank.len(), values as i64);
+            let data = by_hand::data_page(&ids, 3, 1, 8);
+            fs::write(&path, column_of_texts(GZIP, dictionary, data, 1)).unwrap();
+            path
+        };
+        let told = told_in_little_memory("a_dictionary_has_no_more_values_than_its_page", &path);
+        assert!(told.contains(&format!("the dictionary of column prompt claims {values} values")), "{told}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pages_are_counted_together() {
+    let directory = TempDir::new().unwrap();
+    let write = |bytes: Vec<u8>| {
+        let path = directory.path().join("many.parquet");
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    // Two thousand row groups of the same bytes.
+    let page = by_hand::data_page(b"\x01\0\0\0a", 5, 1, 0);
+    refused(
+        &write(column_of_texts(PLAIN, Vec::new(), [&page[..], &[0; 100_000]].concat(), 2000)),
+        &["its columns claim more bytes than it has"],
+    );
+    // Pages of which each unfolds into as much as a page may.
+    let (blank, size) = (by_hand::gzip(&vec![0; 30 << 20]), 30 << 20);
+    let pages = by_hand::data_page(&blank, size, 1, 0).repeat(6);
+    refused(&write(column_of_texts(GZIP, Vec::new(), pages, 1)), &["unfold into more than"]);
+    // A page that unfolds into more than it claims.
+    let page = by_hand::data_page(&blank, 1000, 1, 0);
+    refused(
+        &write(column_of_texts(GZIP, Vec::new(), page, 1)),
+        &["a page of column prompt unfolds into more than it claims"],
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn columns_are_counted_together() {
+    let directory = TempDir::new().unwrap();
+    let path = || {
+        let (leaves, items) = (64, 1_000_000u64);
+        let mut schema = vec![
+            by_hand::group("rows", 0, 2),
+            by_hand::leaf("prompt", 6, 0),
+            by_hand::group("extra_info", 2, leaves),
+        ];
+        let texts = by_hand::data_page(b"\x01\0\0\0a", 5, 1, 0);
+        let mut columns = vec![Column {
+            path: vec!["prompt".into()],
+            kind: 6,
+            codec: PLAIN,
+            values: 1,
+            dictionary: Vec::new(),
+            data: texts,
+        }];
+        // One item that begins the row, then the others; of none there is a value.
+        let run = |count: u64, level: u8| [by_hand::varint(count << 1), vec![level]].concat();
+        let levels = |runs: &[Vec<u8>]| {
+            let runs = runs.concat();
+            [&(runs.len() as u32).to_le_bytes()[..], &runs].concat()
+        };
+        let page = [levels(&[run(1, 0), run(items - 1, 1)]), levels(&[run(items, 1)])].concat();
+        for leaf in 0..leaves {
+            let name = format!("f{leaf}");
+            schema.push(by_hand::leaf(&name, 1, 1));
+            columns.push(Column {
+                path: vec!["extra_info".into(), name],
+                kind: 1,
+                codec: PLAIN,
+                values: items as i64,
+                dictionary: Vec::new(),
+                data: by_hand::data_page(&page, page.len(), items as i64, 0),
+            });
+        }
+        let path = directory.path().join("wide.parquet");
+        fs::write(&path, by_hand::file(&schema, &columns, 1)).unwrap();
+        path
+    };
+    let told = told_in_little_memory("columns_are_counted_together", &path);
+    assert!(told.contains("its lists, with column extra_info.f1, have 2000000 values"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_every_column_repeats_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let path = || {
+        let mut schema = vec![by_hand::group("rows", 0, 1), by_hand::group(&"a".repeat(1 << 20), 0, 10_000)];
+        schema.extend(vec![by_hand::leaf("b", 1, 0); 10_000]);
+        let path = directory.path().join("names.parquet");
+        fs::write(&path, by_hand::file(&schema, &[], 0)).unwrap();
+        path
+    };
+    let told = told_in_little_memory("names_that_every_column_repeats_are_refused", &path);
+    assert!(told.contains("the names of its columns come to"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn json_of_countless_small_values_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let packed = |name: &str, texts: &[&str]| {
+        let path = directory.path().join(name);
+        fs::write(&path, by_hand::gzip(texts.concat().as_bytes())).unwrap();
+        assert!(fs::metadata(&path).unwrap().len() < 200_000);
+        path
+    };
+    let row = "{\"prompt\": \"a\", \"answer\": \"1\", \"extra_info\": [";
+    let good = "{\"prompt\": \"a, [b] {c}\", \"answer\": \"1\"}\n";
+    let test = "json_of_countless_small_values_is_refused";
+    let files: [(&dyn Fn() -> PathBuf, &str); 6] = [
+        (&|| packed("a.json.gz", &["{\"a\": [", &"0,".repeat(16_000_000), "0]}"]), "values and keys"),
+        // As rows, these would be ten times as much.
+        (&|| packed("b.json.gz", &["{\"a\": [", &"0,".repeat(4_000_000), "0]}"]), "unfold into more values"),
+        (
+            &|| packed("c.json.gz", &["{\"data\": [", &"{\"\":0},".repeat(4_000_000), "{}]}"]),
+            "values and keys",
+        ),
+        (&|| packed("d.json.gz", &["[", row, &"[0],".repeat(8_000_000), "0]}, {}]"]), "values and keys"),
+        // Only the row is bad.
+        (&|| packed("e.jsonl.gz", &[row, &"[0],".repeat(8_000_000), "0]}\n", good]), "usable: 1"),
+        // Each row is small enough.
+        (
+            &|| {
+                let rows = format!("{row}{}0]}}\n", "[0],".repeat(100_000)).replace("\"a\"", "\"abc\"");
+                let rows: String = (100..199).map(|i| rows.replace("abc", &i.to_string())).collect();
+                packed("f.jsonl.gz", &[&rows])
+            },
+            "unfold into more values",
+        ),
+    ];
+    for (path, says) in files {
+        let told = told_in_little_memory(test, path);
+        assert!(told.contains(says), "{says:?} is not in: {told}");
+    }
+    // Signs within texts are none.
+    let text = format!("{{\"prompt\": \"{}\", \"answer\": \"1\"}}\n", ",[".repeat(2_000_000));
+    assert_eq!(open(&packed("g.jsonl.gz", &[&text])).unwrap().usable, 1);
 }

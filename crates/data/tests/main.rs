@@ -5,4 +5,6 @@
 mod files;
 mod formats;
 mod hostile;
+#[cfg(unix)]
+mod parquet_by_hand;
 mod published;

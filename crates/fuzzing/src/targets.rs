@@ -34,6 +34,13 @@ pub(crate) const ALL: &[Target] = &[
         executions: 1000,
     },
     Target {
+        name: "json",
+        run: |data| rows(data, "rows.json"),
+        words: words::JSONL,
+        repair: |_| {},
+        executions: 1000,
+    },
+    Target {
         name: "parquet",
         run: |data| rows(data, "rows.parquet"),
         words: words::PARQUET,

@@ -74,4 +74,4 @@ macro_rules! targets {
     };
 }
 
-targets!(safetensors, config, tokenizer, template, jsonl, parquet, recipe, grader);
+targets!(safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader);

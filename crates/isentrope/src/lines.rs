@@ -4,11 +4,13 @@ use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_data::{Error, PROMPT, Place, Row, Rows, Split, find};
 use serde_json::{Map, Value};
+#[cfg(unix)]
+use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::vec::IntoIter;
 
-/// How often a wait for standard input is looked up from, in milliseconds.
+/// How often a wait for a pipe is looked up from, in milliseconds.
 #[cfg(unix)]
 const LOOK: u8 = 100;
 
@@ -63,17 +65,26 @@ fn all(path: &Path, lines: Lines) -> Result<Vec<Line>> {
 
 impl Lines {
     /// Opens a file, those that match a pattern, or standard input for `-`. A file whose name tells no format is one of JSON
-    /// lines.
+    /// lines, and so is a pipe that the shell has opened, as for `<(zcat a.gz)`.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
-            let current = Rows::lines(BufReader::new(Stdin), &file);
-            return Ok(Self { current, file, others: Vec::new().into_iter() });
+            return Ok(Self::stream(Patient(stdin()), file));
+        }
+        #[cfg(unix)]
+        if let Some(pipe) = open_pipe(path) {
+            let pipe = pipe.with_context(|| path.display().to_string())?;
+            return Ok(Self::stream(Patient(pipe), path.to_owned()));
         }
         match Place::of(path) {
             place @ Place::Pattern(_) => Self::of(place.files(Split::Train, &())?),
             _ => Self::of(vec![path.to_owned()]),
         }
+    }
+
+    /// Reads JSON lines from what comes as it is written.
+    fn stream(reader: impl Read + 'static, file: PathBuf) -> Self {
+        Self { current: Rows::lines(BufReader::new(reader), &file), file, others: Vec::new().into_iter() }
     }
 
     /// Opens files, of which there is at least one.
@@ -101,26 +112,51 @@ impl Lines {
     }
 }
 
-/// Standard input, whose reader does not wait for more once it has been asked to end.
-struct Stdin;
+/// A pipe that another process writes, whose reader does not wait for more once it has been asked to end.
+struct Patient<R>(R);
 
-impl Read for Stdin {
+#[cfg(unix)]
+impl<R: Read + std::os::fd::AsFd> Read for Patient<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        #[cfg(unix)]
-        {
-            use nix::errno::Errno;
-            use nix::poll::{PollFd, PollFlags, poll};
-            use std::os::fd::AsFd;
-            let stdin = stdin();
-            let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        use nix::errno::Errno;
+        use nix::poll::{PollFd, PollFlags, poll};
+        loop {
+            let mut input = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
             while matches!(poll(&mut input, LOOK), Ok(0) | Err(Errno::EINTR)) {
                 if crate::interrupt::requested() {
                     return Err(io::Error::other("the command has been asked to end"));
                 }
             }
+            match self.0.read(buffer) {
+                // What there was, another reader has taken.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read,
+            }
         }
-        stdin().lock().read(buffer)
     }
+}
+
+#[cfg(not(unix))]
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name it has a writer, so that reading
+/// it does not wait without end. Nothing where the path is another.
+#[cfg(unix)]
+fn open_pipe(path: &Path) -> Option<io::Result<File>> {
+    use nix::fcntl::OFlag;
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+    let number = ["/dev/fd", "/proc/self/fd"].iter().find_map(|fds| path.strip_prefix(fds).ok()?.to_str());
+    let is_descriptor = path == Path::new("/dev/stdin")
+        || number.is_some_and(|text| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()));
+    if !is_descriptor || !std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        return None;
+    }
+    // Opening, too, would wait for a writer.
+    Some(File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path))
 }
 
 impl Iterator for Lines {

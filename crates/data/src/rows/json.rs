@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::Row;
 use super::jsonl::{Lines, parse, without_mark};
-use super::limits::MAX_ROW;
+use super::limits::{MAX_DOCUMENT_SIGNS, MAX_ROW, MAX_SIGNS};
 
 /// Where a document's rows come from.
 pub(super) enum Document {
     Items(Items),
-    Rows(std::vec::IntoIter<Row>),
+    Table(Table),
     Lines(Lines),
 }
 
@@ -36,7 +36,7 @@ impl Document {
             reader.consume(3);
         }
         match peek(&mut *reader)? {
-            None => Ok(Self::Rows(Vec::new().into_iter())),
+            None => Ok(Self::Table(Table::Rows(Vec::new().into_iter()))),
             Some(b'[') => {
                 reader.consume(1);
                 Ok(Self::Items(Items { reader, number: 0, ended: false }))
@@ -49,7 +49,7 @@ impl Document {
     fn object(mut reader: Box<dyn BufRead>) -> Result<Self, Failure> {
         let mut text = Vec::new();
         reader.by_ref().take(MAX_ROW as u64 + 1).read_until(b'\n', &mut text)?;
-        if parse(&text, "line").is_ok() && peek(&mut *reader)?.is_some() {
+        if parse(&text, "line", MAX_SIGNS).is_ok() && peek(&mut *reader)?.is_some() {
             return Ok(Self::Lines(Lines::new(Box::new(Cursor::new(text).chain(reader)))));
         }
         let left = (MAX_ROW as u64 + 1).saturating_sub(text.len() as u64);
@@ -61,8 +61,8 @@ impl Document {
                 MAX_ROW >> 20
             )));
         }
-        let object = parse(without_mark(&text), "file").map_err(Failure::Document)?;
-        Ok(Self::Rows(rows_of(object).map_err(Failure::Document)?.into_iter()))
+        let object = parse(without_mark(&text), "file", MAX_DOCUMENT_SIGNS).map_err(Failure::Document)?;
+        Table::of(object).map(Self::Table).map_err(Failure::Document)
     }
 }
 
@@ -85,43 +85,66 @@ fn peek(reader: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// The rows of an object: those of the list `data`; else, where every value is a list (or, as pandas writes it, an object),
-/// those whose columns the values are; else the object itself.
-fn rows_of(mut object: Row) -> Result<Vec<Row>, String> {
-    if let Some(Value::Array(items)) = object.get_mut("data")
-        && items.iter().all(Value::is_object)
-    {
-        let row = |item: Value| match item {
-            Value::Object(row) => row,
-            _ => Row::new(), // every one is an object
-        };
-        return Ok(std::mem::take(items).into_iter().map(row).collect());
-    }
-    let is_columns = |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
-    if !is_columns(Value::is_array) && !is_columns(Value::is_object) {
-        return Ok(vec![object]);
-    }
-    let mut rows: Vec<Row> = Vec::new();
-    for (place, (name, column)) in object.into_iter().enumerate() {
-        let values: Vec<Value> = match column {
-            Value::Array(values) => values,
-            Value::Object(values) => values.into_iter().map(|(_, value)| value).collect(),
-            _ => Vec::new(), // every one is a column
-        };
-        if place == 0 {
-            rows.resize_with(values.len(), Row::new);
-        }
-        if values.len() != rows.len() {
-            let (first, here) = (rows.len(), values.len());
-            return Err(format!(
-                "an object of columns, of which the first has {first} values and {name:?} has {here}"
+/// The rows of an object that is read as a whole.
+pub(super) enum Table {
+    Rows(std::vec::IntoIter<Row>),
+    /// Columns of one length, of which rows are made one at a time: as rows they take many times as much.
+    Columns(Vec<(String, std::vec::IntoIter<Value>)>),
+}
+
+impl Table {
+    /// The rows of an object: those of the list `data`; else, where every value is a list (or, as pandas writes it, an object),
+    /// those whose columns the values are; else the object itself.
+    fn of(mut object: Row) -> Result<Self, String> {
+        if let Some(Value::Array(items)) = object.get_mut("data")
+            && items.iter().all(Value::is_object)
+        {
+            let row = |item: Value| match item {
+                Value::Object(row) => row,
+                _ => Row::new(), // every one is an object
+            };
+            return Ok(Self::Rows(
+                std::mem::take(items).into_iter().map(row).collect::<Vec<_>>().into_iter(),
             ));
         }
-        for (row, value) in rows.iter_mut().zip(values) {
-            row.insert(name.clone(), value);
+        let is_columns = |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
+        if !is_columns(Value::is_array) && !is_columns(Value::is_object) {
+            return Ok(Self::Rows(vec![object].into_iter()));
+        }
+        let mut columns: Vec<(String, std::vec::IntoIter<Value>)> = Vec::new();
+        for (name, column) in object {
+            let values = match column {
+                Value::Array(values) => values.into_iter(),
+                Value::Object(values) => {
+                    values.into_iter().map(|(_, value)| value).collect::<Vec<_>>().into_iter()
+                }
+                _ => Vec::new().into_iter(), // every one is a column
+            };
+            if let Some((_, first)) = columns.first()
+                && first.len() != values.len()
+            {
+                let (first, here) = (first.len(), values.len());
+                return Err(format!(
+                    "an object of columns, of which the first has {first} values and {name:?} has {here}"
+                ));
+            }
+            columns.push((name, values));
+        }
+        Ok(Self::Columns(columns))
+    }
+}
+
+impl Iterator for Table {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        match self {
+            Self::Rows(rows) => rows.next(),
+            Self::Columns(columns) => {
+                columns.iter_mut().map(|(name, values)| Some((name.clone(), values.next()?))).collect()
+            }
         }
     }
-    Ok(rows)
 }
 
 /// The items of an array, whose opening bracket has been read.
@@ -156,7 +179,7 @@ impl Items {
         Ok(Some(if len > MAX_ROW {
             Err(format!("the item is longer than {} MiB", MAX_ROW >> 20))
         } else {
-            parse(&item, "item")
+            parse(&item, "item", MAX_SIGNS)
         }))
     }
 
@@ -215,7 +238,7 @@ mod tests {
         loop {
             let row = match &mut document {
                 Document::Items(items) => items.next(),
-                Document::Rows(rows) => Ok(rows.next().map(Ok)),
+                Document::Table(rows) => Ok(rows.next().map(Ok)),
                 Document::Lines(lines) => lines.next().map_err(Failure::Io),
             };
             match row {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use serde_json::Value;
 
 use super::Row;
-use super::limits::MAX_ROW;
+use super::limits::{MAX_ROW, MAX_SIGNS, has_more_signs};
 
 /// The lines that are not blank.
 pub(super) struct Lines {
@@ -36,7 +36,7 @@ impl Lines {
             }
             let text = if self.number == 1 { without_mark(&line) } else { &line };
             if !text.trim_ascii().is_empty() {
-                return Ok(Some(parse(text, "line")));
+                return Ok(Some(parse(text, "line", MAX_SIGNS)));
             }
         }
     }
@@ -47,8 +47,11 @@ pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// A row, written as an object; `what` is what it is called.
-pub(super) fn parse(bytes: &[u8], what: &str) -> Result<Row, String> {
+/// A row, written as an object of at most so many signs; `what` is what it is called.
+pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, String> {
+    if has_more_signs(bytes, signs) {
+        return Err(format!("the {what} has more than {signs} values and keys"));
+    }
     let text = std::str::from_utf8(bytes).map_err(|error| format!("the {what} is not UTF-8: {error}"))?;
     match serde_json::from_str(text) {
         Ok(Value::Object(row)) => Ok(row),

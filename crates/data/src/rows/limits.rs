@@ -5,8 +5,21 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use serde_json::Value;
 
-/// Largest row, in bytes: of a line, of an item, or of all the texts in it.
+use super::Row;
+
+/// Largest row, in bytes: of a line, of an item, or of all that is in it.
 pub(crate) const MAX_ROW: usize = 32 << 20;
+
+/// About what a value or a key takes of memory beside its text, in bytes.
+const PER_VALUE: usize = 32;
+
+/// Most signs of JSON that begin a value or a key, of a row and of a document that is read as a whole.
+pub(crate) const MAX_SIGNS: usize = 1 << 20;
+pub(crate) const MAX_DOCUMENT_SIGNS: usize = 1 << 22;
+
+/// Values and keys of any file, and how many more a byte of it may stand for.
+const VALUES_ALWAYS: u64 = 1 << 21;
+const VALUES_PER_BYTE: u64 = 16;
 
 /// What any file may come to, in bytes.
 const ALWAYS: u64 = 64 << 20;
@@ -61,4 +74,68 @@ pub(crate) fn text_bytes(value: &Value) -> usize {
         Value::Object(entries) => entries.values().map(text_bytes).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
+}
+
+/// Values and keys in a value, itself included.
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(values) => values.iter().map(count).sum(),
+        Value::Object(entries) => entries.values().map(|value| 1 + count(value)).sum(),
+        _ => 0,
+    }
+}
+
+/// The values and keys that the rows of a file may still come to.
+pub(crate) struct Values {
+    /// Bytes of the file.
+    bytes: u64,
+    left: u64,
+}
+
+impl Values {
+    /// Of a file of so many bytes.
+    pub(crate) fn of(bytes: u64) -> Self {
+        Self { bytes, left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)) }
+    }
+
+    /// Without a limit, where it is not known how many bytes there will be.
+    pub(crate) fn unlimited() -> Self {
+        Self { bytes: 0, left: u64::MAX }
+    }
+
+    /// Counts a row; an inner error is that it is too large, an outer one that there are too many values.
+    pub(crate) fn take(&mut self, row: &Row) -> Result<Result<(), String>, String> {
+        let values: usize = row.values().map(|value| 1 + count(value)).sum();
+        self.left = self.left.checked_sub(values as u64).ok_or_else(|| {
+            format!(
+                "its {} bytes unfold into more values than a data set has; it may be made to do harm",
+                self.bytes
+            )
+        })?;
+        let texts: usize = row.values().map(text_bytes).sum();
+        Ok(if texts.saturating_add(values.saturating_mul(PER_VALUE)) > MAX_ROW {
+            Err(format!("the row has more than {} MiB of texts and values", MAX_ROW >> 20))
+        } else {
+            Ok(())
+        })
+    }
+}
+
+/// Whether JSON has more than `most` signs that begin a value or a key, outside of its texts: each may take a hundred times its
+/// own byte when it is read.
+pub(crate) fn has_more_signs(json: &[u8], most: usize) -> bool {
+    if json.len() <= most {
+        return false;
+    }
+    let (mut signs, mut in_text, mut escaped) = (0, false, false);
+    for &byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => signs += 1,
+            _ => {}
+        }
+    }
+    signs > most
 }

@@ -20,11 +20,12 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 use format::{Compression, Form, disguise};
-use json::{Document, Failure, Items};
+use json::{Document, Failure, Items, Table};
 use jsonl::Lines;
-use limits::Unpacked;
+use limits::{Unpacked, Values};
 use parquet::ParquetRows;
 
+pub(crate) use format::ENDINGS;
 pub use format::Format;
 pub(crate) use limits::text_bytes;
 
@@ -40,13 +41,15 @@ pub struct Rows {
     supply: Supply,
     path: PathBuf,
     columns: Vec<String>,
+    /// What the rows may still come to.
+    values: Values,
     ended: bool,
 }
 
 enum Supply {
     Lines(Lines),
     Items(Items),
-    Objects { rows: std::vec::IntoIter<Row>, number: usize },
+    Objects { rows: Table, number: usize },
     Parquet(Box<ParquetRows>),
 }
 
@@ -69,16 +72,17 @@ impl Rows {
 
     /// Reads JSON lines; `name` is what messages call them.
     pub fn lines(reader: impl BufRead + 'static, name: &Path) -> Self {
-        Self::new(Supply::Lines(Lines::new(Box::new(reader))), name)
+        Self::new(Supply::Lines(Lines::new(Box::new(reader))), name, Values::unlimited())
     }
 
-    fn new(supply: Supply, path: &Path) -> Self {
-        Self { supply, path: path.to_owned(), columns: Vec::new(), ended: false }
+    fn new(supply: Supply, path: &Path, values: Values) -> Self {
+        Self { supply, path: path.to_owned(), columns: Vec::new(), values, ended: false }
     }
 
     fn open_as(path: &Path, format: Format, wanted: Option<&[&str]>) -> Result<Self> {
         let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
         let file = open_regular(path).map_err(|error| io(error.into()))?;
+        let values = Values::of(file.metadata().map_err(io)?.len());
         let supply = match format.form {
             Form::Parquet => {
                 let rows = ParquetRows::open(file, wanted).map_err(|problem| {
@@ -86,7 +90,7 @@ impl Rows {
                 })?;
                 return Ok(Self {
                     columns: rows.columns().take(MAX_NAMES).collect(),
-                    ..Self::new(Supply::Parquet(Box::new(rows)), path)
+                    ..Self::new(Supply::Parquet(Box::new(rows)), path, values)
                 });
             }
             Form::Lines => {
@@ -101,12 +105,12 @@ impl Rows {
                 }
                 match Document::open(reader).map_err(|failure| failed(path, failure))? {
                     Document::Items(items) => Supply::Items(items),
-                    Document::Rows(rows) => Supply::Objects { rows, number: 0 },
+                    Document::Table(rows) => Supply::Objects { rows, number: 0 },
                     Document::Lines(lines) => Supply::Lines(lines),
                 }
             }
         };
-        Ok(Self::new(supply, path))
+        Ok(Self::new(supply, path, values))
     }
 
     /// What a row is called: line, item or row.
@@ -149,6 +153,18 @@ impl Rows {
     }
 }
 
+impl Rows {
+    /// The row, unless there is too much in it, or in all rows together.
+    fn counted(
+        &mut self,
+        row: Option<(usize, Result<Row, String>)>,
+    ) -> Result<Option<(usize, Result<Row, String>)>> {
+        let Some((number, Ok(row))) = row else { return Ok(row) };
+        let fits = self.values.take(&row).map_err(|problem| Error::file(&self.path, problem))?;
+        Ok(Some((number, fits.map(|()| row))))
+    }
+}
+
 impl Iterator for Rows {
     type Item = Result<(usize, Result<Row, String>)>;
 
@@ -156,7 +172,7 @@ impl Iterator for Rows {
         if self.ended {
             return None;
         }
-        let row = self.read().transpose();
+        let row = self.read().and_then(|row| self.counted(row)).transpose();
         self.ended = !matches!(row, Some(Ok(_)));
         if let Some(Ok((_, Ok(row)))) = &row
             && self.columns.len() < MAX_NAMES

@@ -143,6 +143,7 @@ impl RunArguments {
 fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     let device = device::open(threads)?;
     let rendered = recipe::render(&recipe);
+    let data = looked_at(&serde_json::to_value(&recipe)?);
     let path = recipe.tables().model.path.clone();
     hub::check_name(&path)?;
     // Who looks does not want to wait for a hub that cannot be reached.
@@ -160,8 +161,8 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
                 None => error.to_string(),
             };
             return print_text(&format!(
-                "\n# The recipe is well-formed, and its data can be read. What the run needs and its prompts cannot be shown \
-                 without the model. {}\n",
+                "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown without the model. {}\n",
+                commented(&data),
                 commented(&why)
             ));
         }
@@ -178,6 +179,27 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
     Ok(plan.map(drop)?)
+}
+
+/// Which data of a recipe can be looked at without the model, and which only together with it, as sentences.
+fn looked_at(recipe: &Value) -> String {
+    // Without evaluations, its files are not read.
+    let keys = match recipe.pointer("/eval/every").and_then(Value::as_u64) {
+        Some(0) => &["/data/files"][..],
+        _ => &["/data/files", "/sft/eval_files", "/eval/files"],
+    };
+    let files =
+        keys.iter().filter_map(|key| recipe.pointer(key)?.as_array()).flatten().filter_map(Value::as_str);
+    let (here, hub): (Vec<&str>, Vec<&str>) =
+        files.partition(|file| isentrope_data::Place::parse(file).is_local());
+    let mut said = String::new();
+    if !here.is_empty() {
+        said += &format!("Its data on this machine can be read: {}. ", here.join(", "));
+    }
+    if !hub.is_empty() {
+        said += &format!("Its data on the hub have not been looked at: {}. ", hub.join(", "));
+    }
+    said
 }
 
 fn print_notes(notes: &[String]) -> Result<()> {

@@ -237,6 +237,22 @@ fn the_built_in_task_is_a_benchmark_and_told_by_size() {
 
 #[cfg(unix)]
 #[test]
+fn a_pipe_that_the_shell_has_opened_is_read() {
+    let line = "{\"gold\": \"1\", \"response\": \"\\\\boxed{1}\"}";
+    // As bash does for <(zcat a.gz); the other two are names of standard input.
+    for name in ["/dev/fd/3", "/dev/fd/0", "/dev/stdin"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "{ sleep 0.2; printf '%s\\n' \"$2\"; } | \"$0\" grade --in \"$1\" 3<&0"]);
+        command.args([env!("CARGO_BIN_EXE_isentrope"), name, line]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+        let graded = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(graded.lines().count(), 1, "{name}: {graded}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn what_is_no_regular_file_is_refused_by_every_command() {
     let scratch = Scratch::new();
     let fifo = scratch.path("fifo.jsonl");

@@ -526,6 +526,20 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let shown = stdout_of(&mut bench.command("out", &["model.path=tests/absent"], &["--dry-run"]));
     let told = "tests/absent looks like a path, and there is no such directory (tests/ has no model)";
     assert!(shown.contains(told), "{shown}");
+    // What of the data has been read is said, and nothing of what has not.
+    let good = bench.scratch.file("good.jsonl", "{\"problem\": \"1+1?\", \"answer\": \"2\"}\n");
+    let both = format!("data.files=['{good}', 'openai/gsm8k:main']");
+    let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &both];
+    let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
+    assert!(shown.contains(&format!("Its data on this machine can be read: {good}, ")), "{shown}");
+    assert!(shown.contains("Its data on the hub have not been looked at: openai/gsm8k:main. "), "{shown}");
+    for id in ["hf:", "hf:a b/c"] {
+        let set = format!("data.files=['{id}']");
+        let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &set];
+        let output = bench.command("out", &sets, &["--dry-run"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("is not the hub id of a data set"), "{}", stderr(&output));
+    }
     // Data are read without the model, too.
     let files = format!("data.files=['{}']", bench.scratch.file("data.jsonl", "{\"problem\": \"3 5>8:\"}\n"));
     let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &files];

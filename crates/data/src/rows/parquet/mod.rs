@@ -1,8 +1,9 @@
 //! Rows of parquet files.
 //!
-//! `inspect.rs` looks at what a file claims before it is unpacked, with `thrift.rs`; here is what it unfolds into.
+//! `footer.rs` and `pages.rs` look at what a file claims before it is unpacked, with `thrift.rs`; here is what it unfolds into.
 
-mod inspect;
+mod footer;
+mod pages;
 mod thrift;
 
 use std::fs::File;
@@ -19,8 +20,9 @@ use isentrope_model::contain;
 use serde_json::{Number, Value};
 
 use super::Row;
-use super::limits::{MAX_ROW, allowance, text_bytes, unfolds};
-use inspect::{check_contents, check_footer};
+use super::limits::{allowance, text_bytes, unfolds};
+use footer::check_footer;
+use pages::check_contents;
 
 /// Longest message of the parquet reader that is passed on, in characters: some quote all the bytes of a value.
 const MAX_MESSAGE: usize = 200;
@@ -87,11 +89,8 @@ impl ParquetRows {
         let Some(row) = guarded(|| rows.next().transpose())? else { return Ok(None) };
         self.number += 1;
         let row: Result<Row, String> = row.into_columns().into_iter().map(column).collect();
-        let size = row.as_ref().map_or(0, |row| row.values().map(text_bytes).sum());
+        let size: usize = row.as_ref().map_or(0, |row| row.values().map(text_bytes).sum());
         self.left = self.left.checked_sub(size as u64).ok_or_else(|| unfolds(self.bytes))?;
-        if size > MAX_ROW {
-            return Ok(Some(Err(format!("the row has more than {} MiB of text", MAX_ROW >> 20))));
-        }
         Ok(Some(row))
     }
 }

@@ -9,7 +9,9 @@ const MAX_DEPTH: usize = 32;
 pub(super) struct Kind(u8);
 
 impl Kind {
+    pub(super) const FALSE: Self = Self(2);
     pub(super) const I32: Self = Self(5);
+    pub(super) const BYTES: Self = Self(8);
     pub(super) const LIST: Self = Self(9);
     pub(super) const STRUCT: Self = Self(12);
 }
@@ -74,6 +76,13 @@ impl<'a> Reader<'a> {
         Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
+    /// Passes over a text or other bytes, and returns how many.
+    pub(super) fn bytes(&mut self) -> Option<u64> {
+        let len = self.unsigned()?;
+        self.skip_bytes(len)?;
+        Some(len)
+    }
+
     fn unsigned(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -107,10 +116,7 @@ impl<'a> Reader<'a> {
             3 => self.skip_bytes(1),
             4..=6 => self.unsigned().map(drop),
             7 => self.skip_bytes(8),
-            8 => {
-                let len = self.unsigned()?;
-                self.skip_bytes(len)
-            }
+            8 => self.bytes().map(drop),
             9 | 10 => {
                 let (kind, len) = self.list()?;
                 (0..len).try_for_each(|_| self.skip_item(kind, depth))
