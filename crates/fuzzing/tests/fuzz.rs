@@ -1,6 +1,10 @@
 //! The readers on their corpora and on inputs made from them, the same ones every time. `ISENTROPE_FUZZ_EXECUTIONS` asks for
 //! another number of them, `ISENTROPE_FUZZ_SEED` for others.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "what fails here is a test, and says how far it came"
+)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

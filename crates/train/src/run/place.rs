@@ -113,8 +113,8 @@ impl Place {
     }
 
     /// Whether the run that is there has made no step: it has no checkpoint, no numbers but those from before the first step, and
-    /// no responses but those of the first step. A new run of the recipe makes these again, to the same bytes; of a run with
-    /// other values a complete evaluation of the model is worth keeping. What cannot be read is kept.
+    /// no responses but those of the first step. A new run makes the like again, but not a complete evaluation of another
+    /// model or set. What cannot be read is kept.
     fn is_unbegun(&self) -> Result<bool> {
         let is_before =
             |name| JsonlSink::last_step(&self.dir.join(name)).is_ok_and(|last| last.unwrap_or(0) == 0);
@@ -124,8 +124,15 @@ impl Place {
         Ok(names(&self.dir.join("checkpoints"))?.is_empty()
             && [METRICS, TIMINGS].into_iter().all(is_before)
             && rollouts.iter().all(|name| step_of(name).is_none_or(|step| step <= 1))
-            && (!evaluations.iter().any(is_complete)
-                || self.changes().is_ok_and(|changes| changes.is_empty())))
+            && (!evaluations.iter().any(is_complete) || self.evaluates_the_same()))
+    }
+
+    /// Whether the run that is there evaluated what this recipe does. Whatever else is changed, to mend why it failed, its
+    /// evaluation is no loss.
+    fn evaluates_the_same(&self) -> bool {
+        let is_of_it =
+            |change: &String| ["model", "eval.files", "eval.bench"].iter().any(|key| change.starts_with(key));
+        self.changes().is_ok_and(|changes| !changes.iter().any(is_of_it))
     }
 
     /// How this recipe's values differ from those that the run there was started with.
@@ -323,8 +330,11 @@ mod tests {
                 None => fs::remove_file(&path).unwrap(),
             }
         }
-        // A finished evaluation is worth something unless the new run makes the same.
-        let other = Place { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
+        // A finished evaluation is worth something unless the new run is of the same model and problems.
+        let mended = Place { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
+        assert!(mended.starts_anew().unwrap());
+        let values = json!({"model": {"path": "another"}});
+        let other = Place { recipe: (String::new(), values), ..place.clone() };
         assert!(other.check().unwrap_err().to_string().contains("holds a run"));
         assert!(!other.starts_anew().unwrap());
         let (complete, partial) =
