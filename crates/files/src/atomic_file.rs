@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use tempfile::TempPath;
@@ -11,8 +13,14 @@ use crate::directory::{names, parent, sync_directory};
 use crate::lock::{lock_open, try_lock_file};
 use crate::{Error, Lock, NewFile, Result};
 
-/// What the names of files begin with that are nobody else's until they are complete.
-const PREFIX: &str = ".isentrope-";
+/// What the names of this machine's files begin with that are nobody else's until they are complete. In a directory that
+/// machines share, a file of another one that is not locked here may be growing there: locks need not reach so far. The number
+/// of the running system tells whose it is; containers share it, as they share the locks, and not the machine's name.
+static PREFIX: LazyLock<String> = LazyLock::new(|| {
+    // Another one with every start of the machine; other systems do not say.
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!(".isentrope-{}", boot.get(..8).unwrap_or("local"))
+});
 
 /// A file under a temporary name until [`commit`](Self::commit) gives it its own, in place of a file that has that name.
 /// Once it is started, every error names the file's own.
@@ -35,7 +43,7 @@ enum Temporary {
 impl AtomicFile {
     /// Starts the file that is to become `target`, under a name beside it that nobody else uses, of the same ending. Dropped
     /// without [`commit`](Self::commit), it is removed; a kill leaves `.isentrope-*` behind, which goes when the next file is
-    /// started beside it.
+    /// started beside it on the same machine.
     ///
     /// # Errors
     /// [`Error::Io`] naming the target, when its directory cannot be written to.
@@ -48,7 +56,7 @@ impl AtomicFile {
         remove_abandoned(parent(target));
         loop {
             let (file, temporary) = tempfile::Builder::new()
-                .prefix(PREFIX)
+                .prefix(&*PREFIX)
                 .suffix(&ending)
                 .make_in(parent(target), |path| File::create_new(path)) // with the permissions of any other new file
                 .map_err(Error::at(target))?
@@ -107,7 +115,8 @@ impl AtomicFile {
     /// Gives the complete file its name.
     ///
     /// # Errors
-    /// [`Error::Io`]; what had the name before is untouched then.
+    /// [`Error::Io`]; what had the name before is untouched then. Where only the name cannot be given, the complete file stays,
+    /// and the error says under which name.
     pub fn commit(self) -> Result<()> {
         let target = self.file.path.clone();
         self.commit_as(&target)
@@ -120,11 +129,15 @@ impl AtomicFile {
     pub fn commit_as(mut self, target: &Path) -> Result<()> {
         target.clone_into(&mut self.file.path);
         self.file.finish()?;
-        give_name(self.temporary.path(), target)?;
+        let named = give_name(self.temporary.path(), target).map_err(|error| {
+            let error = io::Error::from(error);
+            let what = format!("{error}; what was to have this name is {}", self.temporary.keep().display());
+            Error::at(target)(io::Error::new(error.kind(), what))
+        });
         if let Temporary::Unique(mut temporary, _lock) = self.temporary {
-            temporary.disable_cleanup(true); // nothing of that name is left
+            temporary.disable_cleanup(true); // nothing of that name is left, or what is left is complete
         }
-        Ok(())
+        named
     }
 }
 
@@ -135,6 +148,17 @@ impl Temporary {
             Self::Named(path) => path,
         }
     }
+
+    /// Where the complete file stays: under a name by which it is seen, and not taken for what a kill has left.
+    fn keep(&self) -> PathBuf {
+        let path = self.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let seen = path.with_file_name(name.trim_start_matches('.'));
+        match self {
+            Self::Unique(..) if fs::rename(path, &seen).is_ok() => seen,
+            _ => path.to_owned(),
+        }
+    }
 }
 
 /// Removes the files in `dir` that killed processes have left. Those of processes that run are locked; where there are no
@@ -142,7 +166,7 @@ impl Temporary {
 fn remove_abandoned(dir: &Path) {
     for name in names(dir).unwrap_or_default() {
         let path = dir.join(&name);
-        let is_ours = name.to_string_lossy().starts_with(PREFIX)
+        let is_ours = name.to_string_lossy().starts_with(&*PREFIX)
             && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
         if is_ours && let Some(_lock) = try_lock_file(&path) {
             let _ = fs::remove_file(&path); // it may be somebody else's
@@ -202,16 +226,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let mut other = AtomicFile::create(&at("other.jsonl")).unwrap();
-        for name in [".isentrope-dead.jsonl", ".isentropes", "mine"] {
-            fs::write(at(name), "x").unwrap();
+        let ours = |name: &str| dir.path().join(format!("{}{name}", *PREFIX));
+        let others = at(if cfg!(target_os = "linux") { ".isentrope-01234567x.jsonl" } else { ".isentropes" });
+        for path in [&ours("dead.jsonl"), &others, &at("mine")] {
+            fs::write(path, "x").unwrap();
         }
-        fs::create_dir(at(".isentrope-directory")).unwrap();
+        fs::create_dir(ours("directory")).unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink(at("mine"), at(".isentrope-link")).unwrap();
+        std::os::unix::fs::symlink(at("mine"), ours("link")).unwrap();
         let file = AtomicFile::create(&at("file.jsonl")).unwrap();
-        assert!(!at(".isentrope-dead.jsonl").exists());
-        for name in [".isentropes", "mine", ".isentrope-directory"] {
-            assert!(at(name).exists(), "{name}");
+        assert!(!ours("dead.jsonl").exists());
+        for path in [others, at("mine"), ours("directory")] {
+            assert!(path.exists(), "{}", path.display());
         }
         assert!(other.temporary().exists());
         other.write(b"whole").unwrap();

@@ -1,4 +1,4 @@
-//! What a disk must keep: files and directories that appear whole or not at all, locks, and hashes.
+//! What a disk must keep: files and directories that appear whole or not at all, locks, and hashes; and which program this is.
 //!
 //! The rule of durability, wherever something gets its final name: the contents are synchronised first, then the name is
 //! given, then the directory that holds the name is synchronised. So a crash leaves what was there before or what is there
@@ -12,6 +12,7 @@ mod error;
 mod input;
 mod lock;
 mod new_file;
+mod this_process;
 
 pub use atomic_directory::AtomicDirectory;
 pub use atomic_file::{AtomicFile, partial, put_in_place, write_file, write_json};
@@ -21,3 +22,4 @@ pub use error::{Error, Result};
 pub use input::{check_regular, open_regular, read_regular};
 pub use lock::{Lock, lock_directory, lock_file};
 pub use new_file::NewFile;
+pub use this_process::{is_ignored, this_program};

@@ -1,12 +1,12 @@
 //! A file that is on disk when its writing is done.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::{Error, Result};
+use crate::{Error, Result, open_regular};
 
 /// Bytes of weights that are collected before they go to the operating system.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -41,6 +41,14 @@ impl NewFile {
     /// [`Error::Io`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(Error::at(&self.path))
+    }
+
+    /// Appends the contents of a regular file, however large.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming `from` where it cannot be opened, else this file.
+    pub fn copy(&mut self, from: &Path) -> Result<()> {
+        io::copy(&mut open_regular(from)?, &mut self.writer).map(drop).map_err(Error::at(&self.path))
     }
 
     /// Appends a value as a line of JSON, without spaces.

@@ -107,11 +107,30 @@ fn errors_name_what_could_not_be_made_and_leave_nothing() {
     assert!(said(AtomicFile::create(&absent).unwrap_err()).starts_with(&absent.display().to_string()));
     let begun = AtomicFile::create_as(&absent, temporary.clone());
     assert!(said(begun.unwrap_err()).starts_with(&temporary.display().to_string()));
-    // A directory is no place for a file.
-    let taken = dir.path().join("taken");
+    assert!(listing(dir.path()).is_empty());
+}
+
+#[test]
+fn a_complete_file_that_cannot_have_its_name_is_kept_and_named() {
+    let dir = tempdir().unwrap();
+    let taken = dir.path().join("taken.jsonl");
     fs::create_dir_all(taken.join("below")).unwrap();
-    assert!(said(AtomicFile::create(&taken).unwrap().commit().unwrap_err()).contains("taken"));
-    assert_eq!(listing(dir.path()), ["taken"]);
+    for mut file in [
+        AtomicFile::create(&taken).unwrap(),
+        AtomicFile::create_as(&taken, dir.path().join("a.partial")).unwrap(),
+    ] {
+        file.write(b"hours of work").unwrap();
+        let said = file.commit().unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{}: ", taken.display())), "{said}");
+        let (_, kept) = said.rsplit_once("what was to have this name is ").unwrap();
+        drop(AtomicFile::create(&taken).unwrap()); // removes what a kill would have left
+        assert_eq!(fs::read(kept).unwrap(), b"hours of work");
+    }
+    let names = listing(dir.path());
+    assert!(
+        names.len() == 3 && names[1].starts_with("isentrope-") && names[1].ends_with(".jsonl"),
+        "{names:?}"
+    );
 }
 
 #[test]

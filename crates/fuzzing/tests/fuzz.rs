@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, process};
 
 use isentrope_fuzzing::{Mutator, TARGETS};
 
@@ -29,8 +29,9 @@ fn fuzz(name: &str) {
     let corpus = corpus(name);
     let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(target.executions.into());
     let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1));
-    // Kept where it can be found again, also when the process dies of it.
-    let kept = env::temp_dir().join(format!("isentrope-fuzz-{name}"));
+    // Kept where it can be found again, also when the process dies of it; nobody else has the name.
+    let prefix = format!("isentrope-fuzz-{name}-{}-", process::id());
+    let (_, kept) = tempfile::Builder::new().prefix(&prefix).tempfile().unwrap().keep().unwrap();
     let start = Instant::now();
     let run = |data: &[u8]| {
         fs::write(&kept, data).unwrap();
@@ -43,7 +44,7 @@ fn fuzz(name: &str) {
     for _ in 0..executions {
         run(&mutator.input(target, &corpus));
     }
-    fs::remove_file(&kept).unwrap();
+    let _ = fs::remove_file(&kept); // something may clean up there
     println!("{name}: {} and {executions} inputs in {:.1?}", corpus.len(), start.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! Signals: the first asks the work to wind up, the second ends the process at once.
+//! Signals: the first asks the work to wind up; a SIGINT after it, or a second SIGTERM, ends the process at once.
 //!
 //! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a job, SIGHUP is what a session
 //! leaves to its programs when its terminal goes.
@@ -55,6 +55,7 @@ pub fn clean_up(path: &Path) {
 mod signals {
     use super::{REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
+    use isentrope_files::is_ignored;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
@@ -62,6 +63,9 @@ mod signals {
     use std::sync::{Arc, PoisonError};
     use std::thread;
     use std::time::{Duration, Instant};
+
+    /// For how long a further signal says the same thing once more: `timeout` signals the process and then its group.
+    const ECHO: Duration = Duration::from_millis(100);
 
     pub fn listen() {
         // A file that has reached its limit is an error of the write, as a full disk is, and no end of the process.
@@ -75,34 +79,33 @@ mod signals {
         }
     }
 
+    /// Only a signal that can mean "now" ends at once: SIGINT, or SIGTERM again. Who warns by another one goes on to SIGTERM:
+    /// Slurm after SIGUSR1, a system that shuts down after the SIGHUP of its sessions.
     fn heed(mut signals: Signals) {
-        let mut first: Option<Instant> = None;
+        let (mut first, mut first_term) = (None, None);
         for signal in signals.forever() {
             let Some(told) = WINDING_UP.get() else { end_at_once() };
-            match first {
-                Some(first) if first.elapsed() >= echo(signal) => end_at_once(),
-                Some(_) => {}
-                None => {
-                    first = Some(Instant::now());
-                    REQUESTED.store(true, Ordering::Relaxed);
-                    let said = match signal {
-                        SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
-                        _ => format!("{}: {told}; another signal ends at once", name(signal)),
-                    };
-                    // Where nobody reads, saying it takes for ever, and the second signal must not wait for that.
-                    thread::spawn(move || messages::say(&said));
-                }
+            let before: Option<Instant> = match signal {
+                SIGINT => first,
+                SIGTERM => first_term,
+                _ => None,
+            };
+            if before.is_some_and(|before| before.elapsed() >= ECHO) {
+                end_at_once();
             }
-        }
-    }
-
-    /// For how long after the first signal another one says the same thing once more. A dropped session sends SIGHUP several
-    /// times over, from the kernel and from the shell; `timeout` sends SIGTERM to the process and to its group.
-    fn echo(signal: i32) -> Duration {
-        match signal {
-            SIGINT => Duration::ZERO,
-            SIGTERM => Duration::from_millis(100),
-            _ => Duration::from_secs(1),
+            if signal == SIGTERM {
+                first_term.get_or_insert_with(Instant::now);
+            }
+            if first.is_none() {
+                first = Some(Instant::now());
+                REQUESTED.store(true, Ordering::Relaxed);
+                let said = match signal {
+                    SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
+                    _ => format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal)),
+                };
+                // Where nobody reads, saying it takes for ever, and the second signal must not wait for that.
+                thread::spawn(move || messages::say(&said));
+            }
         }
     }
 
@@ -120,20 +123,5 @@ mod signals {
             SIGHUP => "SIGHUP",
             _ => "SIGUSR1",
         }
-    }
-
-    /// Whether the process was started to ignore a signal, as `nohup` does with SIGHUP.
-    #[cfg(target_os = "linux")]
-    fn is_ignored(signal: i32) -> bool {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-        ignored >> (signal - 1) & 1 == 1
-    }
-
-    /// Nothing tells: SIGHUP is left as it is, so that `nohup` holds.
-    #[cfg(not(target_os = "linux"))]
-    fn is_ignored(signal: i32) -> bool {
-        signal == SIGHUP
     }
 }

@@ -19,6 +19,7 @@ mod worker_process;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{Local, NaiveDateTime};
 use serde_json::{Map, Value};
@@ -31,6 +32,10 @@ use crate::{Error, Result};
 /// Largest template file read, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 
+/// Conversations at which a template may reach a limit before it is rendered no more: one may be at fault itself, and each
+/// takes ten seconds.
+const MAX_EXCEEDED: usize = 3;
+
 /// Fields in which the reasoning of a message may stand, the one that templates read first.
 const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
@@ -42,6 +47,8 @@ pub struct ChatTemplate {
     sources: Sources,
     path: PathBuf,
     special: SpecialTokens,
+    /// What rendering took too much of, each time that it did.
+    exceeded: Mutex<Vec<String>>,
 }
 
 impl ChatTemplate {
@@ -87,7 +94,7 @@ impl ChatTemplate {
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sources = Sources { default: source.to_owned(), tool_use: tool_use.map(str::to_owned) };
-        let template = Self { id, sources, path, special: special.clone() };
+        let template = Self { id, sources, path, special: special.clone(), exceeded: Mutex::default() };
         worker::compile(id, &template.sources).map_err(|e| template.failure(e))?;
         Ok(template)
     }
@@ -100,7 +107,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`Error::Input`] when a message is not an object or the template refuses the conversation;
-    /// [`Error::Invalid`] naming file and line when rendering fails, runs too long or grows too large.
+    /// [`Error::Invalid`] naming file and line when rendering fails, runs too long or grows too large. Once that has happened
+    /// three times, it is said again of whatever else is to be rendered, without trying.
     pub fn render(
         &self,
         messages: &[Value],
@@ -144,12 +152,26 @@ impl ChatTemplate {
             variables: variables.keys().cloned().collect(),
         };
         let values: Vec<&Value> = variables.values().collect();
-        worker::render(self.id, &self.sources, conversation, &messages, &values).map_err(|e| self.failure(e))
+        if let Some(what) = self.exceeded().get(MAX_EXCEEDED - 1) {
+            return Err(Error::invalid(&self.path, format!("{what}, and is rendered no more")));
+        }
+        worker::render(self.id, &self.sources, conversation, &messages, &values).map_err(|error| {
+            if let worker::Error::Template(Failure::Exceeded(what)) = &error {
+                self.exceeded().push(what.clone());
+            }
+            self.failure(error)
+        })
+    }
+
+    fn exceeded(&self) -> MutexGuard<'_, Vec<String>> {
+        self.exceeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failure(&self, error: worker::Error) -> Error {
         match error {
-            worker::Error::Template(Failure::Invalid(what)) => Error::invalid(&self.path, what),
+            worker::Error::Template(Failure::Invalid(what) | Failure::Exceeded(what)) => {
+                Error::invalid(&self.path, what)
+            }
             worker::Error::Template(Failure::Refused(line, what)) => Error::Input(format!(
                 "{}: line {line}: the template refuses the conversation: {what}",
                 self.path.display(),

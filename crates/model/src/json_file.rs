@@ -1,7 +1,7 @@
 //! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on disk is untrusted.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
@@ -46,20 +46,14 @@ pub(crate) fn find_text(path: &Path, max_bytes: u64) -> Result<Option<String>> {
 ///
 /// More than `max_bytes` is an [`Error::Invalid`], found without reading further.
 pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-    let file = match isentrope_files::open_regular(path).map_err(io::Error::from) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.kind() == ErrorKind::InvalidInput => {
-            return Err(Error::invalid(path, error.to_string()));
-        }
-        Err(error) => return Err(Error::io(path, error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
-    if bytes.len() as u64 > max_bytes {
-        return Err(Error::invalid(path, format!("larger than the limit of {max_bytes} bytes")));
+    match isentrope_files::read_regular(path, max_bytes).map_err(io::Error::from) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound => Ok(None),
+            ErrorKind::InvalidInput | ErrorKind::FileTooLarge => Err(Error::invalid(path, error.to_string())),
+            _ => Err(Error::io(path, error)),
+        },
     }
-    Ok(Some(bytes))
 }
 
 /// A JSON value in which no object has a key twice: which of the two counts is up to each reader, so that a file could be

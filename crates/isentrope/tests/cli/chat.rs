@@ -128,3 +128,17 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
     responses.dedup();
     assert!(responses.len() > 2, "prompts make a difference: {responses:?}");
 }
+
+/// The variable by which a template's process knows what it is means nothing to any other.
+#[test]
+fn a_command_is_itself_whatever_it_finds_in_the_environment() {
+    let scratch = Scratch::new();
+    let model = text(&text_model(&scratch, "model"));
+    let input = scratch.lines("m", &[json!({"messages": [{"role": "user", "content": "What is 2+2?"}]})]);
+    let command = || isentrope(&["generate", &model, "--prompts", &input, "--max-tokens", "3"]);
+    for value in ["", "1", "999999999"] {
+        let mut marked = command();
+        marked.env("ISENTROPE_CHAT_TEMPLATE_WORKER", value);
+        assert_eq!(lines_of(marked), lines_of(command()), "{value}");
+    }
+}

@@ -92,6 +92,7 @@ fn the_second_ends_at_once() {
         line.clear();
         assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended before it said that it would");
     }
+    std::thread::sleep(Duration::from_millis(150)); // sooner it would count as the same one
     drop(second.stdin.take());
     assert!(second.wait().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -113,6 +114,7 @@ fn a_blocked_reader_does_not_block_the_second() {
     interrupt(&child);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap().contains("Ctrl-C again")));
+    std::thread::sleep(Duration::from_millis(150));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }

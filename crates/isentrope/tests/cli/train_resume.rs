@@ -496,7 +496,8 @@ fn a_run_that_failed_before_its_first_step_is_started_anew() {
         assert!(bench.out("run").join(".recipe.json").exists(), "it failed before it had begun");
         fs::write(bench.out("run").join("notes.txt"), "mine").unwrap();
     }
-    bench.run("run", &["run.steps=2"], &[]);
+    let said = succeed(&mut bench.command("run", &["run.steps=2"], &[]));
+    assert!(said.contains("takes the place of the run in ") && said.contains("had made no step"), "{said}");
     assert_same_results(&whole, &bench.out("run"));
     assert!(bench.out("run").join("notes.txt").exists());
     assert!(failure(&mut bench.command("run", &["run.steps=2"], &[])).contains("holds a run"));

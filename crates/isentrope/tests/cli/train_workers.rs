@@ -94,7 +94,7 @@ fn nothing_is_left_when_a_second_signal_ends_the_program() {
     let mut child = start(&bench, "sleep 1000");
     for _ in 0..2 {
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(500));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!pids(&bench).iter().any(|pid| runs(pid)), "all are gone before the program is");
@@ -158,6 +158,25 @@ fn how_a_worker_ended_is_said_as_it_was() {
         assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{script}: {reason}");
         assert!(output.status.success(), "{}", stderr(&output));
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_worker_ignores_what_the_program_was_started_to_ignore() {
+    let bench = Bench::train();
+    let answers = bench.scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
+    let script = "read -r line; grep SigIgn /proc/self/status >&2; exit 3";
+    let verifier = format!("{{ command = [\"sh\", \"-c\", {script:?}], workers = 1 }}");
+    let run = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]);
+    let ignored = |trap: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{trap} exec \"$0\" \"$@\"")]).arg(run.get_program()).args(run.get_args());
+        let output = shell.output().unwrap();
+        let reason = parse_lines(&String::from_utf8(output.stdout.clone()).unwrap())[0]["reason"].clone();
+        let (_, bits) = reason.as_str().unwrap().rsplit_once(' ').unwrap();
+        u64::from_str_radix(bits, 16).unwrap() & 0b111 // 1 is SIGHUP, 2 SIGINT, 3 SIGQUIT
+    };
+    assert_eq!((ignored(""), ignored("trap '' HUP;")), (0, 1));
 }
 
 #[test]

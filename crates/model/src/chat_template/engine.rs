@@ -41,7 +41,7 @@ impl Engine {
         template.render_captured_to(context(conversation, messages, values), &mut output).map_err(|e| {
             if output.overflowed {
                 let what = format!("the template renders more than {MAX_RENDERED_BYTES} bytes");
-                return Failure::Invalid(what);
+                return Failure::Exceeded(what);
             }
             failure(&e)
         })?;
@@ -70,10 +70,10 @@ fn failure(error: &minijinja::Error) -> Failure {
     if let Some(refusal) = environment::refusal(error) {
         return Failure::Refused(error.line().unwrap_or(0), refusal);
     }
-    Failure::Invalid(match error.kind() {
-        ErrorKind::OutOfFuel => "the template takes too many steps".to_owned(),
-        _ => at_line(error),
-    })
+    match error.kind() {
+        ErrorKind::OutOfFuel => Failure::Exceeded("the template takes too many steps".to_owned()),
+        _ => Failure::Invalid(at_line(error)),
+    }
 }
 
 /// What went wrong in a template, after the line where it did.

@@ -212,6 +212,26 @@ fn work_without_end() {
     ]);
 }
 
+/// A hostile conversation does not spoil the template for others, and a hostile template does not take its time for each row.
+#[test]
+fn a_template_that_exceeds_a_limit_again_and_again_is_rendered_no_more() {
+    let source = "{% for a in range(messages[0].n) %}{% for b in range(99999) %}{% endfor %}{% endfor %}done";
+    let template = compile(source).unwrap();
+    let render = |n: u32| template.render(&[json!({ "n": n })], false, &Map::new());
+    for _ in 0..super::MAX_EXCEEDED {
+        assert_eq!(render(1).unwrap(), "done");
+        let error = render(99_999).unwrap_err().to_string();
+        assert!(error.ends_with("the template takes too many steps"), "{error}");
+    }
+    let start = Instant::now();
+    for _ in 0..1000 {
+        let error = render(1).unwrap_err().to_string();
+        assert!(error.ends_with("too many steps, and is rendered no more"), "{error}");
+    }
+    assert!(start.elapsed() < Duration::from_secs(1));
+    assert_eq!(compile(source).unwrap().render(&[json!({"n": 1})], false, &Map::new()).unwrap(), "done");
+}
+
 #[test]
 fn conversations_that_nest_or_are_long() {
     let template = compile("{{ messages | tojson | length }}").unwrap();

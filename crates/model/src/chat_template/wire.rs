@@ -51,6 +51,8 @@ pub(super) enum Failure {
     Refused(usize, String),
     /// The template is wrong.
     Invalid(String),
+    /// Rendering takes more of something than it may.
+    Exceeded(String),
 }
 
 /// Writes one frame.

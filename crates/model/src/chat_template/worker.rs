@@ -4,17 +4,20 @@
 //! says what the template took too much of, and the next rendering starts another.
 
 use std::io::{self, BufReader, BufWriter, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use isentrope_files::this_program;
 use serde_json::Value;
 
 use super::wire::{Conversation, Failure, Request, Sources, receive, send};
-use super::worker_process::{MEMORY, SECONDS, UNREADABLE, VARIABLE};
+use super::worker_process::{MEMORY, SECONDS, UNREADABLE, VARIABLE, is_worker};
 
 /// Workers that wait for work: as many as have ever been busy at once.
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
+
+/// What a worker keeps of the environment: where the system finds libraries, and itself.
+const KEPT: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SystemRoot"];
 
 /// Why there is no text.
 #[derive(Debug)]
@@ -77,7 +80,7 @@ fn with_worker<T>(id: u64, call: impl Fn(&mut Worker) -> Result<T, Unanswered>) 
             Err(Unanswered::Gone(error)) => match worker.cause_of_end(error) {
                 Cause::Other(_) if !fresh => continue,
                 Cause::Other(what) => return Err(Error::Worker(io::Error::other(what))),
-                Cause::Template(what) => return Err(Error::Template(Failure::Invalid(what))),
+                Cause::Template(failure) => return Err(Error::Template(failure)),
             },
         };
         IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
@@ -94,12 +97,13 @@ fn idle(id: u64) -> Option<Worker> {
 
 impl Worker {
     fn start() -> io::Result<Self> {
-        if std::env::var_os(VARIABLE).is_some() {
+        if is_worker() {
             return Err(io::Error::other("a chat template worker cannot start another"));
         }
         let mut command = Command::new(this_program()?);
         // The argument is for people who look at the list of processes.
-        command.arg("chat-template-worker").env(VARIABLE, "1");
+        command.arg("chat-template-worker").env_clear().env(VARIABLE, std::process::id().to_string());
+        command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C at a terminal is for the program, which may still have something to render.
         #[cfg(unix)]
@@ -141,7 +145,8 @@ impl Worker {
     fn cause_of_end(mut self, error: io::Error) -> Cause {
         if error.kind() == io::ErrorKind::FileTooLarge {
             self.discard(error);
-            return Cause::Template("the conversation is too long for a chat template".to_owned());
+            let what = "the conversation is too long for a chat template".to_owned();
+            return Cause::Template(Failure::Invalid(what));
         }
         drop(self.input);
         match self.process.wait() {
@@ -160,8 +165,8 @@ impl Worker {
 
 /// Why a worker is no more.
 enum Cause {
-    /// What it was asked took too much of something.
-    Template(String),
+    /// What it was asked is wrong, or took too much of something.
+    Template(Failure),
     /// It had retired, or somebody ended it: another may do better.
     Other(String),
 }
@@ -172,28 +177,48 @@ impl Cause {
         use nix::sys::signal::Signal;
         use std::os::unix::process::ExitStatusExt;
 
-        Self::Template(match status.signal().map(Signal::try_from) {
+        Self::Template(Failure::Exceeded(match status.signal().map(Signal::try_from) {
             Some(Ok(Signal::SIGXCPU)) => format!("the template takes more than {SECONDS} s"),
             Some(Ok(Signal::SIGABRT)) => {
                 format!("the template takes more than {} MiB of memory", MEMORY >> 20)
             }
             Some(Ok(Signal::SIGSEGV | Signal::SIGBUS)) => "the template nests too deeply".to_owned(),
-            None if status.code() == Some(UNREADABLE) => "the conversation nests too deeply".to_owned(),
+            None if status.code() == Some(UNREADABLE) => return Self::unreadable(),
             _ => return Self::Other(format!("the chat template worker ended with {status}")),
-        })
+        }))
     }
 
     #[cfg(not(unix))]
     fn of(status: ExitStatus) -> Self {
         match status.code() {
             Some(0) => Self::Other("the chat template worker ended".to_owned()),
-            Some(UNREADABLE) => Self::Template("the conversation nests too deeply".to_owned()),
-            _ => Self::Template("the template nests too deeply or takes too much memory".to_owned()),
+            Some(UNREADABLE) => Self::unreadable(),
+            _ => {
+                let what = "the template nests too deeply or takes too much memory".to_owned();
+                Self::Template(Failure::Exceeded(what))
+            }
         }
+    }
+
+    fn unreadable() -> Self {
+        Self::Template(Failure::Invalid("the conversation nests too deeply".to_owned()))
     }
 }
 
-/// This program's file; also where it has been replaced since it started.
-fn this_program() -> io::Result<PathBuf> {
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A template must not find what the program has in its environment, a token of the hub for one.
+    #[test]
+    fn a_worker_has_an_environment_of_its_own() {
+        assert!(std::env::vars_os().count() > KEPT.len(), "cargo sets some");
+        let worker = Worker::start().unwrap();
+        let environment = std::fs::read(format!("/proc/{}/environ", worker.process.id())).unwrap();
+        let environment = String::from_utf8(environment).unwrap();
+        let names = environment.split_terminator('\0').map(|entry| entry.split_once('=').unwrap().0);
+        let others: Vec<_> = names.filter(|name| !KEPT.contains(name)).collect();
+        assert_eq!(others, [VARIABLE]);
+        let _ = worker.discard(io::ErrorKind::Other.into());
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::engine::Engine;
 use super::wire::{Failure, Request, receive, send};
 
-/// Set in the environment of a worker, and of nothing else.
+/// Set in the environment of a worker, to the number of the process that started it. In any other process it means nothing.
 pub(super) const VARIABLE: &str = "ISENTROPE_CHAT_TEMPLATE_WORKER";
 
 /// Address space that a worker may take beyond what the program takes at its start, in bytes.
@@ -24,9 +24,12 @@ pub(super) const SECONDS: u64 = if cfg!(test) { 1 } else { 10 };
 pub(super) const UNREADABLE: i32 = 3;
 
 /// Makes every program that holds this library, its tests included, a worker when it is started as one: the loader calls
-/// what is listed in this section before `main`.
+/// what is listed in this section before `main`. A program need do nothing for it, which a test's `main` cannot.
 // Reason for the attribute: a section of this name is a list of functions with the C calling convention, which `start` is.
-// No thread runs yet, and the part of the standard library used there (environment, standard streams) needs no set-up.
+// The order: the loader has set up the C library; other entries of this section, of which the standard library's keeps the
+// arguments, come before or after. So nothing here may ask for arguments. What a worker does else needs no set-up: environment,
+// standard streams and what is kept per thread are there from their first use, and no other thread runs yet. `main` would add
+// a handler for stacks that overflow, which ends in SIGABRT, as want of memory does: without it the two can be told apart.
 #[allow(unsafe_code)]
 #[used]
 #[cfg_attr(all(unix, not(target_vendor = "apple")), unsafe(link_section = ".init_array"))]
@@ -35,11 +38,21 @@ pub(super) const UNREADABLE: i32 = 3;
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    if std::env::var_os(VARIABLE).is_some() {
+    if is_worker() {
         // Neither errors nor panics have anybody to go to: the other end sees how this process ends.
         let served = catch_unwind(serve).is_ok_and(|served| served.is_ok());
         std::process::exit(if served { 0 } else { UNREADABLE });
     }
+}
+
+/// Whether this process was started by a program as its worker.
+pub(super) fn is_worker() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|program| {
+        #[cfg(unix)]
+        return program.to_str() == Some(&std::os::unix::process::parent_id().to_string());
+        #[cfg(not(unix))]
+        return !program.is_empty(); // who started a process cannot be told there
+    })
 }
 
 /// Answers requests until there are no more, or this process has taken memory that it does not give back.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::Path;
 
 use half::slice::HalfFloatSliceExt;
@@ -140,9 +139,8 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<()> {
         if !from.is_file() {
             continue;
         }
-        let bytes = fs::read(&from).map_err(|error| Error::io(&from, error))?;
         let mut file = NewFile::create(&dir.join(name))?;
-        file.write(&bytes)?;
+        file.copy(&from)?;
         file.finish()?;
     }
     Ok(())

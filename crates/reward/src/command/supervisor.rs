@@ -11,15 +11,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use isentrope_files::{is_ignored, this_program};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdout, getppid};
@@ -61,10 +63,7 @@ pub fn supervision() -> Option<ExitCode> {
             Some(become_command(supervisor, program, arguments))
         }
         _ => {
-            // The link leads to the running program even after its file was replaced.
-            let link = Path::new("/proc/self/exe");
-            let program = if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() };
-            if let Ok(program) = program {
+            if let Ok(program) = this_program() {
                 let _ = SUPERVISOR.set(program);
             }
             None
@@ -123,7 +122,9 @@ fn supervise(command: &[OsString]) -> ExitCode {
     let program = getppid();
     adopt_orphans();
     // Before the worker is there, so that its end is not missed.
-    let Ok(signals) = Signals::new([ENDED, ASKED].into_iter().chain(PASSED_OVER)) else {
+    // A signal that is ignored is passed over as it is, and the worker inherits that.
+    let heeded = PASSED_OVER.into_iter().filter(|signal| !is_ignored(*signal));
+    let Ok(signals) = Signals::new([ENDED, ASKED].into_iter().chain(heeded)) else {
         return ExitCode::FAILURE;
     };
     let worker = match start(command) {
@@ -160,9 +161,7 @@ fn supervise(command: &[OsString]) -> ExitCode {
 
 /// Starts the worker at the head of a group of its own.
 fn start(command: &[OsString]) -> io::Result<Child> {
-    let this = std::env::current_exe()?;
-    let this = if Path::new("/proc/self/exe").exists() { Path::new("/proc/self/exe") } else { &this };
-    let mut worker = Command::new(this);
+    let mut worker = Command::new(this_program()?);
     worker.arg(BECOME).arg(std::process::id().to_string()).args(command).process_group(0).spawn()
 }
 
@@ -274,6 +273,10 @@ fn children() -> Vec<Pid> {
 /// Ends as the worker has, so that whoever started the supervisor sees how that was.
 fn end_like(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
+        // The worker has left a core file if it may: another one, of this process, would take its place.
+        if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CORE) {
+            let _ = setrlimit(Resource::RLIMIT_CORE, 0, hard);
+        }
         let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
         let _ = raise(signal);
     }

@@ -7,10 +7,9 @@ use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::log::{Log, METRICS, TENSORBOARD, TIMINGS};
 use super::place::{Existing, Place, RECIPE, VALUES};
 use super::response_file::ResponseFile;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
-use isentrope_settings::{complete, differences};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -55,17 +54,27 @@ impl RunDirectory {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(None);
         }
-        note_changes(&self.dir, place, note)?;
+        let changes = place.changes()?;
+        if !changes.is_empty() {
+            note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
+        }
         self.checkpoints.latest(note)
     }
 
-    /// Writes the recipe, now that the run can start. A run that it takes the place of is removed first.
+    /// Writes the recipe, now that the run can start. A run that it takes the place of is removed first; `note` is told where
+    /// nobody has asked for that.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn begin(&self, place: &Place) -> Result<()> {
+    pub(super) fn begin(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<()> {
         let (text, values) = &place.recipe;
         if place.starts_anew()? {
+            if place.existing == Existing::Refuse {
+                note(&format!(
+                    "takes the place of the run in {}, which had made no step",
+                    self.dir.display()
+                ));
+            }
             clear(&self.dir)?;
         }
         write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
@@ -138,26 +147,11 @@ impl RunDirectory {
 /// Where sampled responses are kept.
 pub(super) const ROLLOUTS: &str = "rollouts";
 /// Where responses to held-out problems are kept.
-const EVALUATIONS: &str = "evaluations";
+pub(super) const EVALUATIONS: &str = "evaluations";
 
 /// All that a run writes into its directory, but for [`VALUES`].
 const WRITTEN: [&str; 8] =
     [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, "checkpoints"];
-
-/// Tells `note` which settings differ from those that the run began with.
-fn note_changes(dir: &Path, place: &Place, note: &mut dyn FnMut(&str)) -> Result<()> {
-    let path = dir.join(VALUES);
-    let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-    let mut before: Value =
-        serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
-    complete(&mut before, &place.defaults);
-    let mut changes = Vec::new();
-    differences("", &before, &place.recipe.1, &mut changes);
-    if !changes.is_empty() {
-        note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
-    }
-    Ok(())
-}
 
 /// Names of files whose hashes differ.
 fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {

@@ -83,7 +83,7 @@ impl Run {
         let goes_on = recorded
             .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
             .transpose()?;
-        directory.begin(place)?;
+        directory.begin(place, &mut |text: &str| observer.note(text))?;
         directory.write_manifest(&manifest, &mut |text: &str| observer.note(text))?;
         directory.remove_responses(found.as_ref().map(|f| f.state.step))?;
         let log = match goes_on {

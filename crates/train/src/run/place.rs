@@ -1,11 +1,13 @@
 //! Where a run is to be kept, and what may be done with what is there.
 
-use super::directory::{ROLLOUTS, step_of};
+use super::directory::{EVALUATIONS, ROLLOUTS, step_of};
 use super::log::{METRICS, TIMINGS};
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
 use isentrope_files::{dangling, names, partial};
+use isentrope_settings::{complete, differences};
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -111,15 +113,41 @@ impl Place {
     }
 
     /// Whether the run that is there has made no step: it has no checkpoint, no numbers but those from before the first step, and
-    /// no responses but those of the first step. A new run of the recipe makes these again, to the same bytes. What cannot be
-    /// read is kept.
+    /// no responses but those of the first step. A new run makes the like again, but not a complete evaluation of another
+    /// model or set. What cannot be read is kept.
     fn is_unbegun(&self) -> Result<bool> {
         let is_before =
             |name| JsonlSink::last_step(&self.dir.join(name)).is_ok_and(|last| last.unwrap_or(0) == 0);
         let rollouts = names(&self.dir.join(ROLLOUTS))?;
+        let evaluations = names(&self.dir.join(EVALUATIONS))?;
+        let is_complete = |name: &OsString| Path::new(name).extension() == Some(OsStr::new("jsonl"));
         Ok(names(&self.dir.join("checkpoints"))?.is_empty()
             && [METRICS, TIMINGS].into_iter().all(is_before)
-            && rollouts.iter().all(|name| step_of(name).is_none_or(|step| step <= 1)))
+            && rollouts.iter().all(|name| step_of(name).is_none_or(|step| step <= 1))
+            && (!evaluations.iter().any(is_complete) || self.evaluates_the_same()))
+    }
+
+    /// Whether the run that is there evaluated what this recipe does. Whatever else is changed, to mend why it failed, its
+    /// evaluation is no loss.
+    fn evaluates_the_same(&self) -> bool {
+        let is_of_it =
+            |change: &String| ["model", "eval.files", "eval.bench"].iter().any(|key| change.starts_with(key));
+        self.changes().is_ok_and(|changes| !changes.iter().any(is_of_it))
+    }
+
+    /// How this recipe's values differ from those that the run there was started with.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
+    pub(super) fn changes(&self) -> Result<Vec<String>> {
+        let path = self.dir.join(VALUES);
+        let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let mut before: Value =
+            serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
+        complete(&mut before, &self.defaults);
+        let mut changes = Vec::new();
+        differences("", &before, &self.recipe.1, &mut changes);
+        Ok(changes)
     }
 
     /// What removes the run that is there.
@@ -302,6 +330,17 @@ mod tests {
                 None => fs::remove_file(&path).unwrap(),
             }
         }
+        // A finished evaluation is worth something unless the new run is of the same model and problems.
+        let mended = Place { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
+        assert!(mended.starts_anew().unwrap());
+        let values = json!({"model": {"path": "another"}});
+        let other = Place { recipe: (String::new(), values), ..place.clone() };
+        assert!(other.check().unwrap_err().to_string().contains("holds a run"));
+        assert!(!other.starts_anew().unwrap());
+        let (complete, partial) =
+            ("evaluations/step-000000-set.jsonl", "evaluations/step-000000-set.jsonl.partial");
+        fs::rename(dir.join(complete), dir.join(partial)).unwrap();
+        assert!(other.starts_anew().unwrap());
         // What the new run reads is not removed for it.
         let values = json!({"data": {"files": [dir.join("mine.txt")]}});
         let said =

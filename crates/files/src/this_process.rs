@@ -1,0 +1,28 @@
+//! What this process is, for programs that start themselves once more.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file of the running program, to start it again; where the system has a link to it, also after the file was replaced.
+///
+/// # Errors
+/// What the operating system says.
+pub fn this_program() -> io::Result<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
+}
+
+/// Whether the process was started to ignore a signal, as `nohup` does with SIGHUP: to be asked before a handler is set.
+#[cfg(target_os = "linux")]
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
+    ignored >> (signal - 1) & 1 == 1
+}
+
+/// Nothing tells: SIGHUP, which is 1 on every Unix, is taken for ignored, so that `nohup` holds.
+#[cfg(not(target_os = "linux"))]
+pub fn is_ignored(signal: i32) -> bool {
+    signal == 1
+}
