@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::super::answer::{Answer, Quantity};
 use super::super::expression::{Expression, Function};
 use super::super::fuel::OutOfFuel;
+use super::super::parse::triangle;
 use super::super::relation::{Named, Relation};
 use super::super::value::{FactorSign, Tolerance, constant_ratio};
 use super::collection::equations_of_tuple;
@@ -90,6 +91,12 @@ impl Comparison<'_> {
     ) -> Result<bool, OutOfFuel> {
         if gold.0.len() != given.0.len() {
             return Ok(false);
+        }
+        if gold.1 == given.1
+            && let (Some(gold), Some(given)) = (correspondence(gold), correspondence(given))
+        {
+            let reversed = given.iter().map(|corners| corners.iter().rev().copied().collect()).collect();
+            return Ok(gold == given || gold == reversed);
         }
         if gold.1 == given.1 && self.ordered(gold.0, given.0)? {
             return Ok(true);
@@ -208,6 +215,16 @@ impl Comparison<'_> {
         }
         Ok(None)
     }
+}
+
+/// Which corners of triangles belong together where the triangles are similar or congruent, in no order.
+fn correspondence<'a>((sides, relations): (&'a [Answer], &[Relation])) -> Option<BTreeSet<Vec<&'a str>>> {
+    if !relations.iter().all(|relation| relation.orders_corners()) {
+        return None;
+    }
+    let corners: Vec<_> = sides.iter().map(|side| triangle(side.expression()?)).collect::<Option<_>>()?;
+    let length = corners.first()?.len();
+    (0..length).map(|place| corners.iter().map(|of_side| of_side.get(place).copied()).collect()).collect()
 }
 
 /// What is said to be a member's set: S of "x in S"; any other answer is its own.
@@ -357,7 +374,12 @@ fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
     }
     let Answer::Quantity(quantity) = value else { return None };
     let mut quantity = quantity.clone();
-    let rename = |name: &str| from.iter().position(|from| *from == name).map(|index| to[index].into());
+    // The names change places, so that f(y) = 2x does not become f(x) = 2x.
+    let place = |names: &[&str], name: &str| names.iter().position(|other| *other == name);
+    let rename = |name: &str| match place(&from, name) {
+        Some(index) => Some(to[index].into()),
+        None => place(&to, name).map(|index| from[index].into()),
+    };
     quantity.expression.rename(&rename);
     Some(Answer::Quantity(quantity))
 }

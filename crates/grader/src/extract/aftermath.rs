@@ -41,7 +41,9 @@ pub fn takes_back(after: &str) -> bool {
     let parts = parts(&next);
     let starts_over =
         matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
+    let hesitates = OPENERS.contains(&word(&parts, 0));
     starts_over
+        || hesitates && owns_mistake(&parts)
         || is_about_answer(&parts)
             && (0..parts.len())
                 .take_while(|&place| !gives_reason(&parts, place))
@@ -108,8 +110,9 @@ fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
 
 /// Whether a clause begins that says why: what it denies is something else.
 fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
-    let next = word(parts, place + 1);
-    REASONS.contains(&word(parts, place)) && !(matches!(word(parts, place), "as" | "so") && next == "long")
+    let (this, next) = (word(parts, place), word(parts, place + 1));
+    let is_or_so = this == "so" && place > 0 && word(parts, place - 1) == "or";
+    REASONS.contains(&this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
 }
 
 /// Whether the word at a place makes the answer depend on something, or doubts or denies it.
@@ -119,7 +122,7 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         word(parts, place),
         word(parts, place + 1),
     );
-    let is_partial = matches!(this, "when" | "for" | "only" | "in")
+    let is_partial = matches!(this, "when" | "for" | "only" | "in" | "given")
         && parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(|part| {
             matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if PARTIAL.contains(word))
         });
@@ -130,8 +133,28 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         || DOUBTFUL.contains(&this)
         || is_partial
         || is_possible
+        || this == "only" && matches!(next, "for" | "when" | "in" | "where")
+        || this == "before" && !next.is_empty()
+        || this == "but" && says_other(&parts[place + 1..])
         || (this, next) == ("or", "so") && matches!(parts.get(place + 2), None | Some(Part::Break))
         || denies(parts, place)
+}
+
+/// Whether a clause says what the answer is: "it is 7", "the real answer is 7".
+fn says_other(parts: &[Part<'_>]) -> bool {
+    let clause = parts.split(|part| *part == Part::Break).next().unwrap_or_default();
+    clause.windows(3).any(|parts| {
+        matches!(parts, [Part::Word("it" | "answer" | "value" | "result"), Part::Word(verb), Part::Value(_)]
+            if matches!(*verb, "is" | "was"))
+    }) || matches!(clause, [Part::Word("it's"), Part::Value(_), ..])
+}
+
+/// Whether a sentence owns to a mistake: "I made an error", "I miscounted".
+fn owns_mistake(parts: &[Part<'_>]) -> bool {
+    parts.windows(2).any(|pair| {
+        matches!(pair, [Part::Word("a" | "an"), Part::Word("mistake" | "error")])
+            || matches!(pair, [Part::Word("i"), Part::Word(verb)] if verb.starts_with("mis") || *verb == "forgot")
+    })
 }
 
 /// Whether the word at a place says that the answer is wrong.

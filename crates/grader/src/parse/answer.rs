@@ -131,7 +131,9 @@ impl Context {
             [ref before @ .., last] if before.iter().any(relates) => last,
             _ => tokens,
         };
-        let bars = places(tokens, |_, kind| kind == Kind::Mark('|'));
+        // A bar that no other one closes is a relation: 3 | n, AB \| CD.
+        let is_bar = |kind: Kind<'_>| matches!(kind, Kind::Mark('|') | Kind::Command("Vert"));
+        let bars = places(tokens, |_, kind| is_bar(kind));
         let mut places = places(tokens, |place, kind| {
             relation(kind).is_some() || bars == [place] && place > 0 && place + 1 < tokens.len()
         });
@@ -156,18 +158,23 @@ impl Context {
         if places.is_empty() {
             return self.side(tokens).map(without_order);
         }
-        let divides = Relation::Named(Named { name: "mid", turned: false, negated: false });
         let relation_at = |place: usize| {
-            let relation = relation(tokens[place].kind).unwrap_or(divides);
+            let name = if tokens[place].kind == Kind::Mark('|') { "mid" } else { "parallel" };
+            let bar = Relation::Named(Named { name, turned: false, negated: false });
+            let relation = relation(tokens[place].kind).unwrap_or(bar);
             if negated(place) { relation.negated() } else { relation }
         };
         let relations: Vec<_> = places.iter().map(|&place| relation_at(place)).collect();
+        let relate_lines = relations.iter().all(|relation| relation.is_of_lines());
         let mut sides = Vec::with_capacity(places.len() + 1);
         places.push(tokens.len());
         let mut start = 0;
         for &place in &places {
             let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
             let side = &tokens[start..end.max(start)];
+            let bare: Vec<_> =
+                side.iter().filter(|token| !(relate_lines && is_line(token.kind))).copied().collect();
+            let side = &bare[..];
             let side = match self.deeper(|context| context.side(side)) {
                 // P(\text{red}) = 3.
                 Err(Unreadable::NotMath)
@@ -358,6 +365,11 @@ pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
         Kind::Command(name) => Relation::of_command(name),
         _ => None,
     }
+}
+
+/// Whether a command says that two points name a line, a ray or a segment.
+fn is_line(kind: Kind<'_>) -> bool {
+    matches!(kind, Kind::Command("overline" | "overleftrightarrow" | "overrightarrow"))
 }
 
 /// Whether a token says that one statement follows from another.

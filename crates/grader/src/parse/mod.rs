@@ -18,6 +18,7 @@ mod words;
 use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
 
+pub use figures::triangle;
 pub use number::integer;
 
 /// Commands for vectors.

@@ -36,8 +36,14 @@ pub const BOUNDS: &[&str] = &[
 /// Words that may stand before a bound: "no more than 4".
 pub const BEFORE_BOUND: &[&str] = &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
 
-/// Operations that are yet to be done with the value before them and the one after: "4 times 5".
-pub const OPERATIONS: &[&str] = &["times ", "plus ", "minus ", "multiplied by ", "divided by "];
+/// Operations that are yet to be done with the value before them: "4 plus the remainder".
+pub const OPERATIONS: &[&str] = &["plus ", "minus ", "multiplied by ", "divided by ", "modulo ", "mod "];
+
+/// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
+pub const TIMES: &str = "times ";
+
+/// Words that add another value to the one before them.
+pub const ALSO: &[&str] = &["and also", "as well as", "along with"];
 
 /// What makes a value a difference to another one: "4 more than 5".
 pub const DIFFERENCES: &[&str] = &["more than", "less than", "fewer than"];
@@ -85,8 +91,18 @@ pub const DOUBTFUL: &[&str] = &[
 ];
 
 /// Two words that do the same.
-pub const DOUBTFUL_PAIRS: &[&str] =
-    &["i think", "i believe", "i suppose", "i suspect", "at least", "at most", "or more", "or less"];
+pub const DOUBTFUL_PAIRS: &[&str] = &[
+    "i think",
+    "i believe",
+    "i suppose",
+    "i suspect",
+    "at least",
+    "at most",
+    "or more",
+    "or less",
+    "second thought",
+    "with probability",
+];
 
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
@@ -128,6 +144,7 @@ pub const DENIED_PREDICATES: &[&str] = &[
     "accurate",
     "acceptable",
     "confident",
+    "bet",
     "case",
     "solution",
     "hold",

@@ -32,6 +32,7 @@ const NO_UNITS: &[&str] = &[
     "assuming",
     "be",
     "been",
+    "before",
     "besides",
     "but",
     "can",
@@ -110,7 +111,6 @@ const NO_UNITS: &[&str] = &[
     "without",
     "would",
     "mille",
-    "permille",
 ];
 
 /// Words after "times" with which it multiplies: "5 times as many".
