@@ -374,11 +374,11 @@ fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
     }
     let Answer::Quantity(quantity) = value else { return None };
     let mut quantity = quantity.clone();
-    // The names change places, so that f(y) = 2x does not become f(x) = 2x.
+    // f(a) = x + a is not f(x) = x + a: the x of the first is another one.
     let place = |names: &[&str], name: &str| names.iter().position(|other| *other == name);
     let rename = |name: &str| match place(&from, name) {
         Some(index) => Some(to[index].into()),
-        None => place(&to, name).map(|index| from[index].into()),
+        None => place(&to, name).map(|_| format!("{name} of the response").into()),
     };
     quantity.expression.rename(&rename);
     Some(Answer::Quantity(quantity))

@@ -1,8 +1,8 @@
 //! Answers that a text says are not the answer: "it is not 5", "it cannot be $5$", "one might think that it is 5".
 
 use super::super::phrases::denials::{
-    ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EXCLUDES, FALSE, OPINIONS, OTHERS, SUPPOSES,
-    UNREAL,
+    ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN, OPINIONS, OTHERS,
+    SUPPOSES, UNREAL,
 };
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
@@ -36,8 +36,11 @@ pub fn denies_next(before: &str) -> bool {
         None => clause.trim_end().ends_with(char::is_alphabetic),
     };
     let is_possible = words.first() == Some(&"be");
-    let is_unreal =
-        matches!(words[..], ["be", "would", ..]) && words.iter().any(|word| UNREAL.contains(word));
+    let is_unreal = match words[..] {
+        ["be", "would", ..] => words.iter().any(|word| UNREAL.contains(word)),
+        [_, "would", ..] => words.contains(&"had"),
+        _ => false,
+    };
     let is_supposed = words[..(skipped + 1).min(words.len())].iter().any(|word| SUPPOSES.contains(word));
     if is_unreal || is_supposed {
         return true;
@@ -56,6 +59,20 @@ pub fn denies_next(before: &str) -> bool {
 /// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say that the answer is 5".
 pub fn denies_claim(clause: &str) -> bool {
     FALSE.iter().any(|word| CLAIMS.iter().any(|verb| clause.contains(&format!("{word} {verb}"))))
+}
+
+/// Whether the words before a value make something else of it than what the sentence is about: "the square of 5", "congruent
+/// to 5", "bounded by 5", but not "a total of 5", "equal to 5", "given by 5".
+pub fn makes_operand(before: &str) -> bool {
+    let lower = before.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric()).rev().filter(|word| !word.is_empty());
+    let (last, head) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    match last {
+        "of" => head != "value" && !words.take(2).any(|word| matches!(word, "a" | "an")),
+        "to" => !head.ends_with(['s', 'd']) && !EQUAL.contains(&head),
+        "by" => !head.ends_with('s') && !GIVEN.contains(&head),
+        _ => false,
+    }
 }
 
 /// Whether a text ends in a sign by which what comes next is a bound, or not so: `>= 5`. A line that begins with > is quoted;

@@ -4,10 +4,11 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
+    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS, RATHER, THAN,
     TIMES,
 };
 use super::super::phrases::statements::OR;
+use super::super::phrases::units::multiplies;
 use super::denial::denies_claim;
 use super::number::leading_number;
 use super::segments::segments;
@@ -50,7 +51,14 @@ fn is_computed(lower: &str) -> bool {
     let rest = rest.trim_start();
     OPERATIONS.iter().any(|operation| rest.starts_with(operation))
         || rest.strip_prefix(TIMES).is_some_and(|operand| leading_value(operand.trim_start()).is_some())
-        || DIFFERENCES.iter().any(|words| rest.starts_with(words))
+        || is_difference(rest)
+}
+
+/// Whether words compare something with something else: "more than", "times as many".
+fn is_difference(rest: &str) -> bool {
+    let mut words = rest.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    second == THAN && first != RATHER || multiplies(first, second)
 }
 
 /// Whether a sentence is a value and then another: after "or", "maybe" and the like.

@@ -2,10 +2,10 @@
 
 use super::super::phrases::numbers::changes_number;
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
-use super::aftermath::takes_back;
-use super::denial::{denies_claim, denies_next, end_of};
+use super::aftermath::{limits, takes_back};
+use super::denial::{denies_claim, denies_next, end_of, makes_operand};
 use super::hedge::is_hedged;
-use super::number::{first_number, last_number};
+use super::number::{first_number, last_number, leading_number};
 use super::segments::{last_formula, segments};
 use super::sentence::{bare_sentence, sentence, whole_answer};
 
@@ -94,10 +94,15 @@ fn is_heading(before: &str) -> bool {
 
 /// The answer in a sentence: all of it, the formula or number that it starts with, or the last formula or number.
 pub fn answer_in(sentence: &str) -> Option<String> {
-    if let Some(whole) = whole_answer(sentence) {
-        return Some(whole);
-    }
+    let whole = whole_answer(sentence);
     let sentence = bare_sentence(sentence);
+    if let Some(whole) = whole {
+        let is_limited = leading_number(sentence).is_some_and(|end| limits(&sentence[end..]));
+        return Some(if is_limited { format!("{whole}, taken back") } else { whole });
+    }
+    if sentence.ends_with('?') {
+        return Some(sentence.into());
+    }
     // "Yes, because $f$ is continuous."
     if let Some(words) = WHY.iter().find_map(|why| sentence.split_once(why)).map(|(words, _)| words)
         && words.split_whitespace().count() <= 2
@@ -119,6 +124,9 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     } else if let Some((start, end)) =
         last_number_outside(sentence, formulas.last().map_or(0, |last| last.end))
     {
+        if makes_operand(&sentence[..start]) {
+            return Some(sentence.into());
+        }
         ((start, end), end)
     } else if let Some(last) = last_formula(sentence, &formulas) {
         (last.content, last.end)

@@ -3,6 +3,7 @@
 use super::digits::{Commas, number_length};
 use super::{Kind, MAX_TOKENS, Token, TooLong};
 use crate::phrases::formulas::{command, is_short_word};
+use crate::phrases::numbers::number;
 use crate::phrases::statements::{AND, OR};
 use crate::phrases::units::{ORDINALS, is_short_unit, is_unit_letter};
 
@@ -180,6 +181,7 @@ impl<'a> Lexer<'a> {
             1 => false,
             2 | 3 => {
                 is_short_word(run)
+                    || number(run).is_some()
                     || after_number && is_short_unit(run)
                     || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
             }

@@ -100,6 +100,10 @@ impl Context {
         let answers = solutions(answers);
         // "x = 1 or y = 2" gives no values to both.
         let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
+        // "x < 1 or x > 2" is a union; "x < 1, x > 2" may be one too.
+        if has_or && answers.len() > 1 && answers.iter().all(is_bound) {
+            return Ok((vec![Answer::Union(answers)], domains));
+        }
         Ok((if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers }, domains))
     }
 
@@ -365,6 +369,11 @@ pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
         Kind::Command(name) => Relation::of_command(name),
         _ => None,
     }
+}
+
+/// Whether an answer says between what a number is.
+fn is_bound(answer: &Answer) -> bool {
+    matches!(answer, Answer::Chain(_, relations) if relations.iter().all(|relation| relation.is_order()))
 }
 
 /// Whether a command says that two points name a line, a ray or a segment.

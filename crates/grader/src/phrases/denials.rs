@@ -27,7 +27,7 @@ pub const BEFORE_DENIED: &[&str] = &[
 /// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and what is denied: "one might
 /// think that it is 5".
 pub const OPINIONS: &[&str] =
-    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean"];
+    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean", "answer"];
 
 /// Those who hold an opinion that is not the writer's.
 pub const OTHERS: &[&str] = &["people", "students", "some", "many", "most", "others", "they"];
@@ -58,6 +58,7 @@ pub const ALTERS: &[&str] = &[
     "opposite",
     "conjugate",
     "near",
+    "exceeds",
     "twice",
     "thrice",
     "double",
@@ -85,6 +86,14 @@ pub const ALTERS: &[&str] = &[
     "excluding",
     "without",
 ];
+
+/// Words before "to" and a value that say that it is the same.
+pub const EQUAL: &[&str] =
+    &["equal", "equivalent", "identical", "up", "us", "lead", "reduce", "simplify", "come"];
+
+/// Words before "by" and a value that say that it is this one.
+pub const GIVEN: &[&str] =
+    &["given", "represented", "described", "expressed", "obtained", "increased", "decreased"];
 
 /// Two words right before a number that exclude it.
 pub const EXCLUDES: &[&str] = &[

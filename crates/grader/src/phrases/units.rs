@@ -26,6 +26,7 @@ pub fn is_unit_letter(symbol: &str) -> bool {
 /// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at least", "5 maybe". Nouns are
 /// without number, but these are few.
 const NO_UNITS: &[&str] = &[
+    "above",
     "actually",
     "although",
     "apart",
@@ -33,6 +34,7 @@ const NO_UNITS: &[&str] = &[
     "be",
     "been",
     "before",
+    "below",
     "besides",
     "but",
     "can",
