@@ -27,10 +27,7 @@ fn nor_is_what_the_end_of_a_solution_says_in_deceit() {
 }
 
 fn judge(cases: &str) {
-    let cases: Vec<Case> = cases
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a case"))
-        .collect();
+    let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
     // Of each kind: wrong ones, those of them called right, right ones, those of them refused.
     let mut counts = BTreeMap::<&str, [usize; 4]>::new();
     let mut disagreements = String::new();

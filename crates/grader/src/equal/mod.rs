@@ -4,6 +4,7 @@
 //! 3) or writes it in another form is right.
 
 mod collection;
+mod conclusion;
 mod counting;
 mod domain;
 mod noncommuting;

@@ -53,8 +53,8 @@ pub(super) fn word(expression: &Expression) -> Option<Word> {
             let base = word(&power.0)?;
             match &power.1 {
                 Expression::Symbol(name) if matches!(&**name, "T" | "t" | "\\top") => Some(base.transposed()),
-                Expression::Number(exponent) => base.to_power(exponent),
-                exponent => base.to_symbol(exponent),
+                Expression::Number(exponent) => base.raised(exponent),
+                exponent => base.raised_to_name(exponent),
             }
         }
         _ => None,
@@ -105,7 +105,7 @@ impl Word {
     }
 
     /// self to a whole power.
-    fn to_power(self, exponent: &BigRational) -> Option<Self> {
+    fn raised(self, exponent: &BigRational) -> Option<Self> {
         let times = exponent.is_integer().then(|| exponent.to_integer().to_i8()).flatten()?;
         let base = if exponent.is_negative() { self.inverse()? } else { self };
         let one = Self { number: BigRational::one(), factors: Vec::new() };
@@ -113,7 +113,7 @@ impl Word {
     }
 
     /// One matrix to a power that is no number.
-    fn to_symbol(mut self, exponent: &Expression) -> Option<Self> {
+    fn raised_to_name(mut self, exponent: &Expression) -> Option<Self> {
         let [factor] = &mut self.factors[..] else { return None };
         if !self.number.is_one() || factor.exponent != Expression::integer(1) {
             return None;

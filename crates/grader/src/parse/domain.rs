@@ -6,7 +6,7 @@ use super::super::latex::{Kind, Token};
 use super::super::number_kind::NumberKind;
 use super::super::phrases::statements::{CLAUSE_WORDS, KIND_FILLERS, ONLY};
 use super::super::relation::Relation;
-use super::answer::relation;
+use super::chain::relation;
 use super::slices::{opening, places, text};
 use super::words::trimmed;
 use super::{Context, Unreadable};

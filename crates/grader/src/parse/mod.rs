@@ -1,6 +1,7 @@
 //! From tokens to the tree of an answer.
 
 mod answer;
+mod chain;
 mod domain;
 mod environment;
 mod expression;
