@@ -26,10 +26,9 @@ const MAX_FACTORS: usize = 40;
 /// Whether a text inverts or transposes a capital letter or a product, as is done with matrices.
 pub(super) fn names_matrices(source: &str) -> bool {
     ["^{-1}", "^T", "^{T}", "^\\top", "^{\\top}", "^t", "^{t}"].iter().any(|mark| {
-        source.match_indices(mark).any(|(place, _)| {
-            source[..place].ends_with(|c: char| c.is_ascii_uppercase() || c == ')')
-                && source.len() > mark.len() + 2
-        })
+        source
+            .match_indices(mark)
+            .any(|(place, _)| source[..place].ends_with(|c: char| c.is_ascii_uppercase() || c == ')'))
     })
 }
 

@@ -174,6 +174,10 @@ fn says_other(parts: &[Part<'_>]) -> bool {
     clause.windows(3).any(|parts| {
         matches!(parts, [Part::Word("it" | "answer" | "value" | "result"), Part::Word(verb), Part::Value(_)]
             if matches!(*verb, "is" | "was"))
+            || matches!(
+                parts,
+                [Part::Word("i" | "we"), Part::Word("get" | "got" | "find" | "found"), Part::Value(_)]
+            )
     }) || matches!(clause, [Part::Word("it's"), Part::Value(_), ..])
 }
 

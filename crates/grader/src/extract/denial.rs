@@ -50,6 +50,7 @@ pub fn denies_next(before: &str) -> bool {
         DENIALS.contains(word)
             || names_answer && FALSE_PREDICATES.contains(word)
             || is_opinion && OTHERS.contains(word)
+            || word.strip_suffix('s').is_some_and(|verb| verb != "mean" && OPINIONS.contains(&verb))
             || DENIAL_ENDINGS.iter().any(|ending| word.ends_with(ending))
             || is_opinion && MODALS.contains(word)
             || is_possible && POSSIBLE.contains(word)
@@ -71,6 +72,7 @@ pub fn makes_operand(before: &str) -> bool {
         "of" => head != "value" && !words.take(2).any(|word| matches!(word, "a" | "an")),
         "to" => !head.ends_with(['s', 'd']) && !EQUAL.contains(&head),
         "by" => !head.ends_with('s') && !GIVEN.contains(&head),
+        "in" | "from" | "with" | "than" => true,
         _ => false,
     }
 }

@@ -64,6 +64,9 @@ pub const ARTICLES: &[&str] = &["a ", "an ", "the "];
 /// After words within `\text{...}` they make a label of them: `\text{The minimum is } 3`.
 pub const LABEL_VERBS: &[&str] = &["is", "are", "equals"];
 
+/// After a name they say its value: "$x$ is 5".
+pub const NAME_VERBS: &[&str] = &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
+
 /// Words of a label by which it names what is only computed with the answer: "twice the answer".
 pub const LABEL_COMPUTES: &[&str] = &[
     "minus",
