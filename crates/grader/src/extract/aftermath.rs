@@ -140,7 +140,6 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         || is_partial(parts, place)
         || is_possible
         || faults(parts, place)
-        || this == "before" && !next.is_empty()
         || this == "but" && says_other(&parts[place + 1..])
         || (this, next) == ("or", "so") && matches!(parts.get(place + 2), None | Some(Part::Break))
         || denies(parts, place)
@@ -171,14 +170,16 @@ fn faults(parts: &[Part<'_>], place: usize) -> bool {
 /// Whether a clause says what the answer is: "it is 7", "the real answer is 7".
 fn says_other(parts: &[Part<'_>]) -> bool {
     let clause = parts.split(|part| *part == Part::Break).next().unwrap_or_default();
-    clause.windows(3).any(|parts| {
-        matches!(parts, [Part::Word("it" | "answer" | "value" | "result"), Part::Word(verb), Part::Value(_)]
-            if matches!(*verb, "is" | "was"))
-            || matches!(
-                parts,
-                [Part::Word("i" | "we"), Part::Word("get" | "got" | "find" | "found"), Part::Value(_)]
-            )
-    }) || matches!(clause, [Part::Word("it's"), Part::Value(_), ..])
+    let names_answer = |parts: &[Part<'_>]| {
+        matches!(parts, [Part::Word("answer" | "value" | "result"), Part::Word("is" | "was"), Part::Value(_)])
+    };
+    clause.windows(3).any(names_answer)
+        || matches!(
+            clause,
+            [Part::Word("it's"), Part::Value(_), ..]
+                | [Part::Word("it"), Part::Word("is" | "was"), Part::Value(_), ..]
+                | [Part::Word("i" | "we"), Part::Word("get" | "got" | "find" | "found"), Part::Value(_), ..]
+        )
 }
 
 /// Whether a sentence owns to a mistake: "I made an error", "I miscounted".

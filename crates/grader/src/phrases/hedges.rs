@@ -51,6 +51,7 @@ pub const OPERATIONS: &[&str] = &[
     "above ",
     "below ",
     "per mille",
+    "before ",
 ];
 
 /// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
@@ -134,6 +135,7 @@ pub const DOUBTFUL_PAIRS: &[&str] = &[
     "or less",
     "second thought",
     "with probability",
+    "leaves out",
 ];
 
 /// Verbs of what is only possible.
@@ -207,7 +209,6 @@ pub const FAULTS: &[&str] = &[
     "neglects",
     "misses",
     "omits",
-    "leaves",
     "overcounts",
     "undercounts",
     "overlooks",
