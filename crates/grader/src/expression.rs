@@ -160,6 +160,19 @@ impl Expression {
         }
     }
 
+    /// The complex conjugate, where all variables are real.
+    #[must_use]
+    pub fn conjugated(self) -> Self {
+        let all = |parts: Vec<Self>| parts.into_iter().map(Self::conjugated).collect();
+        match self {
+            Self::Constant(Constant::I) => self.negated(),
+            Self::Sum(parts) => Self::Sum(all(parts)),
+            Self::Product(parts) => Self::Product(all(parts)),
+            Self::Power(power) => Self::power(power.0.conjugated(), power.1.conjugated()),
+            other => other,
+        }
+    }
+
     /// Gives variables and functions the names that `name` gives for theirs; where it gives none they keep them.
     pub fn rename(&mut self, name: &impl Fn(&str) -> Option<Box<str>>) {
         match self {

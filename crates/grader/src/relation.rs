@@ -125,6 +125,11 @@ impl Relation {
         matches!(self, Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual)
     }
 
+    /// Whether it holds between lines, and so between rays and segments on them.
+    pub fn is_of_lines(self) -> bool {
+        matches!(self, Self::Named(Named { name: "parallel" | "perp", .. }))
+    }
+
     /// Whether it holds between figures of which the first corner belongs to the first, and so on.
     pub fn orders_corners(self) -> bool {
         matches!(self, Self::Named(Named { name: "sim" | "cong", .. }))

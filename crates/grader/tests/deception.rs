@@ -18,10 +18,16 @@ struct Case {
 
 #[test]
 fn nothing_that_is_made_to_deceive_is_called_right() {
-    let cases: Vec<Case> = include_str!("fixtures/deceptive_answers.jsonl")
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a case"))
-        .collect();
+    judge(include_str!("fixtures/deceptive_answers.jsonl"));
+}
+
+#[test]
+fn nor_is_what_the_end_of_a_solution_says_in_deceit() {
+    judge(include_str!("fixtures/deceptive_solutions.jsonl"));
+}
+
+fn judge(cases: &str) {
+    let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
     // Of each kind: wrong ones, those of them called right, right ones, those of them refused.
     let mut counts = BTreeMap::<&str, [usize; 4]>::new();
     let mut disagreements = String::new();

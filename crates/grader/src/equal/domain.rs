@@ -45,7 +45,7 @@ impl Comparison<'_> {
                             && (names(given).contains(&**name) || *kind == NumberKind::Integers(Part::All))
                 }
                 Domain::Condition(condition) => {
-                    adds_nothing(condition) || self.has_condition(condition, asked)?
+                    adds_nothing(condition, asked) || self.has_condition(condition, asked)?
                 }
             };
             if !is_asked {
@@ -110,11 +110,17 @@ fn bounds(domains: &[Domain], name: &str) -> bool {
     })
 }
 
-/// Whether a condition says no more than where a value is attained (x = 2), or where there is one (x is not 0).
-fn adds_nothing(condition: &Answer) -> bool {
+/// Whether a condition says no more than where a value is attained (x = 2), or where there is one (x is not 0). Of a name
+/// whose kind is asked for it leaves something out.
+fn adds_nothing(condition: &Answer, asked: &[Domain]) -> bool {
+    let names = names(condition);
+    let is_asked = |domain: &Domain| {
+        matches!(domain, Domain::Kind(name, _) if names.contains(&**name)) && !is_any_real(domain)
+    };
     match condition {
         Answer::Chain(_, relations) => {
             relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::NotEqual))
+                && !asked.iter().any(is_asked)
         }
         _ => false,
     }

@@ -4,8 +4,10 @@
 //! 3) or writes it in another form is right.
 
 mod collection;
+mod conclusion;
 mod counting;
 mod domain;
+mod noncommuting;
 mod quantity;
 mod relation;
 mod remainder;
@@ -13,6 +15,7 @@ mod spans;
 mod time_of_day;
 
 use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
+use self::noncommuting::names_matrices;
 use self::quantity::has_one_case;
 use self::time_of_day::{Clock, has_padded_minutes, is_time};
 use super::answer::{Answer, Brackets};
@@ -57,6 +60,8 @@ struct Comparison<'f> {
     are_times: bool,
     /// Whether amounts of money are among the response's values, which may equal what is none.
     has_money: bool,
+    /// Whether capital letters are matrices, whose products have an order.
+    has_matrices: bool,
     /// In how many sets what is compared is an element.
     nesting: usize,
 }
@@ -71,6 +76,7 @@ impl<'f> Comparison<'f> {
             ignore_case: true,
             are_times: false,
             has_money: false,
+            has_matrices: false,
             nesting: 0,
         }
     }
@@ -101,6 +107,7 @@ impl<'f> Comparison<'f> {
             || names_half(said)
             || is_time(&gold.source)
             || has_padded_minutes(&given.source);
+        self.has_matrices = [gold, given].iter().any(|reading| names_matrices(&reading.source));
         self.has_money = given.source.contains("\\$");
         let mut out_of_fuel = None;
         for answer in &gold.answers {

@@ -11,6 +11,7 @@ use super::super::fuel::OutOfFuel;
 use super::super::phrases::units::is_unit_letter;
 use super::super::value::{Sameness, has_decimal, same_value};
 use super::counting::in_numbers;
+use super::noncommuting::word;
 use super::remainder::{parts, remainder};
 use super::{Comparison, Rule};
 
@@ -72,6 +73,11 @@ impl Comparison<'_> {
                 return Ok(self.expressions(&in_units(gold), b)?.then_some("the same angle"));
             }
             _ => {}
+        }
+        if self.has_matrices
+            && let (Some(a), Some(b)) = (word(a), word(b))
+        {
+            return Ok((a == b).then_some("the same product in the same order"));
         }
         if let Some((a, b)) = in_numbers(a, b) {
             return Ok(self.expressions(&a, &b)?.then_some("the same number of choices"));
@@ -199,14 +205,20 @@ fn in_case_of(gold: &Expression, given: &Expression) -> Option<Expression> {
     if wanted == found || wanted.len() != found.len() {
         return None;
     }
-    let cases: BTreeMap<String, &str> = wanted.iter().map(|name| (name.to_lowercase(), *name)).collect();
-    let folded: BTreeSet<String> = found.iter().map(|name| name.to_lowercase()).collect();
-    if cases.len() != wanted.len() || folded.len() != found.len() || !folded.iter().eq(cases.keys()) {
+    let cases: BTreeMap<String, &str> = wanted.iter().map(|name| (folded(name), *name)).collect();
+    let found_cases: BTreeSet<String> = found.iter().map(|name| folded(name)).collect();
+    if cases.len() != wanted.len() || found_cases.len() != found.len() || !found_cases.iter().eq(cases.keys())
+    {
         return None;
     }
     let mut renamed = given.clone();
-    renamed.rename(&|name| cases.get(&name.to_lowercase()).map(|name| (*name).into()));
+    renamed.rename(&|name| cases.get(&folded(name)).map(|name| (*name).into()));
     Some(renamed)
+}
+
+/// A name in lower case; of a Greek letter both cases are names of their own.
+fn folded(name: &str) -> String {
+    if name.starts_with('\\') { name.to_owned() } else { name.to_lowercase() }
 }
 
 /// Whether an expression is no more than a name: a variable, a function of names, products and quotients of these.

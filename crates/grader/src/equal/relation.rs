@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::super::answer::{Answer, Quantity};
-use super::super::expression::{Expression, Function};
+use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
+use super::super::parse::triangle;
 use super::super::relation::{Named, Relation};
-use super::super::value::{FactorSign, Tolerance, constant_ratio};
+use super::super::value::{FactorSign, constant_ratio};
 use super::collection::equations_of_tuple;
-use super::quantity::is_name;
+use super::conclusion::{concluded_value, is_value, named_value, names};
 use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
@@ -91,6 +92,12 @@ impl Comparison<'_> {
         if gold.0.len() != given.0.len() {
             return Ok(false);
         }
+        if gold.1 == given.1
+            && let (Some(gold), Some(given)) = (correspondence(gold), correspondence(given))
+        {
+            let reversed = given.iter().map(|corners| corners.iter().rev().copied().collect()).collect();
+            return Ok(gold == given || gold == reversed);
+        }
         if gold.1 == given.1 && self.ordered(gold.0, given.0)? {
             return Ok(true);
         }
@@ -101,44 +108,6 @@ impl Comparison<'_> {
         let mut reversed: Vec<_> = given.0.iter().rev().cloned().collect();
         move_modulus_to_end(&mut reversed, gold.1);
         self.ordered(gold.0, &reversed)
-    }
-
-    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for a name that comes back to
-    /// where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its way.
-    fn contradicts_itself(&mut self, sides: &[Answer], relations: &[Relation]) -> Result<bool, OutOfFuel> {
-        let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
-        let values: Vec<&Answer> = sides[..=equations].iter().filter(|side| is_value(side)).collect();
-        let [first, between @ .., last] = &values[..] else { return Ok(false) };
-        if self.has_money {
-            return Ok(false);
-        }
-        let tolerance = self.tolerance;
-        // 2/3 = 0.67 is no contradiction.
-        self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
-        let agrees = if sides.first().is_some_and(names) {
-            self.either_way(first, last)?
-                || match sides[equations + 1..].last().filter(|side| is_value(side)) {
-                    Some(rounded) => self.either_way(first, rounded)?,
-                    None => false,
-                }
-        } else {
-            self.all_agree(first, between)? && self.either_way(first, last)?
-        };
-        self.tolerance = tolerance;
-        Ok(!agrees)
-    }
-
-    fn all_agree(&mut self, first: &Answer, others: &[&Answer]) -> Result<bool, OutOfFuel> {
-        for other in others {
-            if !self.either_way(first, other)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn either_way(&mut self, a: &Answer, b: &Answer) -> Result<bool, OutOfFuel> {
-        Ok(self.answers(a, b)?.is_some() || self.answers(b, a)?.is_some())
     }
 
     /// Whether both sides name the same thing; the arguments of a function may have other names.
@@ -210,6 +179,16 @@ impl Comparison<'_> {
     }
 }
 
+/// Which corners of triangles belong together where the triangles are similar or congruent, in no order.
+fn correspondence<'a>((sides, relations): (&'a [Answer], &[Relation])) -> Option<BTreeSet<Vec<&'a str>>> {
+    if !relations.iter().all(|relation| relation.orders_corners()) {
+        return None;
+    }
+    let corners: Vec<_> = sides.iter().map(|side| triangle(side.expression()?)).collect::<Option<_>>()?;
+    let length = corners.first()?.len();
+    (0..length).map(|place| corners.iter().map(|of_side| of_side.get(place).copied()).collect()).collect()
+}
+
 /// What is said to be a member's set: S of "x in S"; any other answer is its own.
 fn set_of_member(answer: &Answer) -> Option<&Answer> {
     match answer {
@@ -218,64 +197,6 @@ fn set_of_member(answer: &Answer) -> Option<&Answer> {
             _ => None,
         },
         answer => Some(answer),
-    }
-}
-
-/// The value that an equation or chain of equations arrives at: the last side before any rounding. Of `5 = x` it is 5.
-fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
-    let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
-    let only_rounded = relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
-    if !only_rounded {
-        return None;
-    }
-    let first = sides.first()?;
-    if is_multiple_of_name(first) {
-        return None;
-    }
-    let value = match equations {
-        // x ≈ 11 has nothing more exact; in pi ≈ 3.14 what comes first is.
-        0 if names(first) => sides.last().filter(|value| !names(value))?,
-        equations => &sides[equations],
-    };
-    let names_last = names(value) && !names(first) && sides.len() == 2;
-    if names_last {
-        return Some(first);
-    }
-    // "x^2 - 3x = 0" does not say that something is 0.
-    let is_zero = value.expression() == Some(&Expression::integer(0));
-    let says_value =
-        !is_zero || names(first) || first.expression().is_some_and(Expression::is_number) || sides.len() > 2;
-    says_value.then_some(value)
-}
-
-/// Whether an answer is a number, with or without a unit. Sines of plain numbers are left out: they may be of degrees.
-fn is_value(answer: &Answer) -> bool {
-    match answer {
-        Answer::Quantity(Quantity { expression, .. }) => expression.is_number() && !has_angle(expression),
-        _ => false,
-    }
-}
-
-fn has_angle(expression: &Expression) -> bool {
-    match expression {
-        Expression::Function(
-            Function::Sin
-            | Function::Cos
-            | Function::Tan
-            | Function::Cot
-            | Function::Sec
-            | Function::Csc
-            | Function::Arcsin
-            | Function::Arccos
-            | Function::Arctan
-            | Function::Arccot,
-            _,
-        ) => true,
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            parts.iter().any(has_angle)
-        }
-        Expression::Power(power) => has_angle(&power.0) || has_angle(&power.1),
-        _ => false,
     }
 }
 
@@ -294,33 +215,6 @@ fn move_modulus_to_end(sides: &mut [Answer], relations: &[Relation]) {
     last.expression =
         Expression::Unknown("pmod".into(), std::iter::once(last.expression.clone()).chain(modulus).collect());
     *first = Answer::plain(value);
-}
-
-/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked for is 3.
-fn is_multiple_of_name(answer: &Answer) -> bool {
-    matches!(
-        answer.expression(),
-        Some(Expression::Product(factors))
-            if matches!(factors[..], [ref factor, Expression::Symbol(_)] if factor.is_number())
-    )
-}
-
-/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3, 2)`.
-fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
-    let value = concluded_value(sides, relations)?;
-    let others = sides.iter().filter(|side| !std::ptr::eq(*side, value));
-    let is_rounded = relations.first() == Some(&Relation::Approximate);
-    (is_rounded || others.into_iter().any(names)).then_some(value)
-}
-
-/// Whether an answer is a name, or a tuple, list or ratio of names.
-fn names(answer: &Answer) -> bool {
-    match answer {
-        Answer::Quantity(quantity) => is_name(&quantity.expression),
-        Answer::Sequence(_, items) | Answer::List(items) => items.iter().all(names),
-        Answer::Ratio(parts) => parts.iter().all(|part| is_name(&part.expression)),
-        _ => false,
-    }
 }
 
 /// The names of the variables and functions in the sides of a chain.
@@ -357,7 +251,12 @@ fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
     }
     let Answer::Quantity(quantity) = value else { return None };
     let mut quantity = quantity.clone();
-    let rename = |name: &str| from.iter().position(|from| *from == name).map(|index| to[index].into());
+    // f(a) = x + a is not f(x) = x + a: the x of the first is another one.
+    let place = |names: &[&str], name: &str| names.iter().position(|other| *other == name);
+    let rename = |name: &str| match place(&from, name) {
+        Some(index) => Some(to[index].into()),
+        None => place(&to, name).map(|_| format!("{name} of the response").into()),
+    };
     quantity.expression.rename(&rename);
     Some(Answer::Quantity(quantity))
 }

@@ -2,8 +2,8 @@
 
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, IN_DENIALS,
-    MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
+    ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, FAULTS, FAULTY,
+    FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
 };
 use super::segments::segments;
 use super::sentence::sentence;
@@ -41,11 +41,21 @@ pub fn takes_back(after: &str) -> bool {
     let parts = parts(&next);
     let starts_over =
         matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
+    let hesitates = OPENERS.contains(&word(&parts, 0));
     starts_over
+        || hesitates && owns_mistake(&parts)
         || is_about_answer(&parts)
             && (0..parts.len())
                 .take_while(|&place| !gives_reason(&parts, place))
                 .any(|place| denies(&parts, place))
+}
+
+/// Whether words after a number say that it holds in some cases only: "5 in most cases". Formulas say so by themselves.
+pub fn limits(after: &str) -> bool {
+    let lower = lower(after);
+    let parts = parts(&lower);
+    parts.iter().all(|part| matches!(part, Part::Word(_)))
+        && (0..parts.len()).any(|place| is_partial(&parts, place))
 }
 
 /// Where the sentence ends that a text begins in.
@@ -108,8 +118,11 @@ fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
 
 /// Whether a clause begins that says why: what it denies is something else.
 fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
-    let next = word(parts, place + 1);
-    REASONS.contains(&word(parts, place)) && !(matches!(word(parts, place), "as" | "so") && next == "long")
+    let (this, next) = (word(parts, place), word(parts, place + 1));
+    let is_or_so = this == "so" && place > 0 && word(parts, place - 1) == "or";
+    // "but if n were 2, it would be 6" is about something else.
+    let is_unreal = this == "if" && parts[place..].contains(&Part::Word("would"));
+    is_unreal || REASONS.contains(&this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
 }
 
 /// Whether the word at a place makes the answer depend on something, or doubts or denies it.
@@ -119,19 +132,62 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         word(parts, place),
         word(parts, place + 1),
     );
-    let is_partial = matches!(this, "when" | "for" | "only" | "in")
-        && parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(|part| {
-            matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if PARTIAL.contains(word))
-        });
     let is_possible =
         MODALS.contains(&this) && next == "be" && matches!(parts.get(place + 2), Some(Part::Value(_)));
     CONDITIONS.contains(&this) && before != "even" && !before.ends_with("thing")
         || has_pair(DOUBTFUL_PAIRS, this, next)
         || DOUBTFUL.contains(&this)
-        || is_partial
+        || is_partial(parts, place)
         || is_possible
+        || faults(parts, place)
+        || this == "but" && says_other(&parts[place + 1..])
         || (this, next) == ("or", "so") && matches!(parts.get(place + 2), None | Some(Part::Break))
         || denies(parts, place)
+}
+
+/// Whether the word at a place begins to name some cases of several: "for odd n", "in most cases", "only for n = 3".
+fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
+    let (this, next) = (word(parts, place), word(parts, place + 1));
+    let before = place.checked_sub(1).map_or("", |place| word(parts, place));
+    let names_some = |part: &Part<'_>| {
+        matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if PARTIAL.contains(word))
+    };
+    let is_some = || parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(names_some);
+    match this {
+        // What is "attained only when x = 1" is so for all x.
+        "only" => matches!(before, "" | "but") && (matches!(next, "for" | "when" | "in") || is_some()),
+        "when" | "for" | "in" | "given" => is_some(),
+        _ => false,
+    }
+}
+
+/// Whether the word at a place says what is wrong with the answer: "fails", "but it ignores", "but I forgot".
+fn faults(parts: &[Part<'_>], place: usize) -> bool {
+    let before = place.checked_sub(1).map_or("which", |place| word(parts, place));
+    FAULTS.contains(&word(parts, place)) && FAULTY.contains(&before)
+}
+
+/// Whether a clause says what the answer is: "it is 7", "the real answer is 7".
+fn says_other(parts: &[Part<'_>]) -> bool {
+    let clause = parts.split(|part| *part == Part::Break).next().unwrap_or_default();
+    let names_answer = |parts: &[Part<'_>]| {
+        matches!(parts, [Part::Word("answer" | "value" | "result"), Part::Word("is" | "was"), Part::Value(_)])
+    };
+    clause.windows(3).any(names_answer)
+        || matches!(
+            clause,
+            [Part::Word("it's"), Part::Value(_), ..]
+                | [Part::Word("it"), Part::Word("is" | "was"), Part::Value(_), ..]
+                | [Part::Word("i" | "we"), Part::Word("get" | "got" | "find" | "found"), Part::Value(_), ..]
+        )
+}
+
+/// Whether a sentence owns to a mistake: "I made an error", "I miscounted".
+fn owns_mistake(parts: &[Part<'_>]) -> bool {
+    parts.windows(2).any(|pair| {
+        matches!(pair, [Part::Word("a" | "an"), Part::Word("mistake" | "error")])
+            || matches!(pair, [Part::Word("i"), Part::Word(verb)] if verb.starts_with("mis") || FAULTS.contains(verb))
+    })
 }
 
 /// Whether the word at a place says that the answer is wrong.
@@ -151,7 +207,9 @@ fn denies(parts: &[Part<'_>], place: usize) -> bool {
         let is_said = match before(1) {
             None | Some(Part::Break) => true,
             Some(Part::Word("is" | "was" | "be" | "seems" | "looks" | "'s")) => match before(2) {
-                Some(Part::Word(subject)) => ABOUT_ANSWER.contains(&subject) || MODALS.contains(&subject),
+                Some(Part::Word(subject)) => {
+                    ABOUT_ANSWER.contains(&subject) || MODALS.contains(&subject) || FOUND.contains(&subject)
+                }
                 subject => subject.is_none(),
             },
             Some(Part::Word(subject)) => subject == "that's" || subject == "it's",

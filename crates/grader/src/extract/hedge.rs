@@ -4,9 +4,11 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    AFTER_OR, BEFORE_BOUND, BETWEEN, BOUNDS, DIFFERENCES, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS,
+    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS, RATHER, THAN,
+    TIMES,
 };
 use super::super::phrases::statements::OR;
+use super::super::phrases::units::multiplies;
 use super::denial::denies_claim;
 use super::number::leading_number;
 use super::segments::segments;
@@ -19,12 +21,19 @@ pub fn is_hedged(sentence: &str) -> bool {
         lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_choice = words.first() == Some(&EITHER) && words.contains(&OR);
     is_choice
+        || is_compared(&lower)
         || denies_claim(&lower)
         || words.windows(2).any(|pair| matches!(pair, [OR, doubt] if DOUBTS.contains(doubt)))
         || is_bound(&words)
         || words.first() == Some(&BETWEEN)
         || is_computed(&lower)
         || has_alternative(sentence, &lower)
+}
+
+/// Whether a sentence begins with a sign and a number that is its bound: "> 5".
+fn is_compared(lower: &str) -> bool {
+    let rest = lower.trim_start_matches(['<', '>', '≤', '≥', '≠', '=', ' ']);
+    lower.starts_with(['<', '>', '≤', '≥', '≠']) && leading_value(rest).is_some()
 }
 
 /// Whether words begin as a bound does.
@@ -40,9 +49,16 @@ fn is_bound(words: &[&str]) -> bool {
 fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();
-    let operand = OPERATIONS.iter().find_map(|operation| rest.strip_prefix(operation));
-    operand.is_some_and(|operand| leading_value(operand.trim_start()).is_some())
-        || DIFFERENCES.iter().any(|words| rest.starts_with(words))
+    OPERATIONS.iter().any(|operation| rest.starts_with(operation))
+        || rest.strip_prefix(TIMES).is_some_and(|operand| leading_value(operand.trim_start()).is_some())
+        || is_difference(rest)
+}
+
+/// Whether words compare something with something else: "more than", "times as many".
+fn is_difference(rest: &str) -> bool {
+    let mut words = rest.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    second == THAN && first != RATHER || multiplies(first, second)
 }
 
 /// Whether a sentence is a value and then another: after "or", "maybe" and the like.
@@ -50,6 +66,7 @@ fn has_alternative(sentence: &str, lower: &str) -> bool {
     let separator = [OR]
         .iter()
         .chain(DOUBTS)
+        .chain(ALSO)
         .filter_map(|word| word_place(lower, word).map(|place| (place, place + word.len())))
         .min();
     let Some((start, end)) = separator else { return false };

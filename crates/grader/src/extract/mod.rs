@@ -14,12 +14,13 @@ pub use boxed::last_boxed;
 use super::choice::names_other;
 use super::latex::is_prose_letter;
 use super::options::Extraction;
-use super::phrases::statements::CONCLUSIONS;
+use super::phrases::statements::{CONCLUSIONS, NAME_VERBS};
 use super::reading::Reading;
 use aftermath::takes_back;
 use denial::denies_next;
 use hedge::is_hedged;
 use segments::{is_prose, last_formula, segments};
+use sentence::sentence;
 use statement::{answer_in, last_number_outside, stated, stated_as_final, with_number_word};
 
 /// Where an answer was found.
@@ -137,12 +138,24 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
             return Some((answer, Origin::Number));
         }
         let formula = text[last.content.0..last.content.1].trim();
+        // "The value of $x$ is 5."
+        if let Some(answer) = value_of(formula, rest) {
+            return Some((answer, Origin::Number));
+        }
         return Some((with_number_word(formula, rest), Origin::Formula));
     }
     if let Some((start, end)) = last_number_outside(text, 0) {
         return Some((text[start..end].into(), Origin::Number));
     }
     last_choice(text).map(|choice| (choice.into(), Origin::Formula))
+}
+
+/// The number that the words after a name say that it is.
+fn value_of(name: &str, after: &str) -> Option<String> {
+    let said = sentence(after);
+    let value = NAME_VERBS.iter().find_map(|verb| said.strip_prefix(verb))?;
+    let is_name = !name.contains(|c: char| c.is_ascii_digit() || c == '=');
+    is_name.then(|| answer_in(value))?.filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
 }
 
 /// A text of no more words than an answer may have that is words only.

@@ -1,11 +1,11 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
 use super::super::phrases::numbers::changes_number;
-use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS};
-use super::aftermath::takes_back;
-use super::denial::{denies_claim, denies_next};
+use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
+use super::aftermath::{limits, takes_back};
+use super::denial::{denies_claim, denies_next, end_of, makes_operand};
 use super::hedge::is_hedged;
-use super::number::{first_number, last_number};
+use super::number::{first_number, last_number, leading_number};
 use super::segments::{last_formula, segments};
 use super::sentence::{bare_sentence, sentence, whole_answer};
 
@@ -61,10 +61,6 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     if lower[..place].ends_with('<') && rest.starts_with("answer>") {
         return Some((place + "answer>".len(), true));
     }
-    let clause = &lower[lower[..place].rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..place];
-    if denies_claim(clause) || denies_next(&lower[..place]) {
-        return None;
-    }
     let is_final = lower[..place].ends_with(FINAL);
     let after = ANSWER_NAMES.iter().find_map(|name| rest.strip_prefix(name))?;
     let skipped = after.trim_start_matches(['*', '_', ' ', '#']);
@@ -76,8 +72,19 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         None if skipped.starts_with('\n') && is_heading(&lower[..place]) => skipped,
         _ => return None,
     };
-    Some((lower.len() - skipped.len(), is_final))
+    // Last, as it looks back.
+    let before = end_of(&lower[..place], MAX_CLAUSE);
+    let clause = &before[before.rfind(['.', ',', '\n']).map_or(0, |end| end + 1)..];
+    let end = lower.len() - skipped.len();
+    let until = lower[..end].trim_end_matches(|c: char| c.is_whitespace() || "*:=_".contains(c));
+    if denies_claim(clause) || denies_next(before) || denies_next(until) {
+        return None;
+    }
+    Some((end, is_final))
 }
+
+/// How far back a clause is looked for that denies a statement, in bytes.
+const MAX_CLAUSE: usize = 200;
 
 /// Whether a line that starts with no more than marks of a heading ends here.
 fn is_heading(before: &str) -> bool {
@@ -87,10 +94,22 @@ fn is_heading(before: &str) -> bool {
 
 /// The answer in a sentence: all of it, the formula or number that it starts with, or the last formula or number.
 pub fn answer_in(sentence: &str) -> Option<String> {
-    if let Some(whole) = whole_answer(sentence) {
-        return Some(whole);
-    }
+    let whole = whole_answer(sentence);
     let sentence = bare_sentence(sentence);
+    if let Some(whole) = whole {
+        let is_limited = leading_number(sentence).is_some_and(|end| limits(&sentence[end..]));
+        return Some(if is_limited { format!("{whole}, taken back") } else { whole });
+    }
+    if sentence.ends_with('?') {
+        return Some(sentence.into());
+    }
+    // "Yes, because $f$ is continuous."
+    if let Some(words) = WHY.iter().find_map(|why| sentence.split_once(why)).map(|(words, _)| words)
+        && words.split_whitespace().count() <= 2
+        && words.chars().all(|c| c.is_alphabetic() || matches!(c, ' ' | ',' | '*'))
+    {
+        return Some(words.trim_matches([' ', ',', '*']).into());
+    }
     if is_hedged(sentence) {
         return Some(sentence.into());
     }
@@ -105,6 +124,9 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     } else if let Some((start, end)) =
         last_number_outside(sentence, formulas.last().map_or(0, |last| last.end))
     {
+        if makes_operand(&sentence[..start]) {
+            return Some(sentence.into());
+        }
         ((start, end), end)
     } else if let Some(last) = last_formula(sentence, &formulas) {
         (last.content, last.end)
@@ -124,7 +146,7 @@ pub fn with_number_word(value: &str, after: &str) -> String {
     let after = after.trim_start_matches(['$', '*', '}', ' ']);
     let after = after.strip_prefix("\\)").unwrap_or(after).trim_start();
     let word = after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
-    if changes_number(&word.to_ascii_lowercase()) { format!("{value} {word}") } else { value.into() }
+    if changes_number(word) { format!("{value} {word}") } else { value.into() }
 }
 
 /// The letter of a choice that a sentence starts with, where it goes on with what the choice says or why it is right: "(B) as

@@ -1,8 +1,10 @@
 //! Cuts text into tokens. What only looks (sizes, fonts, spaces, dollars, boxes) is left out.
 
+use super::commands::{is_ornament, names_points, row_spacing};
 use super::digits::{Commas, number_length};
 use super::{Kind, MAX_TOKENS, Token, TooLong};
 use crate::phrases::formulas::{command, is_short_word};
+use crate::phrases::numbers::number;
 use crate::phrases::statements::{AND, OR};
 use crate::phrases::units::{ORDINALS, is_short_unit, is_unit_letter};
 
@@ -180,6 +182,7 @@ impl<'a> Lexer<'a> {
             1 => false,
             2 | 3 => {
                 is_short_word(run)
+                    || number(run).is_some()
                     || after_number && is_short_unit(run)
                     || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
             }
@@ -348,82 +351,6 @@ impl<'a> Lexer<'a> {
             }
         }
     }
-}
-
-/// Whether a command changes nothing but looks.
-fn is_ornament(name: &str) -> bool {
-    matches!(
-        name,
-        "big"
-            | "Big"
-            | "bigg"
-            | "Bigg"
-            | "bigl"
-            | "bigr"
-            | "Bigl"
-            | "Bigr"
-            | "biggl"
-            | "biggr"
-            | "Biggl"
-            | "Biggr"
-            | "tiny"
-            | "footnotesize"
-            | "small"
-            | "normalsize"
-            | "large"
-            | "Large"
-            | "LARGE"
-            | "huge"
-            | "Huge"
-            | "displaystyle"
-            | "textstyle"
-            | "scriptstyle"
-            | "limits"
-            | "nolimits"
-            | "boxed"
-            | "fbox"
-            | "mathbf"
-            | "mathit"
-            | "mathnormal"
-            | "boldsymbol"
-            | "bm"
-            | "bf"
-            | "it"
-            | "pmb"
-            | "mathcal"
-            | "mathscr"
-            | "mathfrak"
-            | "vec"
-            | "underline"
-            | "hfill"
-            | "noindent"
-            | "nonumber"
-            | "hline"
-            | "ensuremath"
-            | "mathop"
-            | "mathord"
-            | "checkmark"
-            | "blacksquare"
-    )
-}
-
-/// Whether a group of two capital letters comes next.
-fn names_points(rest: &str) -> bool {
-    let content = rest.trim_start().strip_prefix('{').and_then(|rest| rest.split_once('}'));
-    content.is_some_and(|(content, _)| {
-        let letters = content.bytes().filter(u8::is_ascii_uppercase).count();
-        letters == 2 && content.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b' ' | b'\''))
-    })
-}
-
-/// Length of the distance to the next row that may follow the end of one: `[4pt]`.
-fn row_spacing(after: &str) -> usize {
-    let distance = after.strip_prefix('[').and_then(|inner| inner.split_once(']'));
-    let is_distance = |text: &str| {
-        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | ' '));
-        unit.len() < text.len() && matches!(unit.trim_end(), "pt" | "em" | "ex" | "mm" | "cm" | "in")
-    };
-    distance.filter(|(text, _)| is_distance(text)).map_or(0, |(text, _)| text.len() + 2)
 }
 
 /// Whether letters are in strictly ascending order, as variables that are multiplied often are: `abcd`, `wxyz`.

@@ -1,6 +1,7 @@
 //! From the text of an answer, in LaTeX or plain, to tokens.
 
 mod character;
+mod commands;
 mod digits;
 mod lexer;
 mod plain;

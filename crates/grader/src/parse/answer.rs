@@ -1,21 +1,20 @@
-//! Lists, relations, sets, intervals and tuples: all that is not one expression.
+//! Lists, sets, intervals and tuples: all that is neither one expression nor a relation.
 
 use super::super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
 use super::super::number_kind::{NumberKind, Part};
 use super::super::phrases::statements::TO;
-use super::super::relation::{Named, Relation};
+use super::chain::relation;
 use super::domain::{bracketed_clause, clauses, kind, split_domains};
 use super::expression::Parser;
-use super::figures::without_order;
 use super::names::{name_several, share_name, solutions};
 use super::sets::{ends_in_set, names_reals, number_set};
-use super::slices::{between, is_enclosed, places, split, text};
+use super::slices::{between, is_enclosed, places, split};
 use super::value::Value;
 use super::words::{
-    is_discarded, is_name, is_radian, is_unit, label_end, trimmed, without_condition, without_degree,
-    without_label, without_noun, without_predicate, without_remark, without_unit_fraction,
+    is_discarded, is_radian, is_unit, trimmed, without_condition, without_degree, without_label,
+    without_noun, without_predicate, without_remark, without_unit_fraction,
 };
 use super::{Context, Unreadable};
 
@@ -100,6 +99,10 @@ impl Context {
         let answers = solutions(answers);
         // "x = 1 or y = 2" gives no values to both.
         let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
+        // "x < 1 or x > 2" is a union; "x < 1, x > 2" may be one too.
+        if has_or && answers.len() > 1 && answers.iter().all(is_bound) {
+            return Ok((vec![Answer::Union(answers)], domains));
+        }
         Ok((if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers }, domains))
     }
 
@@ -120,72 +123,8 @@ impl Context {
         Ok(())
     }
 
-    /// A side, or several with relations between them.
-    pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        // What is concluded from equations counts; an implication between statements is a relation.
-        let concluded = split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
-        let relates = |part: &&[Token<'_>]| {
-            !places(part, |_, kind| relation(kind).is_some_and(|_| !is_implication(kind))).is_empty()
-        };
-        let tokens = match concluded[..] {
-            [ref before @ .., last] if before.iter().any(relates) => last,
-            _ => tokens,
-        };
-        let bars = places(tokens, |_, kind| kind == Kind::Mark('|'));
-        let mut places = places(tokens, |place, kind| {
-            relation(kind).is_some() || bars == [place] && place > 0 && place + 1 < tokens.len()
-        });
-        // `\not` belongs to the relation after it.
-        let negated = |place: usize| place > 0 && tokens[place - 1].kind == Kind::Command("not");
-        if places.first() == Some(&0)
-            && relation(tokens[0].kind).is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
-        {
-            return self.chain(&tokens[1..]);
-        }
-        if tokens.first().is_some_and(|first| is_implication(first.kind)) {
-            return self.chain(&tokens[1..]);
-        }
-        if let Some(end) = label_end(tokens) {
-            let name = Answer::plain(Expression::Symbol(text(&tokens[..end]).into()));
-            let value = self.deeper(|context| context.chain(&tokens[end + 1..]))?;
-            return Ok(match value {
-                value @ Answer::Chain(..) => value,
-                value => Answer::Chain(vec![name, value], vec![Relation::Equal]),
-            });
-        }
-        if places.is_empty() {
-            return self.side(tokens).map(without_order);
-        }
-        let divides = Relation::Named(Named { name: "mid", turned: false, negated: false });
-        let relation_at = |place: usize| {
-            let relation = relation(tokens[place].kind).unwrap_or(divides);
-            if negated(place) { relation.negated() } else { relation }
-        };
-        let relations: Vec<_> = places.iter().map(|&place| relation_at(place)).collect();
-        let mut sides = Vec::with_capacity(places.len() + 1);
-        places.push(tokens.len());
-        let mut start = 0;
-        for &place in &places {
-            let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
-            let side = &tokens[start..end.max(start)];
-            let side = match self.deeper(|context| context.side(side)) {
-                // P(\text{red}) = 3.
-                Err(Unreadable::NotMath)
-                    if start == 0 && relations[0] == Relation::Equal && is_name(side) =>
-                {
-                    Answer::plain(Expression::symbol(&text(side)))
-                }
-                side => side?,
-            };
-            let keeps_order = relations.iter().any(|relation| relation.orders_corners());
-            sides.push(if keeps_order { side } else { without_order(side) });
-            start = place + 1;
-        }
-        Ok(Answer::Chain(sides, relations))
-    }
-
     /// Something that stands on one side of a relation.
-    fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
+    pub(super) fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         let tokens = without_noun(trimmed(tokens));
         match tokens {
             [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => return self.quantity(tokens),
@@ -349,20 +288,9 @@ fn restricted(answer: Answer, domains: Vec<Domain>) -> Answer {
     if domains.is_empty() { answer } else { Answer::For(Box::new(answer), domains) }
 }
 
-/// The relation that a token is.
-pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
-    match kind {
-        Kind::Mark('=') => Some(Relation::Equal),
-        Kind::Mark('<') => Some(Relation::Less),
-        Kind::Mark('>') => Some(Relation::Greater),
-        Kind::Command(name) => Relation::of_command(name),
-        _ => None,
-    }
-}
-
-/// Whether a token says that one statement follows from another.
-fn is_implication(kind: Kind<'_>) -> bool {
-    matches!(relation(kind), Some(Relation::Named(Named { name: "implies" | "iff", turned: false, .. })))
+/// Whether an answer says between what a number is.
+fn is_bound(answer: &Answer) -> bool {
+    matches!(answer, Answer::Chain(_, relations) if relations.iter().all(|relation| relation.is_order()))
 }
 
 /// Whether the letter U stands for a union, as in (1,2)U(3,4).

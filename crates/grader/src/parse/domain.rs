@@ -4,17 +4,22 @@ use super::super::answer::{Answer, Domain};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
 use super::super::number_kind::NumberKind;
-use super::super::phrases::statements::{CLAUSE_WORDS, KIND_FILLERS};
+use super::super::phrases::statements::{CLAUSE_WORDS, KIND_FILLERS, ONLY};
 use super::super::relation::Relation;
-use super::answer::relation;
-use super::slices::{is_enclosed, places, text};
+use super::chain::relation;
+use super::slices::{opening, places, text};
 use super::words::trimmed;
 use super::{Context, Unreadable};
 
 /// The places of words that begin a clause which says for what the answer before it holds: "for" of `2n for n \ge 1`.
 pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
-    let is_word = |kind: Kind<'_>| matches!(kind, Kind::Word(word) | Kind::Upright(word) if CLAUSE_WORDS.contains(&word));
-    let words = places(tokens, |place, kind| place > 0 && is_word(kind));
+    let word = |token: &Token<'_>| match token.kind {
+        Kind::Word(word) | Kind::Upright(word) => CLAUSE_WORDS.contains(&word),
+        kind => kind == Kind::Command("forall"),
+    };
+    // "5 only for n = 3" is no answer for all n.
+    let is_limit = |token: &Token<'_>| matches!(token.kind, Kind::Word(ONLY) | Kind::Upright(ONLY));
+    let words = places(tokens, |place, _| place > 0 && word(&tokens[place]) && !is_limit(&tokens[place - 1]));
     let says_domain = |place: &usize| {
         let clause = &tokens[place + 1..];
         let ends = places(clause, |_, kind| {
@@ -28,7 +33,7 @@ pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
 /// The answer and the clause in brackets after it: `k\pi \ (k \in \mathbb{Z})`.
 pub fn bracketed_clause<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
     let [.., Token { kind: Kind::Mark(')'), .. }] = tokens else { return None };
-    let open = (1..tokens.len()).rev().find(|&place| is_enclosed(&tokens[place..]))?;
+    let open = opening(tokens).filter(|&place| place > 0)?;
     let clause = &tokens[open + 1..tokens.len() - 1];
     is_domain(clause).then_some((&tokens[..open], clause))
 }

@@ -59,6 +59,7 @@ impl<'a> Parser<'_, 'a, '_> {
                 let of = self.argument_text()?;
                 self.decorated(format!("{name} {mark} {of}"))
             }
+            "overline" | "bar" if self.is_complex_number() => Ok(self.argument()?.conjugated()),
             "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot" | "overrightarrow"
             | "mathbb" => {
                 let of = self.argument_text()?;
@@ -78,6 +79,18 @@ impl<'a> Parser<'_, 'a, '_> {
             None => return Err(Unreadable::NotMath),
         };
         Ok(text(&self.tokens[start..self.place]).trim_matches(['{', '}']).to_owned())
+    }
+
+    /// Whether numbers and i come next in braces: what a bar over them makes of them is known.
+    fn is_complex_number(&self) -> bool {
+        let (Some(Kind::Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place)) else {
+            return false;
+        };
+        let content = &self.tokens[self.place + 1..end];
+        let is_part = |token: &Token<'_>| {
+            matches!(token.kind, Kind::Number(_) | Kind::Mark('+' | '-') | Kind::Letter('i'))
+        };
+        content.iter().all(is_part) && content.iter().any(|token| token.kind == Kind::Letter('i'))
     }
 
     /// The place of the corners that come next, perhaps in braces, and how many tokens they are.

@@ -1,6 +1,7 @@
 //! From tokens to the tree of an answer.
 
 mod answer;
+mod chain;
 mod domain;
 mod environment;
 mod expression;
@@ -18,6 +19,7 @@ mod words;
 use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
 
+pub use figures::triangle;
 pub use number::integer;
 
 /// Commands for vectors.

@@ -30,6 +30,15 @@ pub fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
     None
 }
 
+/// The place of the bracket that the last token closes.
+pub fn opening(tokens: &[Token<'_>]) -> Option<usize> {
+    let mut depth = 0;
+    tokens.iter().enumerate().rev().find_map(|(place, token)| {
+        depth -= step(token.kind);
+        (depth <= 0).then_some(place).filter(|&place| step(tokens[place].kind) == 1)
+    })
+}
+
 /// Whether the first token is a bracket that the last one closes.
 pub fn is_enclosed(tokens: &[Token<'_>]) -> bool {
     tokens.len() >= 2 && step(tokens[0].kind) == 1 && closing(tokens, 0) == Some(tokens.len() - 1)

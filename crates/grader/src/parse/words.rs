@@ -217,12 +217,12 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let allowed = |place: usize| match tokens[place].kind {
         // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as many".
         Kind::Word(word) | Kind::Upright(word) => {
-            let word = word.to_ascii_lowercase();
+            let (written, word) = (word, word.to_ascii_lowercase());
             let next = match kind(place + 1) {
                 Some(Kind::Word(next) | Kind::Upright(next)) => next,
                 _ => "",
             };
-            !is_negation(&word) && !is_no_unit(&word) && !changes_number(&word) && !multiplies(&word, next)
+            !is_negation(&word) && !is_no_unit(&word) && !changes_number(written) && !multiplies(&word, next)
         }
         Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
         Kind::Command("cdot" | "circ" | "degree") => true,

@@ -13,21 +13,30 @@ pub fn is_negation(word: &str) -> bool {
 
 /// Words right before a number, formula or choice by which it is not the answer: "it is not 5".
 pub const DENIALS: &[&str] =
-    &["not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "не"];
+    &["not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "tempting", "tempted", "не"];
 
 /// How words end that do the same: "isn't 5".
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
 
 /// Words that may stand between such a word and what it denies: "it cannot be equal to 5".
 pub const BEFORE_DENIED: &[&str] = &[
-    "be", "equal", "to", "the", "choice", "simply", "just", "is", "answer", "that", "final", "textbf",
-    "boxed",
+    "be", "equal", "to", "the", "choice", "simply", "just", "is", "are", "answer", "answers", "that",
+    "final", "textbf", "boxed",
 ];
 
 /// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and what is denied: "one might
 /// think that it is 5".
 pub const OPINIONS: &[&str] =
-    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean"];
+    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean", "answer"];
+
+/// Those who hold an opinion that is not the writer's.
+pub const OTHERS: &[&str] = &["people", "students", "some", "many", "most", "others", "they"];
+
+/// Words before a claim that is only supposed: "suppose the answer is 5".
+pub const SUPPOSES: &[&str] = &["suppose", "supposing", "assume", "assuming", "if", "whether", "unless"];
+
+/// Words of a clause by which what "would be" is not: "had we counted zero, it would be 5".
+pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
 
 /// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe 5".
 pub const ALTERS: &[&str] = &[
@@ -37,6 +46,19 @@ pub const ALTERS: &[&str] = &[
     "reciprocal",
     "factorial",
     "logarithm",
+    "log",
+    "digits",
+    "factor",
+    "factors",
+    "divisor",
+    "divisors",
+    "multiple",
+    "multiples",
+    "inverse",
+    "opposite",
+    "conjugate",
+    "near",
+    "exceeds",
     "twice",
     "thrice",
     "double",
@@ -65,9 +87,26 @@ pub const ALTERS: &[&str] = &[
     "without",
 ];
 
+/// Words before "to" and a value that say that it is the same.
+pub const EQUAL: &[&str] =
+    &["equal", "equivalent", "identical", "up", "us", "lead", "reduce", "simplify", "come"];
+
+/// Words before "by" and a value that say that it is this one.
+pub const GIVEN: &[&str] =
+    &["given", "represented", "described", "expressed", "obtained", "increased", "decreased"];
+
 /// Two words right before a number that exclude it.
-pub const EXCLUDES: &[&str] =
-    &["anything but", "everything but", "all but", "nothing but", "other than", "apart from"];
+pub const EXCLUDES: &[&str] = &[
+    "anything but",
+    "everything but",
+    "all but",
+    "nothing but",
+    "other than",
+    "apart from",
+    "different from",
+    "close to",
+    "divisible by",
+];
 
 /// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
 pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];

@@ -36,11 +36,35 @@ pub const BOUNDS: &[&str] = &[
 /// Words that may stand before a bound: "no more than 4".
 pub const BEFORE_BOUND: &[&str] = &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
 
-/// Operations that are yet to be done with the value before them and the one after: "4 times 5".
-pub const OPERATIONS: &[&str] = &["times ", "plus ", "minus ", "multiplied by ", "divided by "];
+/// Operations that are yet to be done with the value before them: "4 plus the remainder".
+pub const OPERATIONS: &[&str] = &[
+    "plus ",
+    "minus ",
+    "multiplied by ",
+    "divided by ",
+    "modulo ",
+    "mod ",
+    "over ",
+    "point ",
+    "raised to ",
+    "to the power ",
+    "above ",
+    "below ",
+    "per mille",
+    "before ",
+];
 
-/// What makes a value a difference to another one: "4 more than 5".
-pub const DIFFERENCES: &[&str] = &["more than", "less than", "fewer than"];
+/// The one that needs a value after it, as in "4 times 5": what is done four times is counted.
+pub const TIMES: &str = "times ";
+
+/// Words that add another value to the one before them.
+pub const ALSO: &[&str] = &["and also", "as well as", "along with"];
+
+/// Before [`THAN`] it only denies what comes after.
+pub const RATHER: &str = "rather";
+
+/// After a comparison, which makes a value a difference to another one: "4 more than 5".
+pub const THAN: &str = "than";
 
 /// Words after an answer by which it holds in some cases only: "5 if n is even".
 pub const CONDITIONS: &[&str] = &[
@@ -57,12 +81,27 @@ pub const CONDITIONS: &[&str] = &[
     "suppose",
     "supposing",
     "whenever",
+    "until",
     "long",
 ];
 
 /// Words after "when", "for" and "only" that name some cases of several: "5 for odd n".
-pub const PARTIAL: &[&str] =
-    &["odd", "even", "positive", "negative", "nonnegative", "some", "certain", "if", "when"];
+pub const PARTIAL: &[&str] = &[
+    "odd",
+    "even",
+    "positive",
+    "negative",
+    "nonnegative",
+    "some",
+    "certain",
+    "small",
+    "large",
+    "most",
+    "many",
+    "few",
+    "if",
+    "when",
+];
 
 /// Words after an answer that doubt it.
 pub const DOUBTFUL: &[&str] = &[
@@ -85,8 +124,19 @@ pub const DOUBTFUL: &[&str] = &[
 ];
 
 /// Two words that do the same.
-pub const DOUBTFUL_PAIRS: &[&str] =
-    &["i think", "i believe", "i suppose", "i suspect", "at least", "at most", "or more", "or less"];
+pub const DOUBTFUL_PAIRS: &[&str] = &[
+    "i think",
+    "i believe",
+    "i suppose",
+    "i suspect",
+    "at least",
+    "at most",
+    "or more",
+    "or less",
+    "second thought",
+    "with probability",
+    "leaves out",
+];
 
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
@@ -128,6 +178,7 @@ pub const DENIED_PREDICATES: &[&str] = &[
     "accurate",
     "acceptable",
     "confident",
+    "bet",
     "case",
     "solution",
     "hold",
@@ -136,8 +187,46 @@ pub const DENIED_PREDICATES: &[&str] = &[
 ];
 
 /// What is said of an answer that is taken back.
-pub const FALSE_PREDICATES: &[&str] =
-    &["wrong", "incorrect", "false", "invalid", "mistaken", "impossible", "untrue", "erroneous", "rejected"];
+pub const FALSE_PREDICATES: &[&str] = &[
+    "wrong",
+    "incorrect",
+    "false",
+    "invalid",
+    "mistaken",
+    "impossible",
+    "untrue",
+    "erroneous",
+    "rejected",
+    "off",
+];
+
+/// What an answer does that is taken back, and those who made it.
+pub const FAULTS: &[&str] = &[
+    "fails",
+    "contradicts",
+    "violates",
+    "ignores",
+    "neglects",
+    "misses",
+    "omits",
+    "overcounts",
+    "undercounts",
+    "overlooks",
+    "forgets",
+    "forget",
+    "forgot",
+    "overlooked",
+    "missed",
+    "neglected",
+    "ignored",
+    "miscounted",
+];
+
+/// Words before these by which they are about the answer.
+pub const FAULTY: &[&str] = &["which", "that", "this", "it", "they", "i"];
+
+/// Verbs of what was found of an answer: "which I later realized is wrong".
+pub const FOUND: &[&str] = &["realized", "realised", "noticed", "think", "believe", "know"];
 
 /// Subjects that stand for the answer before them.
 pub const ABOUT_ANSWER: &[&str] =
@@ -157,17 +246,5 @@ pub const OPENERS: &[&str] = &[
 pub const SUBJECTS: &[&str] = &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
 
 /// Words that begin a clause which says why.
-pub const REASONS: &[&str] = &[
-    "because",
-    "since",
-    "as",
-    "where",
-    "whose",
-    "so",
-    "thus",
-    "hence",
-    "therefore",
-    "while",
-    "whereas",
-    "although",
-];
+pub const REASONS: &[&str] =
+    &["because", "since", "as", "where", "whose", "so", "thus", "hence", "therefore", "while", "whereas"];

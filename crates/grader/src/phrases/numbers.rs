@@ -58,9 +58,22 @@ const PARTS: &[(&str, u32)] =
 /// Short for powers of ten, right after a number.
 const ABBREVIATIONS: &[&str] = &["k", "bn", "mn", "mln", "mio", "bln", "trn"];
 
+/// The one among them that is not what it is in lower case: 5 m is a length.
+const MEGA: &str = "M";
+
 /// Words after a number that make another of it, without saying which.
-const CHANGES: &[&str] =
-    &["squared", "cubed", "factorial", "doubled", "tripled", "quadrupled", "halved", "negated", "inverted"];
+const CHANGES: &[&str] = &[
+    "squared",
+    "cubed",
+    "factorial",
+    "doubled",
+    "tripled",
+    "quadrupled",
+    "halved",
+    "negated",
+    "inverted",
+    "permille",
+];
 
 /// Words before a number that change its sign.
 const SIGNS: &[&str] = &["negative", "minus"];
@@ -75,8 +88,12 @@ pub fn number(text: &str) -> Option<u8> {
 
 /// Whether a word is a number, or makes another number of the one before it: million, thirds, squared.
 pub fn changes_number(word: &str) -> bool {
+    let is_mega = word == MEGA;
+    let word = word.to_ascii_lowercase();
+    let word = word.as_str();
     let single = word.strip_suffix('s').unwrap_or(word);
-    ONES.contains(&word)
+    is_mega
+        || ONES.contains(&word)
         || TENS.contains(&word)
         || CHANGES.contains(&word)
         || ABBREVIATIONS.contains(&word)
@@ -184,6 +201,10 @@ fn changed<'w, 't>(value: Expression, words: &'w [&'t str]) -> (Expression, &'w 
             Some((k, rest)) => (Expression::Function(Function::Binomial, vec![value, k]), rest),
             None => (value, words),
         },
+        ["to", "the", nth, rest @ ..] if part(nth).is_some() => {
+            let exponent = part(nth).map(|nth| Expression::Number(nth.into())).unwrap_or(value.clone());
+            (power(exponent), rest.strip_prefix(&["power"]).unwrap_or(rest))
+        }
         ["to", "the", "power", "of", rest @ ..] | ["to", "the", "power", rest @ ..] => match operand(rest) {
             Some((exponent, rest)) => (power(exponent), rest),
             None => (value, words),

@@ -10,13 +10,13 @@ pub const OR: &str = "or";
 pub const TO: &str = "to";
 
 /// What an answer is called where it is stated.
-pub const ANSWER_NAMES: &[&str] = &["answer", "correct option", "correct choice"];
+pub const ANSWER_NAMES: &[&str] = &["answers", "answer", "correct option", "correct choice"];
 
 /// Before such a name: the answer is final, and counts even after a box.
 pub const FINAL: &str = "final ";
 
 /// What comes between the name and the answer; longer ones first.
-pub const VERBS: &[&str] = &["is:", "is", ":", "=", "would be", "will be"];
+pub const VERBS: &[&str] = &["is:", "is", "are:", "are", ":", "=", "would be", "will be"];
 
 /// Words that begin a conclusion after the last formula. In these cases.
 pub const CONCLUSIONS: &[&str] = &["Therefore", "therefore", "Thus", "thus", "Hence", "hence"];
@@ -26,6 +26,9 @@ pub const CHOICE_NAMES: &[&str] = &["Option ", "option ", "Choice ", "choice "];
 
 /// What shows that a letter before it is a choice: "B because ...".
 pub const REASONS: &[&str] = &[" because ", " since ", ", not ", " and not "];
+
+/// Between an answer in words and why it is right.
+pub const WHY: &[&str] = &[" because ", " since "];
 
 /// Words between two boxes that end a list of answers: only the boxes after them count.
 pub const ENDS_LIST: &[&str] = &[
@@ -60,6 +63,9 @@ pub const ARTICLES: &[&str] = &["a ", "an ", "the "];
 
 /// After words within `\text{...}` they make a label of them: `\text{The minimum is } 3`.
 pub const LABEL_VERBS: &[&str] = &["is", "are", "equals"];
+
+/// After a name they say its value: "$x$ is 5".
+pub const NAME_VERBS: &[&str] = &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
 
 /// Words of a label by which it names what is only computed with the answer: "twice the answer".
 pub const LABEL_COMPUTES: &[&str] = &[
@@ -135,6 +141,9 @@ pub const CONDITIONS: &[&str] = &["for all", "for any", "for every", "for each"]
 
 /// Words that begin a clause which says for what an answer holds: "2n for n > 0".
 pub const CLAUSE_WORDS: &[&str] = &["for", "where", "with", "when", "if"];
+
+/// Before such a word: the answer holds for nothing else.
+pub const ONLY: &str = "only";
 
 /// Words of such a clause that add nothing to the kind of number that it names: "k is any positive integer".
 pub const KIND_FILLERS: &[&str] =

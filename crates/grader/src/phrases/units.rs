@@ -26,12 +26,15 @@ pub fn is_unit_letter(symbol: &str) -> bool {
 /// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at least", "5 maybe". Nouns are
 /// without number, but these are few.
 const NO_UNITS: &[&str] = &[
+    "above",
     "actually",
     "although",
     "apart",
     "assuming",
     "be",
     "been",
+    "before",
+    "below",
     "besides",
     "but",
     "can",
@@ -110,7 +113,6 @@ const NO_UNITS: &[&str] = &[
     "without",
     "would",
     "mille",
-    "permille",
 ];
 
 /// Words after "times" with which it multiplies: "5 times as many".

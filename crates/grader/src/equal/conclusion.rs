@@ -1,0 +1,138 @@
+//! The value that equations arrive at, and whether they are false on the way.
+
+use super::super::answer::{Answer, Quantity};
+use super::super::expression::{Expression, Function};
+use super::super::fuel::OutOfFuel;
+use super::super::relation::Relation;
+use super::super::value::Tolerance;
+use super::Comparison;
+use super::quantity::is_name;
+
+impl Comparison<'_> {
+    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for a name that comes back to
+    /// where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its way.
+    pub(super) fn contradicts_itself(
+        &mut self,
+        sides: &[Answer],
+        relations: &[Relation],
+    ) -> Result<bool, OutOfFuel> {
+        let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
+        let values: Vec<&Answer> = sides[..=equations].iter().filter(|side| is_value(side)).collect();
+        let [first, between @ .., last] = &values[..] else { return Ok(false) };
+        if self.has_money {
+            return Ok(false);
+        }
+        let tolerance = self.tolerance;
+        // 2/3 = 0.67 is no contradiction.
+        self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
+        let agrees = if sides.first().is_some_and(names) {
+            self.either_way(first, last)?
+                || match sides[equations + 1..].last().filter(|side| is_value(side)) {
+                    Some(rounded) => self.either_way(first, rounded)?,
+                    None => false,
+                }
+        } else {
+            self.all_agree(first, between)? && self.either_way(first, last)?
+        };
+        self.tolerance = tolerance;
+        Ok(!agrees)
+    }
+
+    fn all_agree(&mut self, first: &Answer, others: &[&Answer]) -> Result<bool, OutOfFuel> {
+        for other in others {
+            if !self.either_way(first, other)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn either_way(&mut self, a: &Answer, b: &Answer) -> Result<bool, OutOfFuel> {
+        Ok(self.answers(a, b)?.is_some() || self.answers(b, a)?.is_some())
+    }
+}
+
+/// The value that an equation or chain of equations arrives at: the last side before any rounding. Of `5 = x` it is 5.
+pub(super) fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
+    let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
+    let only_rounded = relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
+    if !only_rounded {
+        return None;
+    }
+    let first = sides.first()?;
+    if is_multiple_of_name(first) {
+        return None;
+    }
+    let value = match equations {
+        // x ≈ 11 has nothing more exact; in pi ≈ 3.14 what comes first is.
+        0 if names(first) => sides.last().filter(|value| !names(value))?,
+        equations => &sides[equations],
+    };
+    let names_last = names(value) && !names(first) && sides.len() == 2;
+    if names_last {
+        return Some(first);
+    }
+    // "x^2 - 3x = 0" does not say that something is 0.
+    let is_zero = value.expression() == Some(&Expression::integer(0));
+    let says_value =
+        !is_zero || names(first) || first.expression().is_some_and(Expression::is_number) || sides.len() > 2;
+    says_value.then_some(value)
+}
+
+/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3, 2)`.
+pub(super) fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
+    let value = concluded_value(sides, relations)?;
+    let others = sides.iter().filter(|side| !std::ptr::eq(*side, value));
+    let is_rounded = relations.first() == Some(&Relation::Approximate);
+    (is_rounded || others.into_iter().any(names)).then_some(value)
+}
+
+/// Whether an answer is a number, with or without a unit. Sines of plain numbers are left out: they may be of degrees.
+pub(super) fn is_value(answer: &Answer) -> bool {
+    match answer {
+        Answer::Quantity(Quantity { expression, .. }) => expression.is_number() && !has_angle(expression),
+        _ => false,
+    }
+}
+
+fn has_angle(expression: &Expression) -> bool {
+    match expression {
+        Expression::Function(
+            Function::Sin
+            | Function::Cos
+            | Function::Tan
+            | Function::Cot
+            | Function::Sec
+            | Function::Csc
+            | Function::Arcsin
+            | Function::Arccos
+            | Function::Arctan
+            | Function::Arccot,
+            _,
+        ) => true,
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            parts.iter().any(has_angle)
+        }
+        Expression::Power(power) => has_angle(&power.0) || has_angle(&power.1),
+        _ => false,
+    }
+}
+
+/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked for is 3.
+fn is_multiple_of_name(answer: &Answer) -> bool {
+    matches!(
+        answer.expression(),
+        Some(Expression::Product(factors))
+            if matches!(factors[..], [ref factor, Expression::Symbol(_)] if factor.is_number())
+    )
+}
+
+/// Whether an answer is a name, or a tuple, list or ratio of names.
+pub(super) fn names(answer: &Answer) -> bool {
+    match answer {
+        Answer::Quantity(quantity) => is_name(&quantity.expression),
+        Answer::Sequence(_, items) | Answer::List(items) => items.iter().all(names),
+        Answer::Ratio(parts) => parts.iter().all(|part| is_name(&part.expression)),
+        _ => false,
+    }
+}
