@@ -256,6 +256,7 @@ const FILE: &str = "ISENTROPE_HOSTILE_FILE";
 /// What becomes of a file in a process that gets a GiB of memory, less than what the file asks for: the test of that name runs
 /// again there.
 #[cfg(unix)]
+#[allow(clippy::print_stdout, reason = "how the process tells the test")]
 fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
     use std::process::{Command, exit};
     if let Some(path) = std::env::var_os(FILE) {

@@ -143,8 +143,8 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name it has a writer, so that reading
-/// it does not wait without end. Nothing where the path is another.
+/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name it has a writer, so that
+/// reading it does not wait without end. Nothing where the path is another.
 #[cfg(unix)]
 fn open_pipe(path: &Path) -> Option<io::Result<File>> {
     use nix::fcntl::OFlag;
