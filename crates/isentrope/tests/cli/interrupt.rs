@@ -77,7 +77,7 @@ fn the_second_ends_at_once() {
     let input = scratch.lines("prompts.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     fs::create_dir(scratch.path("out")).unwrap();
     let out = scratch.path("out/out.jsonl");
-    let arguments = ["generate", &text(&dir), "--prompts", &input, "-n", "512", "--out", &out];
+    let arguments = ["generate", &text(&dir), "--prompts", &input, "-n", "2048", "--out", &out];
     let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
     let parent = Path::new(&out).parent().unwrap();
     wait_until(&mut child, || hidden_file(parent).is_some());

@@ -37,7 +37,7 @@ fn resolved(path: &Path) -> String {
     }
     let said = stdout_of(command.current_dir(root()));
     let (recipe, rest) = recipe_of(&said);
-    assert!(said.starts_with("# memory: ") || rest.contains("The recipe is well-formed,"), "{said}");
+    assert!(said.starts_with("# memory: ") || rest.contains("The recipe is well-formed. "), "{said}");
     recipe
 }
 
