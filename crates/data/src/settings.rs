@@ -19,7 +19,7 @@ pub struct DataSettings {
     /// A built-in task, instead of `files`.
     pub task: Option<TaskName>,
     /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of rows or an object of columns, also
-    /// compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; "org/name[@revision][:CONFIG][:SPLIT]" a data
+    /// compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data
     /// set on the hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
     /// "hf://datasets/org/name/FILES" names files by their beginning.
     pub files: Vec<PathBuf>,

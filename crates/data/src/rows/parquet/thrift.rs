@@ -1,5 +1,5 @@
 //! The structure of Thrift's compact protocol, in which a parquet file describes itself: enough of it to look at a few numbers
-//! before the reader of the format acts on them (https://github.com/apache/thrift, doc/specs/thrift-compact-protocol.md).
+//! before the reader of the format acts on them (<https://github.com/apache/thrift>, doc/specs/thrift-compact-protocol.md).
 
 /// Deepest nesting that is followed; parquet's own structures nest less than ten deep.
 const MAX_DEPTH: usize = 32;
