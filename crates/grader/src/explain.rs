@@ -111,7 +111,7 @@ fn form(answer: &Answer) -> String {
         }
         Answer::For(answer, domains) => {
             let domain = |domain: &Domain| match domain {
-                Domain::Kind(name, kind) => format!("{name} of the kind {kind:?}"),
+                Domain::Kind(name, kind) => format!("every {kind} {name}"),
                 Domain::Condition(condition) => form(condition),
             };
             format!("{}, for {}", form(answer), domains.iter().map(domain).collect::<Vec<_>>().join(" and "))

@@ -1,5 +1,7 @@
 //! Kinds of numbers that a name may stand for: integers, positive real numbers, odd numbers.
 
+use std::fmt;
+
 /// A kind of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberKind {
@@ -36,6 +38,30 @@ pub enum Part {
     NonPositive,
     /// All but zero.
     Nonzero,
+}
+
+impl fmt::Display for NumberKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (part, name) = match *self {
+            Self::Natural => (Part::All, "natural number"),
+            Self::Integers(part) => (part, "integer"),
+            Self::Rationals(part) => (part, "rational number"),
+            Self::Reals(part) => (part, "real number"),
+            Self::Complex => (Part::All, "complex number"),
+            Self::Odd => (Part::All, "odd integer"),
+            Self::Even => (Part::All, "even integer"),
+            Self::Prime => (Part::All, "prime number"),
+        };
+        f.write_str(match part {
+            Part::All => "",
+            Part::Positive => "positive ",
+            Part::Negative => "negative ",
+            Part::NonNegative => "non-negative ",
+            Part::NonPositive => "non-positive ",
+            Part::Nonzero => "nonzero ",
+        })?;
+        f.write_str(name)
+    }
 }
 
 impl NumberKind {

@@ -10,6 +10,9 @@ fn an_explanation_says_what_was_seen() {
         assert!(seen.contains(part), "{seen}");
     }
     assert_eq!(explanation.grade.unwrap().outcome, Outcome::Same);
+    let domains =
+        explain(r"x = k\pi, k \in \mathbb{Z}", r"\boxed{x = k\pi, k > 0}", &Options::default()).seen;
+    assert!(domains.to_string().contains("for every integer k"), "{domains}");
     let seen = explain("5", "no idea at all, sorry", &Options::default()).seen;
     assert!(seen.to_string().contains("no answer"));
     assert!(explain("", "5", &Options::default()).grade.is_err());
