@@ -81,6 +81,11 @@ impl EvaluationSettings {
         Sampling { top_k, top_p, min_p, ..Sampling::default() }
     }
 
+    /// The entries of `files`, where there are evaluations.
+    pub fn files_read(&self) -> &[PathBuf] {
+        if self.every > 0 { &self.files } else { &[] }
+    }
+
     /// How many evaluations a run of so many steps has.
     pub fn evaluations(&self, steps: u64) -> u64 {
         match steps.checked_div(self.every) {

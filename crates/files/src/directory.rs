@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
@@ -17,6 +17,17 @@ pub fn dangling(path: &Path) -> Option<PathBuf> {
     path.ancestors().filter(|above| *above != Path::new("")).find_map(|above| {
         let leads_to = fs::read_link(above).ok()?;
         (!above.exists()).then_some(leads_to)
+    })
+}
+
+/// Refuses a path that goes through a link to nothing: "no such file" is no help where a name is there to be seen.
+///
+/// # Errors
+/// [`Error::Io`] of the kind [`ErrorKind::NotFound`], with what the link leads to.
+pub fn refuse_dangling(path: &Path) -> Result<()> {
+    dangling(path).map_or(Ok(()), |leads_to| {
+        let what = format!("leads by a link to {}, which is not there", leads_to.display());
+        Err(Error::at(path)(io::Error::new(ErrorKind::NotFound, what)))
     })
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use crate::{Error, Result, dangling};
+use crate::{Error, Result, refuse_dangling};
 
 /// Opens a regular file for reading; symbolic links are followed. All that a command is given to read goes through here: a
 /// FIFO would wait for a writer, a device might never end, and a directory fails in words that name no cause.
@@ -14,23 +14,17 @@ use crate::{Error, Result, dangling};
 /// what it is instead.
 pub fn open_regular(path: &Path) -> Result<File> {
     // Asked before opening, because that would already wait for the writer of a FIFO.
-    check_regular(&fs::metadata(path).map_err(|error| not_there(path, error))?).map_err(Error::at(path))?;
+    let metadata = fs::metadata(path).or_else(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            refuse_dangling(path)?;
+        }
+        Err(Error::at(path)(error))
+    })?;
+    check_regular(&metadata).map_err(Error::at(path))?;
     let file = File::open(path).map_err(Error::at(path))?;
     // Another file may have taken the name meanwhile.
     check_regular(&file.metadata().map_err(Error::at(path))?).map_err(Error::at(path))?;
     Ok(file)
-}
-
-/// "No such file" is no help where a name is there to be seen.
-fn not_there(path: &Path, error: io::Error) -> Error {
-    let error = match dangling(path).filter(|_| error.kind() == ErrorKind::NotFound) {
-        Some(to) => io::Error::new(
-            ErrorKind::NotFound,
-            format!("leads by a link to {}, which is not there", to.display()),
-        ),
-        None => error,
-    };
-    Error::at(path)(error)
 }
 
 /// Reads a regular file whole.

@@ -3,7 +3,6 @@
 use crate::device::{self, Device};
 use crate::memory::{Memory, human};
 use crate::messages;
-use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -59,7 +58,7 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 /// Finds, checks and loads a model.
 pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     let device = device::open(threads)?;
-    refuse_dangling(Path::new(model))?;
+    isentrope_files::refuse_dangling(Path::new(model))?;
     let hub = HubConfig::from_env()?;
     // Whether the weights fit is known before they are fetched.
     let dir = hub::describe_with(&hub, model, &Download::default())?;
@@ -74,7 +73,7 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
             human(available as usize)
         );
     }
-    let dir = hub::resolve_with(&hub, model, &Download::default())?;
+    hub::complete_with(&hub, model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;

@@ -10,7 +10,6 @@ mod loaded_model;
 mod memory;
 mod messages;
 mod output;
-mod paths;
 mod progress;
 mod results_table;
 mod standard_output;

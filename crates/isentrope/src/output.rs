@@ -1,7 +1,6 @@
 //! JSON lines out: a file appears under its name when it is complete, and not before.
 
 use crate::interrupt;
-use crate::paths::refuse_dangling;
 use crate::standard_output::{check_open, failed, print};
 use anyhow::{Context, Result, bail};
 use isentrope_files::{AtomicFile, parent};
@@ -34,7 +33,7 @@ impl Output {
         if path.is_dir() {
             bail!("{}: is a directory; name a file", path.display());
         }
-        refuse_dangling(path)?;
+        isentrope_files::refuse_dangling(path)?;
         // A link stays a link: what it leads to is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if path.exists() && !path.is_file() {

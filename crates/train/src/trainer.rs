@@ -38,6 +38,9 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
+    /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
+    fn data_places(&self) -> Vec<PathBuf>;
+
     /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user
     /// should know of them.
     ///

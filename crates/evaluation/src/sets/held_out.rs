@@ -99,8 +99,8 @@ pub fn check_held_out_files(
     eval: &EvaluationSettings,
     verifier: &VerifierSettings,
 ) -> Result<Vec<String>> {
-    let is_read = |entry: &&PathBuf| eval.every > 0 && Place::of(entry).is_local();
-    let entries: Vec<PathBuf> = eval.files.iter().filter(is_read).cloned().collect();
+    let is_local = |entry: &&PathBuf| Place::of(entry).is_local();
+    let entries: Vec<PathBuf> = eval.files_read().iter().filter(is_local).cloned().collect();
     let problems = eval.problems.unwrap_or(PROBLEMS);
     let found = |(_, files): (String, Vec<PathBuf>)| {
         let first = files[0].display().to_string();

@@ -4,12 +4,11 @@ use crate::device::{self, Description, Device};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
-use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal::{self, Terminal};
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_model::hub::{self, HubConfig};
@@ -116,13 +115,7 @@ impl RunArguments {
             terminal.note(note);
         }
         if !model.from_scratch {
-            let complete = hub::resolve_with(&hub, &model.path, &Download::default())?;
-            if complete != model_dir {
-                bail!(
-                    "{}: the hub got another revision of it while its files were read; run again",
-                    model.path
-                );
-            }
+            hub::complete_with(&hub, &model.path, &model_dir, &Download::default())?;
         }
         let manifest = manifest(&device, &prepared.trainer, &model_dir)?;
         interrupt::wind_up_first("finishing the current step");
@@ -143,7 +136,7 @@ impl RunArguments {
 fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     let device = device::open(threads)?;
     let rendered = recipe::render(&recipe);
-    let data = looked_at(&serde_json::to_value(&recipe)?);
+    let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
     hub::check_name(&path)?;
     // Who looks does not want to wait for a hub that cannot be reached.
@@ -181,23 +174,20 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
     Ok(plan.map(drop)?)
 }
 
-/// Which data of a recipe can be looked at without the model, and which only together with it, as sentences.
-fn looked_at(recipe: &Value) -> String {
-    // Without evaluations, its files are not read.
-    let keys = match recipe.pointer("/eval/every").and_then(Value::as_u64) {
-        Some(0) => &["/data/files"][..],
-        _ => &["/data/files", "/sft/eval_files", "/eval/files"],
+/// Which data can be looked at without the model, and which only together with it, as sentences.
+fn looked_at(places: &[PathBuf]) -> String {
+    let shown =
+        places.iter().map(|place| (isentrope_data::Place::of(place).is_local(), place.display().to_string()));
+    let (here, hub): (Vec<_>, Vec<_>) = shown.partition(|(is_local, _)| *is_local);
+    let listed = |places: Vec<(bool, String)>| {
+        places.into_iter().map(|(_, place)| place).collect::<Vec<_>>().join(", ")
     };
-    let files =
-        keys.iter().filter_map(|key| recipe.pointer(key)?.as_array()).flatten().filter_map(Value::as_str);
-    let (here, hub): (Vec<&str>, Vec<&str>) =
-        files.partition(|file| isentrope_data::Place::parse(file).is_local());
     let mut said = String::new();
     if !here.is_empty() {
-        said += &format!("Its data on this machine can be read: {}. ", here.join(", "));
+        said += &format!("Its data on this machine can be read: {}. ", listed(here));
     }
     if !hub.is_empty() {
-        said += &format!("Its data on the hub have not been looked at: {}. ", hub.join(", "));
+        said += &format!("Its data on the hub have not been looked at: {}. ", listed(hub));
     }
     said
 }
@@ -239,7 +229,7 @@ fn or_free_space(error: Error) -> Error {
 /// A link to nothing, or a model directory that is not where the command looks but beside the recipe, would else be taken for
 /// a hub id.
 fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
-    refuse_dangling(model).context("model.path")?;
+    isentrope_files::refuse_dangling(model).context("model.path")?;
     let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(

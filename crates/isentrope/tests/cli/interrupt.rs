@@ -1,5 +1,6 @@
 //! Ctrl-C.
 
+use crate::processes::wait_until;
 use crate::program::{Scratch, isentrope, names, parse_lines, text, token_model};
 use crate::text_model::write_llama;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -17,15 +18,6 @@ fn interrupt(child: &Child) {
 }
 
 /// Waits until `done`, while the child runs.
-fn wait_until(child: &mut Child, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was interrupted");
-        assert!(started.elapsed() < PATIENCE, "nothing happened");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 fn hidden_file(dir: &Path) -> Option<u64> {
     let name = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"))?;
     fs::metadata(dir.join(name)).ok().map(|m| m.len())
@@ -45,7 +37,7 @@ fn the_first_keeps_what_has_finished() {
     let dir = Path::new(&out).parent().unwrap();
     let arguments = ["generate", &model, "--prompts", &input, "-n", "200", "--kv-memory", "1", "--out", &out];
     let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until(&mut child, || hidden_file(dir).is_some_and(|len| len > 0));
+    wait_until(PATIENCE, &mut child, || hidden_file(dir).is_some_and(|len| len > 0));
     interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
@@ -80,7 +72,7 @@ fn the_second_ends_at_once() {
     let arguments = ["generate", &text(&dir), "--prompts", &input, "-n", "2048", "--out", &out];
     let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
     let parent = Path::new(&out).parent().unwrap();
-    wait_until(&mut child, || hidden_file(parent).is_some());
+    wait_until(PATIENCE, &mut child, || hidden_file(parent).is_some());
     std::thread::sleep(Duration::from_millis(1500)); // by then the model is loaded and steps are being taken
     // The second signal waits in a shell of its own, so that it is sent at once and not after a program has been started.
     let second = format!("read _; kill -INT {}", child.id());

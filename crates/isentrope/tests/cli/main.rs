@@ -18,6 +18,8 @@ mod metrics;
 #[cfg(target_os = "linux")]
 mod output;
 mod pages;
+#[cfg(unix)]
+mod processes;
 mod program;
 mod recipes;
 mod score;

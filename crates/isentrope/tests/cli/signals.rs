@@ -1,5 +1,6 @@
 //! Signals that ask a program to end: what a scheduler, a closed terminal or a user sends. `interrupt.rs` has Ctrl-C.
 
+use crate::processes::wait_until;
 use crate::program::{Scratch, isentrope, names, parse_lines, stderr, token_model};
 use crate::training::{Bench, assert_same_results, metrics, succeed};
 use serde_json::json;
@@ -16,15 +17,6 @@ const ASKING: [&str; 3] = ["TERM", "HUP", "USR1"];
 fn send(signal: &str, child: &Child) {
     let status = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
     assert!(status.unwrap().success());
-}
-
-fn wait_until(child: &mut Child, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended too early");
-        assert!(started.elapsed() < PATIENCE, "nothing happened");
-        sleep(Duration::from_millis(2));
-    }
 }
 
 fn lines(out: &Path) -> usize {
@@ -44,7 +36,7 @@ fn a_run_finishes_its_step_saves_and_goes_on_later() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            wait_until(&mut child, || lines(&out) > 2);
+            wait_until(PATIENCE, &mut child, || lines(&out) > 2);
             send(signal, &child);
             let output = child.wait_with_output().unwrap();
             let said = stderr(&output);
@@ -76,7 +68,7 @@ fn what_is_ignored_stays_ignored() {
     let whole = bench.run("whole", &sets, &[]);
     let out = bench.out("ignoring");
     let mut child = ignoring("HUP TERM USR1", &bench.command("ignoring", &sets, &[])).spawn().unwrap();
-    wait_until(&mut child, || lines(&out) > 2);
+    wait_until(PATIENCE, &mut child, || lines(&out) > 2);
     for signal in ASKING {
         send(signal, &child);
     }
@@ -84,7 +76,7 @@ fn what_is_ignored_stays_ignored() {
     assert_same_results(&whole, &out);
     // Who sends SIGINT means it, though shells have programs in the background ignore it.
     let mut child = ignoring("HUP INT", &bench.command("int", &["run.steps=100000"], &[])).spawn().unwrap();
-    wait_until(&mut child, || lines(&bench.out("int")) > 2);
+    wait_until(PATIENCE, &mut child, || lines(&bench.out("int")) > 2);
     send("HUP", &child);
     sleep(Duration::from_millis(200));
     assert_eq!(child.try_wait().unwrap(), None);
@@ -99,7 +91,7 @@ fn hanging(bench: &Bench, name: &str) -> (Child, String) {
     let set = format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
     let mut command = bench.command(name, &[&set, "eval.every=0"], &[]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until(&mut child, || Path::new(&asked).exists());
+    wait_until(PATIENCE, &mut child, || Path::new(&asked).exists());
     (child, asked)
 }
 
@@ -161,7 +153,7 @@ fn the_other_commands_keep_what_they_have() {
             &["score", &model, "--in", &texts, "--out", &out],
         ] {
             let mut child = isentrope(arguments).stderr(Stdio::piped()).spawn().unwrap();
-            wait_until(&mut child, || {
+            wait_until(PATIENCE, &mut child, || {
                 let dir = Path::new(&out).parent().unwrap();
                 let growing = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"));
                 growing.and_then(|name| fs::metadata(dir.join(name)).ok()).is_some_and(|file| file.len() > 0)
@@ -229,9 +221,9 @@ fn what_a_killed_command_was_writing_goes_with_the_next() {
     };
     let hidden = || scratch.names().into_iter().filter(|name| name.starts_with(".isentrope-")).count();
     let mut killed = start("killed.jsonl");
-    wait_until(&mut killed, || hidden() == 1);
+    wait_until(PATIENCE, &mut killed, || hidden() == 1);
     let mut running = start("running.jsonl");
-    wait_until(&mut running, || hidden() == 2);
+    wait_until(PATIENCE, &mut running, || hidden() == 2);
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(hidden(), 2);

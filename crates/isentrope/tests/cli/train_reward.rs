@@ -1,5 +1,6 @@
 //! Rewards of the user's own: commands that judge, during whole runs.
 
+use crate::processes::{runs, until};
 use crate::program::{Scratch, failure, isentrope, parse_lines, stderr, text};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, state, succeed};
 use serde_json::{Value, json};
@@ -38,25 +39,10 @@ fn pids(scratch: &Scratch) -> Vec<String> {
     fs::read_to_string(scratch.path("pids")).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// Whether a process is there and is no zombie.
-fn runs(pid: &str) -> bool {
-    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
-    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn assert_nothing_is_left(scratch: &Scratch) {
     let all = pids(scratch);
     assert!(!all.is_empty(), "no worker has been asked anything");
-    until("a worker is left", || !all.iter().any(|pid| runs(pid)));
+    until(PATIENCE, "a worker is left", || !all.iter().any(|pid| runs(pid)));
 }
 
 fn rollouts(out: &Path, step: u64) -> Vec<Value> {
@@ -261,7 +247,7 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
     let sets = [command(&script, ""), "run.steps=100000".to_owned(), "eval.every=0".to_owned()];
     let mut command = bench.command("out", &[&sets[0], &sets[1], &sets[2]], &[]);
     let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-    until("no step was made", || bench.out("out").join("rollouts/step-000002.jsonl").exists());
+    until(PATIENCE, "no step was made", || bench.out("out").join("rollouts/step-000002.jsonl").exists());
     interrupt_group(child.id());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_nothing_is_left(&bench.scratch);
@@ -277,7 +263,7 @@ fn a_second_ctrl_c_leaves_no_worker_that_hangs() {
     let set = command(&script, ", timeout_s = 1000");
     let mut child =
         bench.command("out", &[&set], &[]).process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-    until("no worker was asked", || pids(&bench.scratch).len() == 2);
+    until(PATIENCE, "no worker was asked", || pids(&bench.scratch).len() == 2);
     interrupt_group(child.id());
     thread::sleep(Duration::from_millis(300));
     assert_eq!(child.try_wait().unwrap(), None, "the first finishes the step");

@@ -1,5 +1,6 @@
 //! What is left of workers when they end, or when the program does.
 
+use crate::processes::{runs, until};
 use crate::program::{isentrope, parse_lines, stderr};
 use crate::training::Bench;
 use serde_json::json;
@@ -7,7 +8,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,33 +40,18 @@ fn pids(bench: &Bench) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Whether a process is there and is no zombie.
-fn runs(pid: &str) -> bool {
-    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
-    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A run whose worker and all that it has started are there, and wait.
 fn start(bench: &Bench, then: &str) -> Child {
     let set = verifier(&worker(bench, then), ", timeout_s = 1000");
     let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
     let child = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("the worker has not started", || pids(bench).len() >= 5);
+    until(PATIENCE, "the worker has not started", || pids(bench).len() >= 5);
     assert!(pids(bench).iter().all(|pid| runs(pid)));
     child
 }
 
 fn assert_nothing_is_left(bench: &Bench) {
-    until("something is left", || !pids(bench).iter().any(|pid| runs(pid)));
+    until(PATIENCE, "something is left", || !pids(bench).iter().any(|pid| runs(pid)));
 }
 
 #[test]
@@ -111,7 +97,7 @@ fn a_worker_ends_when_what_supervises_it_is_killed() {
     let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
     assert_ne!(supervisor, child.id().to_string());
     assert!(Command::new("kill").args(["-KILL", &supervisor]).status().unwrap().success());
-    until("the worker is left", || !runs(&worker));
+    until(PATIENCE, "the worker is left", || !runs(&worker));
     child.kill().unwrap();
     child.wait().unwrap();
     // What had left the worker's session is out of anybody's reach by then.
@@ -129,9 +115,9 @@ fn what_a_worker_that_was_replaced_has_started_ends_with_it() {
     let set = verifier(&worker(&bench, &then), "");
     let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("no second worker has started", || pids(&bench).len() >= 10);
+    until(PATIENCE, "no second worker has started", || pids(&bench).len() >= 10);
     let first: Vec<String> = pids(&bench)[..5].to_vec();
-    until("something is left of the first", || !first.iter().any(|pid| runs(pid)));
+    until(PATIENCE, "something is left of the first", || !first.iter().any(|pid| runs(pid)));
     assert_eq!(child.try_wait().unwrap(), None);
     child.kill().unwrap();
     child.wait().unwrap();

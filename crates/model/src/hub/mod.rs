@@ -92,6 +92,23 @@ pub fn describe_with(config: &HubConfig, model: &str, progress: &dyn Progress) -
     fetch(config, &RepoId::parse(model)?, Parts::Description, progress)
 }
 
+/// Fetches the weights of what [`describe_with`] has put into `described`.
+///
+/// # Errors
+/// As [`resolve`]; when the hub has got another revision meanwhile, whose weights would not be those described.
+pub fn complete_with(
+    config: &HubConfig,
+    model: &str,
+    described: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    if resolve_with(config, model, progress)? == described {
+        return Ok(());
+    }
+    let what = format!("{model}: the hub got another revision of it while its files were read; run again");
+    Err(crate::Error::Hub(what))
+}
+
 /// [`resolve`] with settings of the caller's in place of the environment's.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::hub::repository::{
     tokenizer_json, weights,
 };
 use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{HubConfig, describe_with, resolve, resolve_with};
+use isentrope_model::hub::{HubConfig, complete_with, describe_with, resolve, resolve_with};
 
 #[test]
 fn a_directory_is_itself() {
@@ -77,6 +77,17 @@ fn a_description_comes_without_weights_and_is_completed_later() {
         assert_holds(&described, &entries[..entries.len().min(5)]); // a consolidated file is no part of shards
         assert_eq!(describe_with(&offline, "org/name", &()).unwrap(), described);
     }
+}
+
+#[test]
+fn weights_of_another_revision_do_not_complete_a_description() {
+    let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
+    let config = settings(&server, cache.path());
+    let described = describe_with(&config, "org/name", &()).unwrap();
+    complete_with(&config, "org/name", &described, &()).unwrap();
+    let older = described.with_file_name("0".repeat(40));
+    let message = complete_with(&config, "org/name", &older, &()).unwrap_err().to_string();
+    assert!(message.starts_with("org/name: the hub got another revision"), "{message}");
 }
 
 #[test]

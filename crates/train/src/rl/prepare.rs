@@ -10,7 +10,7 @@ use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Recipe {
     /// What the run will compute, with prompts of so many tokens.
@@ -56,6 +56,10 @@ impl TrainingRecipe for Recipe {
 
     fn needs_reference(&self) -> bool {
         self.objective.needs_reference()
+    }
+
+    fn data_places(&self) -> Vec<PathBuf> {
+        [&self.data.files[..], self.eval.files_read()].concat()
     }
 
     fn check_data(&self) -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ use isentrope_data::{Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
 use isentrope_model::{Layout, ModelConfig, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl TrainingRecipe for Recipe {
     type Trainer = FineTuning;
@@ -32,6 +32,11 @@ impl TrainingRecipe for Recipe {
 
     fn needs_reference(&self) -> bool {
         false
+    }
+
+    fn data_places(&self) -> Vec<PathBuf> {
+        let held_out = if self.eval.every > 0 { &self.sft.eval_files[..] } else { &[] };
+        [&self.data.files[..], held_out, self.eval.files_read()].concat()
     }
 
     fn check_data(&self) -> Result<Vec<String>> {

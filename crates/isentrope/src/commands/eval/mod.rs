@@ -7,7 +7,6 @@ mod sampling;
 use crate::interrupt;
 use crate::loaded_model::{self, file_hashes};
 use crate::messages;
-use crate::paths::refuse_dangling;
 use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
@@ -102,7 +101,7 @@ impl Eval {
         if out == Path::new("-") {
             bail!("--out: results are a directory, and - is none: name one (./- is one of that name)");
         }
-        refuse_dangling(&out)?;
+        isentrope_files::refuse_dangling(&out)?;
         if let Some(old) = &self.against
             && !old.join("manifest.json").is_file()
         {

@@ -1,0 +1,31 @@
+//! Processes that tests watch.
+
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether a process is there and is no zombie.
+pub fn runs(pid: &str) -> bool {
+    let output = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
+    let state = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+/// Waits for something, no longer than `patience`.
+pub fn until(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < patience, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for something that a process does, no longer than `patience`; it must not end meanwhile.
+pub fn wait_until(patience: Duration, child: &mut Child, mut done: impl FnMut() -> bool) {
+    until(patience, "nothing happened", || {
+        done() || {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended too early");
+            false
+        }
+    });
+}
