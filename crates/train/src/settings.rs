@@ -204,6 +204,24 @@ pub struct MemorySettings {
     pub micro_batch_tokens: Option<usize>,
 }
 
+/// What is measured beside training, for the laboratory. Nothing here changes a weight.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LabSettings {
+    /// Whether each step's change of entropy is measured on the very states that it has sampled, and compared with what the
+    /// theory of covariance predicts (`theory/*` in docs/metrics.md). It costs two more forward passes over the rollout.
+    pub track_theory: bool,
+    /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and `isentrope score`, in whole
+    /// responses; 0 keeps none, and as many as a rollout has keep them all.
+    pub record_tokens: usize,
+}
+
+impl Default for LabSettings {
+    fn default() -> Self {
+        Self { track_theory: false, record_tokens: 2048 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::plan::human;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
+use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
 use schemars::JsonSchema;
@@ -38,6 +38,8 @@ pub struct Recipe {
     pub checkpoint: Checkpoints,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
+    /// What is measured beside training, for the laboratory. Nothing here changes a weight.
+    pub lab: LabSettings,
 }
 
 /// How a rollout is cut into updates.

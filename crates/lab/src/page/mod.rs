@@ -1,0 +1,77 @@
+//! Web pages of one file: nothing is fetched, light and dark as the reader's system is, readable on a phone and in print.
+
+use std::fmt::Write;
+
+/// What all pages look like.
+const STYLE: &str = include_str!("page.css");
+
+/// A page in the making.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Its title.
+    pub title: String,
+    /// What it looks like beyond what all pages do, as CSS.
+    pub style: String,
+    /// HTML below the title.
+    pub body: String,
+    /// JavaScript that runs when the page is there.
+    pub script: String,
+}
+
+impl Page {
+    /// The page as HTML. What it may load is nothing, which browsers are told.
+    pub fn html(&self) -> String {
+        let Self { title, style, body, script } = self;
+        let title = escaped(title);
+        let mut html = String::new();
+        let _ = write!(
+            html,
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
+             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n\
+             </head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
+        );
+        html
+    }
+}
+
+/// Text as HTML shows it, in contents and in attributes.
+pub fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+/// A value as JavaScript, safe within a `<script>` element.
+///
+/// # Errors
+/// As serde_json's.
+pub fn script_value(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(value)?
+        .replace('<', "\\u003c")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_leaves_its_place() {
+        assert_eq!(escaped("<b a='1' c=\"2\">&"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;");
+        let script = script_value(&"</script><!--\u{2028}").unwrap();
+        assert!(!script.contains('<') && !script.contains('\u{2028}'), "{script}");
+        assert_eq!(serde_json::from_str::<String>(&script).unwrap(), "</script><!--\u{2028}");
+    }
+}

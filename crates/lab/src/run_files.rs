@@ -1,0 +1,74 @@
+//! What a run directory of this program holds beside its log: the recipe, the responses of each step, evaluations.
+
+use crate::{Error, Result};
+use isentrope_files::{names, read_regular};
+use serde_json::Value;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Largest recipe or manifest that is read, in bytes.
+const MAX_JSON: u64 = 64 << 20;
+
+/// A run directory.
+#[derive(Clone, Debug)]
+pub struct RunFiles {
+    /// The directory.
+    pub dir: PathBuf,
+}
+
+impl RunFiles {
+    /// A directory that is taken for one of a run.
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    /// The resolved recipe's values; none where the directory has none.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not JSON.
+    pub fn recipe(&self) -> Result<Option<Value>> {
+        self.json(".recipe.json")
+    }
+
+    /// What the run was made from: program, model and data.
+    ///
+    /// # Errors
+    /// As [`recipe`](Self::recipe).
+    pub fn manifest(&self) -> Result<Option<Value>> {
+        self.json("manifest.json")
+    }
+
+    /// The steps whose sampled responses are kept, ascending.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn rollout_steps(&self) -> Result<Vec<u64>> {
+        steps(&self.dir.join("rollouts"))
+    }
+
+    /// The file of the responses that were sampled in a step.
+    pub fn rollout(&self, step: u64) -> PathBuf {
+        self.dir.join(format!("rollouts/step-{step:06}.jsonl"))
+    }
+
+    fn json(&self, name: &str) -> Result<Option<Value>> {
+        let path = self.dir.join(name);
+        match read_regular(&path, MAX_JSON) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map(Some).map_err(|e| Error::invalid(&path, e.to_string()))
+            }
+            Err(isentrope_files::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no directory.
+fn steps(dir: &Path) -> Result<Vec<u64>> {
+    let step = |name: &str| name.strip_prefix("step-")?.strip_suffix(".jsonl")?.parse::<u64>().ok();
+    let mut steps: Vec<u64> = names(dir)?.iter().filter_map(|name| step(name.to_str()?)).collect();
+    steps.sort_unstable();
+    Ok(steps)
+}

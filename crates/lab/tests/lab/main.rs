@@ -1,0 +1,3 @@
+//! What the laboratory makes of logs, through its public face.
+
+mod run_directory;

@@ -1,0 +1,52 @@
+//! Logs of run directories of this program.
+
+use isentrope_lab::log::RunLog;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+fn run(metrics: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("metrics.jsonl"), metrics).unwrap();
+    dir
+}
+
+#[test]
+fn numbers_come_back_by_step_and_nulls_are_no_measurements() {
+    let dir = run(
+        "{\"step\":0,\"eval/a/entropy\":1.5}\n{\"step\":1,\"x\":null}\n{\"step\":4,\"x\":0.25,\"eval/a/entropy\":1.0}\n",
+    );
+    fs::write(dir.path().join("timings.jsonl"), "{\"step\":1,\"time/step_s\":2.0}\n").unwrap();
+    let log = RunLog::open(dir.path()).unwrap();
+    let series = log.series("eval/a/entropy").unwrap();
+    assert_eq!(series.iter().collect::<Vec<_>>(), [(0, 1.5), (4, 1.0)]);
+    assert_eq!(
+        (series.at(4), series.at(1), log.series("x").unwrap().last()),
+        (Some(1.0), None, Some((4, 0.25)))
+    );
+    assert_eq!(log.series("time/step_s").unwrap().values, [2.0]);
+    assert_eq!((log.evaluation_sets(), log.last_step()), (vec!["a"], Some(4)));
+    assert!(log.notes.is_empty());
+}
+
+#[test]
+fn a_line_that_was_being_written_is_left_out_with_a_note() {
+    let dir = run("{\"step\":1,\"x\":1}\n{\"step\":2,\"x");
+    let log = RunLog::open(dir.path()).unwrap();
+    assert_eq!(log.last_step(), Some(1));
+    assert!(log.notes[0].contains("metrics.jsonl: line 2 is cut off"), "{:?}", log.notes);
+}
+
+#[test]
+fn malformed_lines_are_named_by_file_and_line() {
+    for (metrics, what) in [
+        ("{\"step\":1}\nnonsense\n", "line 2: expected"),
+        ("{\"step\":1}\n{\"step\":1}\n", "line 2: step 1 does not come after"),
+        ("{\"x\":1}\n", "line 1: \"step\" must be a whole number"),
+        ("{\"step\":1,\"x\":\"1\"}\n", "line 1: \"x\" must be a number"),
+    ] {
+        let error = RunLog::open(run(metrics).path()).unwrap_err().to_string();
+        assert!(error.contains("metrics.jsonl: ") && error.contains(what), "{error}");
+    }
+    assert!(RunLog::open(Path::new("nowhere")).unwrap_err().to_string().starts_with("nowhere: "));
+}
