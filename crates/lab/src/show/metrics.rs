@@ -1,0 +1,40 @@
+//! The list of what runs have measured.
+
+use super::run::ShownRun;
+use super::text::{Look, Paint, number, shown_width, table};
+use unicode_width::UnicodeWidthStr;
+
+/// A list per run, beside one another: name, first and last value, and at which step that was.
+pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
+    let blocks: Vec<Vec<String>> = runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();
+    look.beside(&blocks)
+}
+
+fn of_run(run: &ShownRun, is_named: bool, look: &Look) -> Vec<String> {
+    let names: Vec<String> = run.log.all().map(|(name, _)| look.clean(name)).collect();
+    let rows: Vec<Vec<String>> = run
+        .log
+        .all()
+        .map(|(_, series)| match (series.iter().next(), series.last()) {
+            (Some((_, first)), Some((step, last))) => vec![number(first), number(last), step.to_string()],
+            _ => ["never finite", "-", "-"].map(str::to_owned).into(),
+        })
+        .collect();
+    let widest = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let numbers = table(look, &["first", "last", "step"].map(str::to_owned), &rows);
+    let head = look.paint(Paint::Heading, if is_named { "" } else { "metric" });
+    let mut lines = Vec::new();
+    if is_named {
+        lines.push(look.paint(Paint::Heading, &look.clean(&run.name)));
+    }
+    if rows.is_empty() {
+        lines.push("nothing measured yet".into());
+        return lines;
+    }
+    let names = std::iter::once(head).chain(names);
+    lines.extend(names.zip(numbers).map(|(name, numbers)| {
+        let space = widest.saturating_sub(shown_width(&name)) + 2;
+        format!("{name}{:space$}{numbers}", "")
+    }));
+    lines
+}
