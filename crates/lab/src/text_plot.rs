@@ -95,7 +95,11 @@ impl TextPlot {
         buffer.set_stringn(0, 0, &self.y, usize::from(width), Style::new());
         frame.draw_axes(&self.x, &mut buffer);
         for (i, curve) in self.curves.iter().enumerate() {
-            frame.draw(curve, i, self.curves.len(), &mut buffer);
+            frame.draw(curve, i, &mut buffer);
+        }
+        // After all curves, so that each can be told where another lies upon it.
+        for (i, curve) in self.curves.iter().enumerate() {
+            frame.mark(curve, i, self.curves.len(), &mut buffer);
         }
         for (row, items) in (area.bottom() + 2..height).zip(&legend) {
             let mut column = LEGEND_INDENT;
@@ -171,7 +175,7 @@ impl Frame {
         }
     }
 
-    fn draw(&self, curve: &Curve, number: usize, of: usize, buffer: &mut Buffer) {
+    fn draw(&self, curve: &Curve, number: usize, buffer: &mut Buffer) {
         let look = look(number, self.charset);
         let marker = self.charset.of(Marker::Braille, Marker::Custom(look.marker));
         let place = |p: &(f64, f64)| (self.x.place(p.0), self.y.place(p.1));
@@ -190,6 +194,10 @@ impl Frame {
             .y_bounds([0.0, 1.0])
             .paint(paint)
             .render(self.area, buffer);
+    }
+
+    fn mark(&self, curve: &Curve, number: usize, of: usize, buffer: &mut Buffer) {
+        let look = look(number, self.charset);
         for (x, y) in self.marked(curve, number, of) {
             let mut text = [0; 4];
             let (column, row) = (self.column(x), self.row(y));

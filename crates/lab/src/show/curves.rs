@@ -5,8 +5,11 @@ use super::text::{GAP, Look, Paint};
 use crate::log::{RunLog, Series};
 use crate::text_plot::{Curve, TextPlot};
 
-/// Columns that a plot should have at least, where several stand beside one another.
-const NARROWEST: usize = 48;
+/// Columns that a plot should have at least, where several stand beside one another, and where there is no room below.
+const NARROW: usize = 48;
+const NARROWEST: usize = 34;
+/// With more points to a column than this a noisy curve is a solid band, and means are drawn.
+const DENSEST: usize = 4;
 /// As many stand beside one another at most.
 const MOST_BESIDE: usize = 4;
 /// Points further apart than so many times the usual distance are not joined.
@@ -31,10 +34,9 @@ pub(super) fn panels(runs: &[ShownRun], metrics: &[String], look: &Look) -> Vec<
     asked.chain(usual).filter(|panel| panel.curves.iter().any(|curve| !curve.points.is_empty())).collect()
 }
 
-/// Plots in rows, each so many lines high.
-pub(super) fn lines(panels: &[Panel], height: usize, look: &Look) -> Vec<String> {
-    let beside = beside(panels.len(), look.width);
-    let width = (look.width - GAP * (beside - 1)) / beside;
+/// Plots in rows of so many, each so many lines high.
+pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look) -> Vec<String> {
+    let width = look.width.saturating_sub(GAP * (beside - 1)) / beside;
     let blocks: Vec<Vec<String>> = panels.iter().map(|panel| panel.block(width, height, look)).collect();
     let mut lines = Vec::new();
     for row in blocks.chunks(beside) {
@@ -48,24 +50,53 @@ pub(super) fn lines(panels: &[Panel], height: usize, look: &Look) -> Vec<String>
 
 /// How many of so many plots stand beside one another: as many as have room, in rows that are as full as can be.
 pub(super) fn beside(panels: usize, width: usize) -> usize {
-    let most = ((width + GAP) / (NARROWEST + GAP)).clamp(1, MOST_BESIDE);
+    let most = ((width + GAP) / (NARROW + GAP)).clamp(1, MOST_BESIDE);
     let rows = panels.div_ceil(most).max(1);
     panels.div_ceil(rows).max(1)
 }
 
+/// The same where all plots must fit into so many rows, if they can.
+pub(super) fn beside_in_rows(panels: usize, rows: usize, width: usize) -> usize {
+    let most = ((width + GAP) / (NARROWEST + GAP)).clamp(1, MOST_BESIDE);
+    beside(panels, width).max(panels.div_ceil(rows.max(1))).min(most).max(1)
+}
+
 impl Panel {
     fn block(&self, width: usize, height: usize, look: &Look) -> Vec<String> {
-        let plot = TextPlot { x: "step".into(), y: String::new(), curves: self.curves.clone() };
+        let (curves, remark) = self.thinned(width);
+        let plot = TextPlot { x: "step".into(), y: String::new(), curves };
         let [wide, high] =
             [width, height.saturating_sub(1)].map(|size| u16::try_from(size).unwrap_or(u16::MAX));
         let mut lines = plot.lines_in(wide, high, look.colors, look.charset);
-        lines.insert(0, look.paint(Paint::Heading, &self.title));
+        let title: String = format!("{}{remark}", self.title);
+        lines.insert(0, look.paint(Paint::Heading, &super::text::wrapped(&title, width).swap_remove(0)));
         // A plot is as wide as its place, so that what stands beside it stands in columns.
         if let Some(first) = lines.first_mut() {
             let space = width.saturating_sub(super::text::shown_width(first));
             first.push_str(&" ".repeat(space));
         }
         lines
+    }
+
+    /// The curves as they are drawn in so many columns, and what is to be said of that: of very many points, a mean per column.
+    fn thinned(&self, width: usize) -> (Vec<Curve>, String) {
+        let densest = self.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
+        if densest <= DENSEST * width {
+            return (self.curves.clone(), String::new());
+        }
+        let xs = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
+        let (first, last) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
+        let steps = libm::ceil((last - first) / width as f64).max(1.0);
+        let mean = |chunk: &[(f64, f64)]| {
+            let count = chunk.len() as f64;
+            (chunk.iter().map(|p| p.0).sum::<f64>() / count, chunk.iter().map(|p| p.1).sum::<f64>() / count)
+        };
+        let column = |point: &(f64, f64)| (libm::floor((point.0 - first) / steps), point.1.is_nan());
+        let thin = |curve: &Curve| {
+            let points = curve.points.chunk_by(|a, b| column(a) == column(b)).map(mean).collect();
+            Curve { points, ..curve.clone() }
+        };
+        (self.curves.iter().map(thin).collect(), format!(" (means over {steps} steps)"))
     }
 }
 

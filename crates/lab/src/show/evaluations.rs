@@ -2,7 +2,7 @@
 
 use super::run::ShownRun;
 use super::sets::EvaluationSet;
-use super::text::{Look, Paint, number, percent, table};
+use super::text::{Look, number, percent, table};
 
 /// The tables of all runs beside one another, each with so many rows at most: the first evaluation, then the last ones.
 pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> {
@@ -10,8 +10,7 @@ pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> 
     let blocks: Vec<Vec<String>> = tables
         .map(|(run, set)| {
             let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
-            let title = look.clean(&format!("evaluations {whose}{}", set.name));
-            let mut lines = vec![look.paint(Paint::Heading, &title)];
+            let mut lines = look.heading(&format!("evaluations {whose}{}", set.name));
             lines.extend(of_set(run, set, rows, look));
             lines
         })

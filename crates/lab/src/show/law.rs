@@ -2,7 +2,7 @@
 
 use super::run::ShownRun;
 use super::sets::SetStudy;
-use super::text::{Look, Paint, percent};
+use super::text::{Look, percent};
 use crate::law::{Fit, Interval};
 
 /// Evaluations that two coefficients can be fitted to with something left over.
@@ -14,7 +14,7 @@ pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     for run in runs {
         let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
         if run.studies.is_empty() && run.log.last_step().is_some() {
-            lines.push(title(look, &format!("law {whose}unknown")));
+            lines.extend(look.heading(&format!("law {whose}unknown")));
             let why = "it takes evaluations with accuracy and entropy (eval.every in the recipe), and there are none";
             lines.extend(look.paragraph(&look.clean(why), 2));
         }
@@ -25,20 +25,16 @@ pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     lines
 }
 
-fn title(look: &Look, text: &str) -> String {
-    look.paint(Paint::Heading, &look.clean(text))
-}
-
 fn of_study(of: &SetStudy, whose: &str, look: &Look) -> Vec<String> {
     let SetStudy { set, accuracy, entropy, study } = of;
-    let mut lines = vec![title(look, &format!("law {whose}{set}"))];
+    let mut lines = look.heading(&format!("law {whose}{set}"));
     let count = study.points.len();
     let meant = format!(
         "R: {accuracy} of {set}; H: {entropy}; {count} evaluation{}",
         if count == 1 { "" } else { "s" }
     );
     let said = match study.holds() {
-        Some(fit) => vec![formula(fit), ceiling(fit, of, look)],
+        Some(fit) => vec![formula(fit), ceiling(fit, of)],
         None if !study.refusals.is_empty() => {
             let mut said = vec!["not to be relied on here:".to_owned()];
             said.extend(study.refusals.iter().cloned());
@@ -59,13 +55,11 @@ fn formula(fit: &Fit) -> String {
     format!("R = {:.4} exp(H) {sign} {:.4}, R^2 {r_squared:.3}", -a.value, b.value.abs())
 }
 
-fn ceiling(fit: &Fit, of: &SetStudy, look: &Look) -> String {
+fn ceiling(fit: &Fit, of: &SetStudy) -> String {
     let Interval { value, low, high } = fit.ceiling;
     let interval =
         if low < high { format!(" [{:.1}, {:.1}]", 100.0 * low, 100.0 * high) } else { String::new() };
-    let now = of.study.points.last().map(|point| {
-        let dash = look.charset.of("–", "-");
-        format!(" {dash} now {} at H = {:.3}", percent(point.accuracy), point.entropy)
-    });
+    let now = of.study.points.last();
+    let now = now.map(|point| format!("; now {} at H = {:.3}", percent(point.accuracy), point.entropy));
     format!("ceiling {}{interval} where H = 0{}", percent(value), now.unwrap_or_default())
 }

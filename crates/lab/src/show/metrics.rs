@@ -1,7 +1,7 @@
 //! The list of what runs have measured.
 
 use super::run::ShownRun;
-use super::text::{Look, Paint, number, shown_width, table};
+use super::text::{GAP, Look, number, shown_width, table, wrapped};
 use unicode_width::UnicodeWidthStr;
 
 /// A list per run, beside one another: name, first and last value, and at which step that was.
@@ -20,21 +20,26 @@ fn of_run(run: &ShownRun, is_named: bool, look: &Look) -> Vec<String> {
             _ => ["never finite", "-", "-"].map(str::to_owned).into(),
         })
         .collect();
-    let widest = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let widest = names.iter().map(|name| name.width()).max().unwrap_or(0).max("metric".len());
     let numbers = table(look, &["first", "last", "step"].map(str::to_owned), &rows);
-    let head = look.paint(Paint::Heading, if is_named { "" } else { "metric" });
     let mut lines = Vec::new();
     if is_named {
-        lines.push(look.paint(Paint::Heading, &look.clean(&run.name)));
+        lines.extend(look.heading(&run.name));
     }
     if rows.is_empty() {
         lines.push("nothing measured yet".into());
         return lines;
     }
-    let names = std::iter::once(head).chain(names);
-    lines.extend(names.zip(numbers).map(|(name, numbers)| {
-        let space = widest.saturating_sub(shown_width(&name)) + 2;
-        format!("{name}{:space$}{numbers}", "")
-    }));
+    let wide = numbers.iter().map(|line| shown_width(line)).max().unwrap_or(0);
+    let is_narrow = widest + GAP + wide > look.width;
+    for (name, numbers) in std::iter::once("metric".to_owned()).chain(names).zip(numbers) {
+        if is_narrow {
+            lines.extend(wrapped(&name, look.width));
+            lines.push(format!("  {numbers}"));
+        } else {
+            let space = widest.saturating_sub(name.width()) + GAP;
+            lines.push(format!("{name}{:space$}{numbers}", ""));
+        }
+    }
     lines
 }

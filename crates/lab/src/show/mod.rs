@@ -25,6 +25,8 @@ pub use trace::Trace;
 const PLOT_HEIGHT: usize = 13;
 /// Least and largest number of lines of a plot on a screen.
 const SCREEN_PLOT: [usize; 2] = [8, 20];
+/// A screen that has fewer left has no plot.
+const LOWEST_PLOT: usize = 6;
 /// Rows of a table of evaluations on a page, and on a screen.
 const PAGE_ROWS: usize = 12;
 const SCREEN_ROWS: usize = 4;
@@ -45,7 +47,7 @@ pub fn page(runs: &[ShownRun], wanted: &Wanted, look: &Look) -> Vec<String> {
     let panels = curves::panels(runs, &wanted.metrics, look);
     let blocks = [
         heading(runs, look),
-        curves::lines(&panels, PLOT_HEIGHT, look),
+        curves::lines(&panels, curves::beside(panels.len(), look.width), PLOT_HEIGHT, look),
         evaluations::lines(runs, PAGE_ROWS, look),
         law::lines(runs, look),
         responses::lines(runs, wanted.responses, look),
@@ -59,12 +61,14 @@ pub fn screen(runs: &[ShownRun], wanted: &Wanted, height: usize, look: &Look) ->
     let mut blocks = vec![heading(runs, look)];
     // Below the plots stands what has room when they are smallest; what is left makes them larger.
     let [least, most] = SCREEN_PLOT;
-    let rows_of = |panels: usize| panels.div_ceil(curves::beside(panels, look.width));
     let free = height.saturating_sub(blocks[0].len() + 1);
-    while panels.len() > 1 && rows_of(panels.len()) * (least + 1) > free {
-        panels.pop();
+    if free < LOWEST_PLOT {
+        panels.clear();
     }
-    let rows = rows_of(panels.len());
+    let room = (free / (least + 1)).max(1);
+    panels.truncate(room * curves::beside_in_rows(panels.len(), room, look.width));
+    let beside = curves::beside_in_rows(panels.len(), room, look.width);
+    let rows = panels.len().div_ceil(beside.max(1));
     let mut left = free.saturating_sub(rows * (least + 1));
     let mut below = Vec::new();
     let mut add = |lines: Vec<String>| {
@@ -80,8 +84,8 @@ pub fn screen(runs: &[ShownRun], wanted: &Wanted, height: usize, look: &Look) ->
     let counts = (1..=wanted.responses.min(SCREEN_RESPONSES)).rev();
     let _ = counts.into_iter().any(|count| add(responses::lines(runs, count, look)));
     if !panels.is_empty() {
-        let plot = (least + left / rows.max(1)).min(most);
-        blocks.push(curves::lines(&panels, plot, look));
+        let plot = (least + left / rows).min(most).min(free);
+        blocks.push(curves::lines(&panels, beside, plot, look));
     }
     blocks.extend(below);
     let mut lines = joined(blocks);

@@ -9,8 +9,10 @@ use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// Lines of a prompt or response, of which the middle is left out: the first ones and the last ones.
+/// Lines of a prompt or response that are kept where its middle is left out: the first ones and the last ones.
 const KEPT: [usize; 2] = [8, 6];
+/// The same of what a verifier has said.
+const KEPT_REASON: [usize; 2] = [3, 1];
 
 /// The last responses of a run, so many at most.
 pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String> {
@@ -23,8 +25,7 @@ pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String>
         let whose = if runs.len() > 1 { format!(" {}", run.name) } else { String::new() };
         match read(&files, count) {
             Ok(Some((place, rows))) => {
-                let title = look.clean(&format!("last responses{whose}, {place}"));
-                lines.push(look.paint(Paint::Heading, &title));
+                lines.extend(look.heading(&format!("last responses{whose}, {place}")));
                 if rows.is_empty() {
                     lines.extend(look.paragraph("none that is whole in the last 4 MiB of its file", 2));
                 }
@@ -112,23 +113,28 @@ fn verdict(row: &Map<String, Value>, look: &Look) -> Vec<String> {
     if let Some(reason) = row.get("reason").and_then(Value::as_str).filter(|r| !r.is_empty()) {
         details.push(reason.to_owned());
     }
-    let rest = look.clean(&details.join(", ").replace('\n', " "));
-    let verdict = look.paint(paint, &look.clean(verdict));
-    look.paragraph(&format!("{verdict}: {rest}"), 2)
+    let one_line = |text: &str| look.clean(&text.replace('\n', " "));
+    let verdict = look.paint(paint, &one_line(verdict));
+    shortened(look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2), KEPT_REASON, look)
+}
+
+/// Lines without their middle, if there are many.
+fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2], look: &Look) -> Vec<String> {
+    let skipped = lines.len().saturating_sub(first + last);
+    if skipped > 1 {
+        let dots = look.charset.of("⋯", "...");
+        let indent = lines[0].len() - lines[0].trim_start().len();
+        lines.splice(first..first + skipped, [format!("{:indent$}{dots} {skipped} lines {dots}", "")]);
+    }
+    lines
 }
 
 /// A text within the width behind a mark, without its middle if it is long.
 fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
     let lines = wrapped(&look.clean(text.trim_end()), look.width.max(20) - mark.len());
-    let [first, last] = KEPT;
-    let skipped = lines.len().saturating_sub(first + last + 1);
-    let left_out = format!("{} {skipped} lines {}", look.charset.of("⋯", "..."), look.charset.of("⋯", "..."));
-    let shown = lines.iter().enumerate().filter_map(|(i, line)| match i {
-        _ if skipped == 0 || i < first || i >= lines.len() - last => Some(line.as_str()),
-        _ => (i == first).then_some(left_out.as_str()),
-    });
     let blank = " ".repeat(mark.len());
-    shown
+    shortened(lines, KEPT, look)
+        .iter()
         .enumerate()
         .map(|(i, line)| format!("{}{line}", if i == 0 { mark } else { &blank }).trim_end().to_owned())
         .collect()

@@ -69,6 +69,12 @@ impl Look {
         rest.iter().map(|line| format!("{:indent$}{line}", "")).collect()
     }
 
+    /// A heading, as text from elsewhere.
+    pub(super) fn heading(&self, text: &str) -> Vec<String> {
+        let lines = wrapped(&self.clean(text), self.width.max(NARROWEST));
+        lines.iter().map(|line| self.paint(Paint::Heading, line)).collect()
+    }
+
     /// Several texts as paragraphs with a dash each.
     pub(super) fn listed<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let lines = texts.into_iter().flat_map(|text| {
