@@ -248,8 +248,8 @@ fn texts_of_a_run_cannot_drive_a_terminal() {
     let row = json!({"prompt": hostile, "ground_truth": [hostile], "response": hostile, "verdict": hostile,
         "extracted": hostile, "reason": hostile});
     write_lines(&rollouts.join("step-000001.jsonl"), &[row]);
-    let path = training.path();
-    for arguments in [&[&path][..], &[&path, "--metrics"], &[&path, "--metric", hostile], &[&path, &path]] {
+    let path = &*training.path();
+    for arguments in [&[path][..], &[path, "--metrics"], &[path, "--metric", hostile], &[path, path]] {
         let shown = stdout_of(&mut show(arguments));
         let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c);
         assert!(!shown.contains(hidden) && shown.contains("\\u{1b}"), "{arguments:?}: {shown:?}");

@@ -38,11 +38,15 @@ impl ShownRun {
     pub fn read(path: &Path) -> Result<Self> {
         let recipe = recipe(path)?;
         let is_training = State::is_training(path, recipe.as_ref());
-        let log = RunLog::open(path)?;
+        Ok(Self::of(RunLog::open(path)?, recipe, is_training))
+    }
+
+    /// A run by its log, the values of its recipe and whether a process trains in it, as far as these are known.
+    fn of(log: RunLog, recipe: Option<Value>, is_training: Option<bool>) -> Self {
         let state = State::of(&log, recipe.as_ref(), is_training);
         let sets = EvaluationSet::all(&log);
         let studies = sets.iter().map(|set| set.study(&log)).collect();
-        Ok(Self { name: log.name.clone(), log, state, sets, studies, recipe })
+        Self { name: log.name.clone(), log, state, sets, studies, recipe }
     }
 
     /// Reads several. Those that would have the same name are called by their paths.
