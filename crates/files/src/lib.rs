@@ -20,6 +20,6 @@ pub use digest::{Digest, sha256, sha256_of_file};
 pub use directory::{dangling, make_directory, names, parent, refuse_dangling, remove, sync_directory};
 pub use error::{Error, Result};
 pub use input::{check_regular, open_regular, read_regular};
-pub use lock::{Lock, lock_directory, lock_file};
+pub use lock::{Lock, is_locked, lock_directory, lock_file};
 pub use new_file::NewFile;
 pub use this_process::{is_ignored, this_program};

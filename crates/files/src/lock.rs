@@ -3,6 +3,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use crate::{Error, Result};
 
@@ -14,6 +16,23 @@ pub enum Lock {
     Held(File),
     /// There are no locks here, as on some network file systems, for this reason: nobody is kept out.
     Unsupported(io::Error),
+}
+
+/// Who asks [`is_locked`] holds a directory for a moment, which is no reason to be refused: so often it is tried again, after
+/// so long.
+const TRIES: usize = 5;
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// Whether another process holds a directory by [`lock_directory`]; `None` where that cannot be told.
+pub fn is_locked(dir: &Path) -> Option<bool> {
+    if !cfg!(unix) {
+        return None;
+    }
+    match File::open(dir).ok()?.try_lock_shared() {
+        Ok(()) => Some(false),
+        Err(TryLockError::WouldBlock) => Some(true),
+        Err(TryLockError::Error(_)) => None,
+    }
 }
 
 /// Locks a directory; `None` while another process holds it.
@@ -37,6 +56,12 @@ fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
 /// # Errors
 /// [`Error::Refused`] while another process holds it; [`Error::Io`] where the directory cannot be read.
 pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
+    for _ in 1..TRIES {
+        if let Some(lock) = try_lock_directory(dir)? {
+            return Ok(lock);
+        }
+        thread::sleep(MOMENT);
+    }
     try_lock_directory(dir)?.ok_or_else(|| {
         Error::Refused(format!("another process is {doing} in {}; wait for it or end it", dir.display()))
     })

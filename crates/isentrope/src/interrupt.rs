@@ -41,6 +41,11 @@ pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
 }
 
+/// As [`wind_up_first`] for work that ends as soon as it is asked to, of which nothing need be said.
+pub fn wind_up_quietly() {
+    wind_up_first("");
+}
+
 /// Whether the work has been asked to end.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
@@ -99,6 +104,9 @@ mod signals {
             if first.is_none() {
                 first = Some(Instant::now());
                 REQUESTED.store(true, Ordering::Relaxed);
+                if told.is_empty() {
+                    continue;
+                }
                 let said = match signal {
                     SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
                     _ => format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal)),

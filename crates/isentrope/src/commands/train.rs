@@ -111,6 +111,7 @@ impl RunArguments {
         let plan = prepared.plan(&device, available)?;
         terminal.heading(&plan.to_string());
         terminal.heading(&prepared.estimate(&device, &plan)?.to_string());
+        terminal.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
         for note in &prepared.notes {
             terminal.note(note);
         }

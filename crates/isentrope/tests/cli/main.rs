@@ -24,6 +24,8 @@ mod program;
 mod recipes;
 mod score;
 #[cfg(target_os = "linux")]
+mod show;
+#[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -230,7 +230,7 @@ fn a_very_long_name_is_cut_short() {
 }
 
 /// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of util-linux.
-fn on_terminal(columns: u16, command: &Command) -> Option<String> {
+pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
     let words: Vec<String> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();

@@ -10,13 +10,14 @@ use std::path::Path;
 
 const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
+const VALUES: &str = ".recipe.json";
 
 /// Longest line that is read, in bytes.
 const MAX_LINE: u64 = 8 << 20;
 
-/// Whether a path is a run directory.
+/// Whether a path is a run directory: one with metrics, or with the recipe alone, of a run that has measured nothing yet.
 pub(super) fn is_one(path: &Path) -> bool {
-    path.join(METRICS).exists()
+    path.join(METRICS).exists() || path.join(VALUES).exists()
 }
 
 /// Reads it.
@@ -25,10 +26,10 @@ pub(super) fn is_one(path: &Path) -> bool {
 /// When a file cannot be read; malformed lines are named by file and line.
 pub(super) fn read(path: &Path) -> Result<RunLog> {
     let (mut series, mut notes) = (BTreeMap::new(), Vec::new());
-    read_file(&path.join(METRICS), &mut series, &mut notes)?;
-    let timings = path.join(TIMINGS);
-    if timings.exists() {
-        read_file(&timings, &mut series, &mut notes)?;
+    for file in [METRICS, TIMINGS].map(|name| path.join(name)) {
+        if file.exists() {
+            read_file(&file, &mut series, &mut notes)?;
+        }
     }
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned();

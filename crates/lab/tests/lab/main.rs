@@ -1,3 +1,5 @@
 //! What the laboratory makes of logs, through its public face.
 
 mod run_directory;
+mod show;
+mod text_plot;

@@ -1,0 +1,173 @@
+//! Runs that are shown anew whenever they have grown, until they end.
+
+use super::screen::Screen;
+use super::{check_metrics, look, print_lines};
+use crate::interrupt::{self, Interrupted};
+use anyhow::Result;
+use isentrope_lab::show::{Condition, ShownRun, Trace, Wanted, heading, law, news, page, screen};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often signals and the terminal's size are looked at, and how often the files.
+const TICK: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Reading takes at most one part in so many of the time.
+const IDLE: u32 = 10;
+/// For how long a run may be unreadable, as one is whose place another takes.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Even without news it is drawn again after so long: it may have become silent.
+const REDRAWN: Duration = Duration::from_secs(15);
+/// Steps that are told at the beginning where there is no terminal.
+const BEFORE: u64 = 10;
+
+/// Follows runs until all of them have ended.
+pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
+    interrupt::wind_up_quietly();
+    let mut runs = Runs::read(paths)?;
+    let mut view = match look().1 {
+        Some(_) => View::Screen { screen: Screen::enter()?, size: (0, 0), drawn: Instant::now() },
+        None => View::Lines { told: vec![None; paths.len()] },
+    };
+    loop {
+        check_metrics_measured(&runs.shown, &wanted.metrics)?;
+        view.show(&runs.shown, wanted)?;
+        if runs.have_ended() {
+            return view.end(&runs.shown, wanted);
+        }
+        loop {
+            if interrupt::requested() {
+                drop(view);
+                print_lines(&heading(&runs.shown, &look().0))?;
+                return Err(Interrupted { kept: "the runs themselves go on as they were".into() }.into());
+            }
+            if runs.update(paths)? || view.is_stale()? {
+                break;
+            }
+            thread::sleep(TICK);
+        }
+    }
+}
+
+/// Of a run that has made steps it is known what it measures.
+fn check_metrics_measured(runs: &[ShownRun], metrics: &[String]) -> Result<()> {
+    let have_begun = runs.iter().all(|run| run.log.last_step().is_some_and(|step| step > 0));
+    if have_begun { check_metrics(runs, metrics) } else { Ok(()) }
+}
+
+/// Runs as they were when they were last read.
+struct Runs {
+    shown: Vec<ShownRun>,
+    traces: Vec<Trace>,
+    looked: Instant,
+    interval: Duration,
+    unreadable: Option<Instant>,
+}
+
+impl Runs {
+    fn read(paths: &[PathBuf]) -> Result<Self> {
+        // Taken before reading, so that what is written meanwhile is news.
+        let traces = paths.iter().map(|path| Trace::of(path)).collect();
+        let shown = ShownRun::read_all(paths)?;
+        Ok(Self { shown, traces, looked: Instant::now(), interval: INTERVAL, unreadable: None })
+    }
+
+    /// Reads them again if it is time and they have changed; whether they have.
+    fn update(&mut self, paths: &[PathBuf]) -> Result<bool> {
+        if self.looked.elapsed() < self.interval {
+            return Ok(false);
+        }
+        let begin = Instant::now();
+        let traces: Vec<Trace> = paths.iter().map(|path| Trace::of(path)).collect();
+        let has_changed = traces != self.traces;
+        if has_changed {
+            match ShownRun::read_all(paths) {
+                Ok(shown) => (self.shown, self.traces, self.unreadable) = (shown, traces, None),
+                Err(error) => {
+                    if self.unreadable.get_or_insert(begin).elapsed() > PATIENCE {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+        self.looked = Instant::now();
+        self.interval = INTERVAL.max(begin.elapsed() * IDLE);
+        Ok(has_changed && self.unreadable.is_none())
+    }
+
+    fn have_ended(&self) -> bool {
+        let has_ended =
+            |run: &ShownRun| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
+        self.shown.iter().all(has_ended)
+    }
+}
+
+/// How runs are shown.
+enum View {
+    /// Drawn in place.
+    Screen {
+        screen: Screen,
+        /// Columns and lines when it was last drawn.
+        size: (usize, usize),
+        drawn: Instant,
+    },
+    /// A line per step.
+    Lines {
+        /// The last step that was told of each run; none before there is anything to tell.
+        told: Vec<Option<u64>>,
+    },
+}
+
+impl View {
+    fn show(&mut self, runs: &[ShownRun], wanted: &Wanted) -> Result<()> {
+        let (look, height) = look();
+        match self {
+            Self::Screen { screen: terminal, size, drawn } => {
+                let height = height.unwrap_or(size.1);
+                (*size, *drawn) = ((look.width, height), Instant::now());
+                terminal.draw(&screen(runs, wanted, height, &look))
+            }
+            Self::Lines { told } => {
+                let mut lines = Vec::new();
+                if told.iter().all(Option::is_none) && runs.iter().any(|run| run.log.last_step().is_some()) {
+                    lines.extend(heading(runs, &look));
+                }
+                for (run, told) in runs.iter().zip(told) {
+                    let Some(last) = run.log.last_step() else { continue };
+                    if told.is_some_and(|told| told > last) {
+                        lines.push(format!("{}: goes on after step {last} again", visible_name(run)));
+                        *told = Some(last);
+                    }
+                    let after = told.or_else(|| last.checked_sub(BEFORE));
+                    lines.extend(news(run, after, runs.len() > 1, &wanted.metrics, &look));
+                    *told = Some(last);
+                }
+                print_lines(&lines)
+            }
+        }
+    }
+
+    /// Whether it must be drawn again though the runs have not grown.
+    fn is_stale(&self) -> Result<bool> {
+        let Self::Screen { screen, size, drawn } = self else { return Ok(false) };
+        let (look, height) = look();
+        let is_resized = (look.width, height.unwrap_or(size.1)) != *size;
+        Ok(screen.heed_suspension()? || is_resized || drawn.elapsed() > REDRAWN)
+    }
+
+    /// Leaves the terminal with everything about the runs on it.
+    fn end(self, runs: &[ShownRun], wanted: &Wanted) -> Result<()> {
+        let is_screen = matches!(self, Self::Screen { .. });
+        drop(self);
+        let (look, _) = look();
+        if is_screen {
+            return print_lines(&page(runs, wanted, &look));
+        }
+        print_lines(&heading(runs, &look))?;
+        print_lines(&law(runs, &look))
+    }
+}
+
+fn visible_name(run: &ShownRun) -> String {
+    crate::visible::visible(&run.name).into_owned()
+}

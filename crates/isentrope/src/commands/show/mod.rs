@@ -1,0 +1,119 @@
+//! `isentrope show`: runs on a terminal.
+
+mod follow;
+mod screen;
+
+use crate::standard_output::{check_open, print};
+use crate::visible::visible;
+use anyhow::{Result, bail};
+use clap::Args;
+use isentrope_lab::show::{Look, ShownRun, Wanted, list_metrics, page};
+use isentrope_lab::text_plot::Charset;
+use std::env;
+use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
+use terminal_size::{Height, Width, terminal_size_of};
+
+/// Columns where nobody says how many there are.
+const USUAL_WIDTH: usize = 100;
+/// Columns that text is made for at least and at most.
+const WIDTHS: [usize; 2] = [20, 1000];
+/// Responses of a run that is shown alone.
+const RESPONSES: usize = 3;
+/// How like a name another must be to be proposed, and how many are.
+const LIKENESS: f64 = 0.85;
+const PROPOSED: usize = 4;
+
+/// Show runs on the terminal: curves, the law, evaluations, responses
+///
+/// How far a run is and how long it will take; entropy, accuracy, reward and response length over steps; the evaluations; the law
+/// between accuracy and entropy with its ceiling, or why it does not hold; the last sampled responses with their verdicts. Of
+/// several runs, curves are drawn over one another and tables stand side by side.
+///
+/// A RUN is a run directory, or a log of another trainer. Run directories of any age can be shown: interrupted, just begun, or
+/// in the middle of training, from another terminal. Nothing is written.
+#[derive(Args)]
+pub struct Show {
+    /// Run directories, or logs of other trainers
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// Shows them anew whenever they have grown, until they end or Ctrl-C; a line per step where there is no terminal
+    #[arg(long, short)]
+    follow: bool,
+    /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric grad/norm
+    #[arg(long = "metric", value_name = "NAME")]
+    metrics: Vec<String>,
+    /// Lists what the runs have measured, with first and last values, and shows nothing else
+    #[arg(long = "metrics", conflicts_with_all = ["follow", "metrics", "responses"])]
+    list: bool,
+    /// How many of the last responses are shown [default: 3 of a single run, none of several]
+    #[arg(long, value_name = "N")]
+    responses: Option<usize>,
+}
+
+impl Show {
+    pub fn run(self) -> Result<()> {
+        check_open()?;
+        let alone = if self.runs.len() == 1 { RESPONSES } else { 0 };
+        let wanted = Wanted { metrics: self.metrics, responses: self.responses.unwrap_or(alone) };
+        if self.follow {
+            return follow::follow(&self.runs, &wanted);
+        }
+        let runs = ShownRun::read_all(&self.runs)?;
+        let (look, _) = look();
+        if self.list {
+            return print_lines(&list_metrics(&runs, &look));
+        }
+        check_metrics(&runs, &wanted.metrics)?;
+        print_lines(&page(&runs, &wanted, &look))
+    }
+}
+
+/// What standard output is like, and how many lines it has if it is a terminal.
+fn look() -> (Look, Option<usize>) {
+    let is_terminal = stdout().is_terminal();
+    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let is_dumb = set("TERM").is_none_or(|terminal| terminal == "dumb");
+    let size = terminal_size_of(stdout()).filter(|_| is_terminal);
+    let width = match size {
+        Some((Width(width), _)) if width > 0 => usize::from(width),
+        _ => set("COLUMNS").and_then(|columns| columns.parse().ok()).unwrap_or(USUAL_WIDTH),
+    };
+    let look = Look {
+        width: width.clamp(WIDTHS[0], WIDTHS[1]),
+        colors: is_terminal && !is_dumb && set("NO_COLOR").is_none(),
+        charset: Charset::of_environment(),
+        visible,
+    };
+    let height = size.map_or(24, |(_, Height(height))| usize::from(height));
+    (look, (is_terminal && !is_dumb).then_some(height))
+}
+
+fn print_lines(lines: &[String]) -> Result<()> {
+    print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// Refuses a metric that none of the runs has measured, and proposes what was meant.
+fn check_metrics(runs: &[ShownRun], metrics: &[String]) -> Result<()> {
+    let Some(unknown) = metrics.iter().find(|metric| runs.iter().all(|run| run.log.series(metric).is_none()))
+    else {
+        return Ok(());
+    };
+    let mut known: Vec<(f64, &str)> = runs
+        .iter()
+        .flat_map(|run| run.log.all())
+        .map(|(name, _)| {
+            let is_part = !unknown.is_empty() && name.contains(unknown.as_str());
+            (if is_part { 1.0 } else { strsim::jaro_winkler(unknown, name) }, name)
+        })
+        .filter(|(likeness, _)| *likeness > LIKENESS)
+        .collect();
+    known.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    known.dedup_by_key(|(_, name)| *name);
+    let proposed: Vec<&str> = known.iter().take(PROPOSED).map(|(_, name)| *name).collect();
+    let meant =
+        if proposed.is_empty() { String::new() } else { format!(" (there is {})", proposed.join(", ")) };
+    let whose = if runs.len() == 1 { "the run has" } else { "none of the runs has" };
+    let measured = if runs.len() == 1 { "no metric" } else { "a metric" };
+    bail!("--metric: {whose} {measured} {unknown:?}{meant}; --metrics lists what there is")
+}

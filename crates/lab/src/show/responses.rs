@@ -1,0 +1,146 @@
+//! The last responses of a run with their verdicts.
+
+use super::run::ShownRun;
+use super::tail::last_lines;
+use super::text::{Look, Paint, number, wrapped};
+use crate::run_files::RunFiles;
+use crate::{Error, Result};
+use isentrope_files::names;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// Lines of a prompt or response that are kept where its middle is left out: the first ones and the last ones.
+const KEPT: [usize; 2] = [8, 6];
+/// The same of what a verifier has said.
+const KEPT_REASON: [usize; 2] = [3, 1];
+
+/// The last responses of a run, so many at most.
+pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String> {
+    let mut lines = Vec::new();
+    for run in runs {
+        let Some(files) = run.files().filter(|_| count > 0) else { continue };
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let whose = if runs.len() > 1 { format!(" {}", run.name) } else { String::new() };
+        match read(&files, count) {
+            Ok(Some((place, rows))) => {
+                lines.extend(look.heading(&format!("last responses{whose}, {place}")));
+                if rows.is_empty() {
+                    lines.extend(look.paragraph("none that is whole in the last 4 MiB of its file", 2));
+                }
+                lines.extend(shown(&rows, look));
+            }
+            Ok(None) => {}
+            Err(error) => lines.extend(look.listed([error.to_string().as_str()])),
+        }
+    }
+    lines
+}
+
+/// Where the last responses are from, and the responses: of the last rollout, else of the last evaluation.
+fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Map<String, Value>>)>> {
+    let Some((place, path)) = last_file(files)? else { return Ok(None) };
+    let lines = last_lines(&path, count)?;
+    let below = lines.len();
+    let rows = lines.iter().enumerate().map(|(i, line)| {
+        let what = |e| format!("line {} from its end: {e}", below - i);
+        serde_json::from_slice(line).map_err(|e| Error::Invalid { path: path.clone(), what: what(e) })
+    });
+    Ok(Some((place, rows.collect::<Result<_>>()?)))
+}
+
+fn last_file(files: &RunFiles) -> Result<Option<(String, PathBuf)>> {
+    if let Some(step) = files.rollout_steps()?.last() {
+        return Ok(Some((format!("step {step}"), files.rollout(*step))));
+    }
+    let dir = files.dir.join("evaluations");
+    let of = |name: &str| {
+        let (step, set) = name.strip_prefix("step-")?.strip_suffix(".jsonl")?.split_once('-')?;
+        Some((step.parse::<u64>().ok()?, set.to_owned(), name.to_owned()))
+    };
+    let last = names(&dir)?.iter().filter_map(|name| of(name.to_str()?)).max();
+    Ok(last.map(|(step, set, name)| (format!("evaluation of {set} after step {step}"), dir.join(name))))
+}
+
+/// Responses; a prompt stands above the responses to it.
+fn shown(rows: &[Map<String, Value>], look: &Look) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut before = None;
+    for row in rows {
+        let prompt = (row.get("prompt"), row.get("ground_truth"));
+        if before != Some(prompt) {
+            before = Some(prompt);
+            let truth =
+                prompt.1.map(|truth| format!("  (ground truth: {})", plain(truth))).unwrap_or_default();
+            let text = format!("{}{truth}", prompt.0.map(plain).unwrap_or_default());
+            lines.extend(text_lines("> ", &text, look));
+        }
+        lines.extend(verdict(row, look));
+        let text = row.get("response").map(plain).unwrap_or_default();
+        lines.extend(text_lines("    ", &text, look));
+    }
+    lines
+}
+
+/// What became of a response.
+fn verdict(row: &Map<String, Value>, look: &Look) -> Vec<String> {
+    let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("not judged");
+    let paint = match verdict {
+        "correct" => Paint::Good,
+        "wrong" => Paint::Bad,
+        _ => Paint::Doubtful,
+    };
+    let mut details = Vec::new();
+    let mut detail = |key: &str, show: &dyn Fn(f64) -> String| {
+        details.extend(row.get(key).and_then(Value::as_f64).map(show));
+    };
+    detail("reward", &|reward| format!("reward {}", number(reward)));
+    detail("tokens", &|tokens| format!("{tokens} tokens"));
+    detail("entropy", &|entropy| format!("entropy {entropy:.3}"));
+    if let Some(Value::Array(tokens)) = row.get("tokens") {
+        details.push(format!("{} tokens", tokens.len()));
+    }
+    if row.get("truncated") == Some(&Value::Bool(true)) {
+        details.push("cut off".to_owned());
+    }
+    if row.get("greedy") == Some(&Value::Bool(true)) {
+        details.push("greedy".to_owned());
+    }
+    if let Some(answer) = row.get("extracted").filter(|v| !v.is_null()) {
+        details.push(format!("answer {}", plain(answer)));
+    }
+    if let Some(reason) = row.get("reason").and_then(Value::as_str).filter(|r| !r.is_empty()) {
+        details.push(reason.to_owned());
+    }
+    let one_line = |text: &str| look.clean(&text.replace('\n', " "));
+    let verdict = look.paint(paint, &one_line(verdict));
+    shortened(look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2), KEPT_REASON, look)
+}
+
+/// Lines without their middle, if there are many.
+fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2], look: &Look) -> Vec<String> {
+    let skipped = lines.len().saturating_sub(first + last);
+    if skipped > 1 {
+        let dots = look.charset.of("⋯", "...");
+        let indent = lines[0].len() - lines[0].trim_start().len();
+        lines.splice(first..first + skipped, [format!("{:indent$}{dots} {skipped} lines {dots}", "")]);
+    }
+    lines
+}
+
+/// A text within the width behind a mark, without its middle if it is long.
+fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
+    let lines = wrapped(&look.clean(text.trim_end()), look.width.max(20) - mark.len());
+    let blank = " ".repeat(mark.len());
+    shortened(lines, KEPT, look)
+        .iter()
+        .enumerate()
+        .map(|(i, line)| format!("{}{line}", if i == 0 { mark } else { &blank }).trim_end().to_owned())
+        .collect()
+}
+
+/// Text as it is, anything else as JSON.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,143 @@
+//! A run as it is read to be shown.
+
+use super::sets::{EvaluationSet, SetStudy};
+use super::state::{State, recipe};
+use super::tail::last_lines;
+use super::text::{Look, Paint};
+use crate::log::RunLog;
+use crate::run_files::RunFiles;
+use crate::{Error, Result};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Names in a list of metrics before the rest is counted.
+const NAMED: usize = 4;
+
+/// A run as it was at one moment.
+#[derive(Clone, Debug)]
+pub struct ShownRun {
+    /// What it is called beside others.
+    pub name: String,
+    /// What it has measured.
+    pub log: RunLog,
+    /// How far it is.
+    pub state: State,
+    /// Its evaluation sets.
+    pub sets: Vec<EvaluationSet>,
+    /// What they say of the law.
+    pub studies: Vec<SetStudy>,
+    /// The values of its recipe, of a run of this program.
+    pub recipe: Option<Value>,
+}
+
+impl ShownRun {
+    /// Reads the run that a path leads to.
+    ///
+    /// # Errors
+    /// As [`RunLog::open`]; when its recipe is no JSON.
+    pub fn read(path: &Path) -> Result<Self> {
+        let recipe = recipe(path)?;
+        let is_training = State::is_training(path, recipe.as_ref());
+        Ok(Self::of(RunLog::open(path)?, recipe, is_training))
+    }
+
+    /// A run by its log, the values of its recipe and whether a process trains in it, as far as these are known.
+    fn of(log: RunLog, recipe: Option<Value>, is_training: Option<bool>) -> Self {
+        let state = State::of(&log, recipe.as_ref(), is_training);
+        let sets = EvaluationSet::all(&log);
+        let studies = sets.iter().map(|set| set.study(&log)).collect();
+        Self { name: log.name.clone(), log, state, sets, studies, recipe }
+    }
+
+    /// Reads several. Those that would have the same name are called by their paths.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
+        let mut runs = paths.iter().map(|path| Self::read(path)).collect::<Result<Vec<_>>>()?;
+        let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
+        for (run, path) in runs.iter_mut().zip(paths) {
+            if names.iter().filter(|name| **name == run.name).count() > 1 {
+                run.name = path.display().to_string();
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Its directory, if it is a run of this program.
+    pub(super) fn files(&self) -> Option<RunFiles> {
+        self.recipe.as_ref()?;
+        Some(RunFiles::new(&self.log.path))
+    }
+
+    /// What it is and how far, in lines.
+    pub(super) fn heading(&self, look: &Look) -> Vec<String> {
+        let name = look.paint(Paint::Heading, &look.clean(&self.name));
+        let mut lines = look.paragraph(&format!("{name}: {}", self.state.sentence(look)), 0);
+        if let Some(settings) = self.recipe.as_ref().and_then(settings) {
+            lines.extend(look.paragraph(&look.clean(&settings), 2));
+        }
+        if let Some(remedy) = self.state.remedy(&self.log, self.recipe.as_ref()) {
+            lines.extend(look.paragraph(&look.clean(&remedy), 2));
+        }
+        lines.extend(look.listed(self.warnings().iter().map(String::as_str)));
+        lines
+    }
+
+    /// What is wrong with it, in sentences.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.state.condition != super::Condition::Training {
+            // While it trains, a line may be in the middle of being written.
+            warnings.extend(self.log.notes.iter().cloned());
+        }
+        if let Some((_, skipped)) = self.log.series("optimizer/skipped").and_then(|s| s.last())
+            && skipped > 0.0
+        {
+            warnings.push(format!("{skipped} updates were left out because their gradient was not finite"));
+        }
+        match self.not_finite() {
+            Ok(sentence) => warnings.extend(sentence),
+            Err(error) => warnings.push(error.to_string()),
+        }
+        warnings
+    }
+
+    /// Which metrics of the last step are not finite.
+    fn not_finite(&self) -> Result<Option<String>> {
+        let Some(files) = self.files() else { return Ok(None) };
+        let path = files.dir.join("metrics.jsonl");
+        let line = if path.exists() { last_lines(&path, 1)?.pop() } else { None };
+        let Some(line) = line else { return Ok(None) };
+        let row: Map<String, Value> = serde_json::from_slice(&line)
+            .map_err(|error| Error::Invalid { path, what: format!("last line: {error}") })?;
+        let names: Vec<&String> = row.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name).collect();
+        let [first, ..] = &names[..] else { return Ok(None) };
+        let listed: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let since = match self.log.series(first).and_then(|series| series.last()) {
+            Some((step, _)) => format!("; {first} was last finite in step {step}"),
+            None => format!("; {first} never was"),
+        };
+        let step = row.get("step").and_then(Value::as_u64).unwrap_or_default();
+        Ok(Some(format!("not finite in step {step}: {}{more}{since}", listed.join(", "))))
+    }
+}
+
+/// What tells runs apart at a glance: model, objective, seed.
+fn settings(recipe: &Value) -> Option<String> {
+    let mut settings = vec![recipe["model"]["path"].as_str()?.to_owned()];
+    let objective = &recipe["objective"];
+    settings.extend(
+        [&objective["advantage"], &objective["loss"]].iter().filter_map(|v| Some(v.as_str()?.into())),
+    );
+    if let Some(method) = objective["covariance"]["method"].as_str().filter(|method| *method != "none") {
+        settings.push(method.to_owned());
+    }
+    if recipe.get("sft").is_some() {
+        settings.push("supervised".to_owned());
+    }
+    settings.extend(recipe["run"]["seed"].as_u64().map(|seed| format!("seed {seed}")));
+    Some(settings.join(", "))
+}

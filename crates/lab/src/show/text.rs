@@ -1,0 +1,261 @@
+//! Lines of text: broken, coloured, side by side, in tables.
+
+use crate::text_plot::Charset;
+use std::borrow::Cow;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns between what stands side by side.
+pub(super) const GAP: usize = 3;
+/// Narrower than this nothing is broken.
+const NARROWEST: usize = 20;
+
+/// What the reader's terminal is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Columns.
+    pub width: usize,
+    /// Whether it shows colours, in ANSI's escapes.
+    pub colors: bool,
+    /// What characters it shows.
+    pub charset: Charset,
+    /// Makes text from elsewhere harmless: it escapes what a terminal would obey.
+    pub visible: fn(&str) -> Cow<'_, str>,
+}
+
+/// Colours of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    Good,
+    Bad,
+    Doubtful,
+    Heading,
+}
+
+impl Look {
+    /// Text from elsewhere as this terminal can show it.
+    pub(super) fn clean(&self, text: &str) -> String {
+        let text = (self.visible)(text).replace('\t', "    ");
+        match self.charset {
+            Charset::Unicode => text,
+            Charset::Ascii => text.chars().fold(String::new(), |mut shown, c| {
+                if c.is_ascii() {
+                    shown.push(c)
+                } else {
+                    shown.extend(c.escape_unicode())
+                }
+                shown
+            }),
+        }
+    }
+
+    /// The text in a colour, if there are colours.
+    pub(super) fn paint(&self, paint: Paint, text: &str) -> String {
+        if !self.colors {
+            return text.to_owned();
+        }
+        let (begin, end) = match paint {
+            Paint::Good => ("32", "39"),
+            Paint::Bad => ("31", "39"),
+            Paint::Doubtful => ("33", "39"),
+            Paint::Heading => ("1", "22"),
+        };
+        format!("\x1b[{begin}m{text}\x1b[{end}m")
+    }
+
+    /// Lines of text within the width, all of them so many columns in.
+    pub(super) fn paragraph(&self, text: &str, indent: usize) -> Vec<String> {
+        let width = self.width.max(NARROWEST);
+        let rest = wrapped(text, width - indent);
+        rest.iter().map(|line| format!("{:indent$}{line}", "")).collect()
+    }
+
+    /// A heading, as text from elsewhere.
+    pub(super) fn heading(&self, text: &str) -> Vec<String> {
+        let lines = wrapped(&self.clean(text), self.width.max(NARROWEST));
+        lines.iter().map(|line| self.paint(Paint::Heading, line)).collect()
+    }
+
+    /// Several texts as paragraphs with a dash each.
+    pub(super) fn listed<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let lines = texts.into_iter().flat_map(|text| {
+            let lines = self.paragraph(&self.clean(text), 4);
+            lines.into_iter().enumerate().map(|(i, line)| match i {
+                0 => format!("  - {}", line.trim_start()),
+                _ => line,
+            })
+        });
+        lines.collect()
+    }
+
+    /// Blocks of lines beside one another as far as the width allows, the rest below, with an empty line between.
+    pub(super) fn beside(&self, blocks: &[Vec<String>]) -> Vec<String> {
+        let mut rows: Vec<(usize, Vec<&Vec<String>>)> = Vec::new();
+        for block in blocks.iter().filter(|block| !block.is_empty()) {
+            let wide = width_of_block(block);
+            match rows.last_mut() {
+                Some((used, row)) if *used + GAP + wide <= self.width => {
+                    *used += GAP + wide;
+                    row.push(block);
+                }
+                _ => rows.push((wide, vec![block])),
+            }
+        }
+        let mut lines = Vec::new();
+        for (_, row) in rows {
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            let height = row.iter().map(|block| block.len()).max().unwrap_or(0);
+            for i in 0..height {
+                let mut line = String::new();
+                for (place, block) in row.iter().enumerate() {
+                    let text = block.get(i).map_or("", String::as_str);
+                    line.push_str(text);
+                    if place + 1 < row.len() {
+                        let space = width_of_block(block) + GAP - shown_width(text);
+                        line.push_str(&" ".repeat(space));
+                    }
+                }
+                line.truncate(line.trim_end_matches(' ').len());
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+fn width_of_block(block: &[String]) -> usize {
+    block.iter().map(|line| shown_width(line)).max().unwrap_or(0)
+}
+
+/// Columns that a line takes, without the escapes of colours.
+pub(super) fn shown_width(line: &str) -> usize {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().map_or(0, UnicodeWidthStr::width);
+    first + parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.width())).sum::<usize>()
+}
+
+/// A text in lines of so many columns: broken between words, and within words that are wider. Escapes of colours take no room.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(1);
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        let (mut current, mut column, mut is_escape) = (String::new(), 0, false);
+        for word in line.split_inclusive(' ') {
+            let bare = shown_width(word.trim_end_matches(' '));
+            if column > 0 && column + bare > width {
+                lines.push(current.trim_end().to_owned());
+                (current, column) = (String::new(), 0);
+            }
+            for c in word.chars() {
+                is_escape |= c == '\x1b';
+                let wide = if is_escape { 0 } else { c.width().unwrap_or(0) };
+                is_escape &= c != 'm';
+                if column + wide > width {
+                    if c == ' ' {
+                        continue; // it stands at the end of a line
+                    }
+                    lines.push(std::mem::take(&mut current));
+                    column = 0;
+                }
+                current.push(c);
+                column += wide;
+            }
+        }
+        lines.push(current.trim_end().to_owned());
+    }
+    lines
+}
+
+/// A table: names of columns, then rows, all to the right.
+pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
+    let widths: Vec<usize> = (0..names.len())
+        .map(|i| rows.iter().chain([&names.to_vec()]).filter_map(|row| row.get(i)).map(|c| c.width()).max())
+        .map(|widest| widest.unwrap_or(0))
+        .collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).map(|(cell, wide)| {
+            let space = wide.saturating_sub(cell.width());
+            format!("{:space$}{cell}", "")
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    let head = look.paint(Paint::Heading, &line(names));
+    std::iter::once(head).chain(rows.iter().map(|row| line(row))).collect()
+}
+
+/// A number in four digits that mean something.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    if value.fract() == 0.0 && size < 1e9 {
+        return format!("{:.0}", value + 0.0); // -0 has no sign
+    }
+    if !(1e-4..1e6).contains(&size) {
+        return format!("{value:.3e}");
+    }
+    let digits = (3 - libm::floor(libm::log10(size)) as i32).max(0) as usize;
+    format!("{value:.digits$}")
+}
+
+/// A share as percent.
+pub(super) fn percent(value: f64) -> String {
+    format!("{:.1} %", 100.0 * value)
+}
+
+/// Seconds as people say them.
+pub(super) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s => match s as u64 {
+            s @ ..6000 => format!("{} min {:02} s", s / 60, s % 60),
+            s @ ..172_800 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+            s => format!("{} days {} h", s / 86400, s / 3600 % 24),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_short_and_durations_are_said() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (-10.0, "-10"),
+            (16.0, "16"),
+            (1.234_567, "1.235"),
+            (123.456, "123.5"),
+            (12_345.678, "12346"),
+            (0.000_012_34, "1.234e-5"),
+            (-1.5e7 - 0.5, "-1.500e7"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        let said: Vec<String> = [0.41, 42.0, 150.0, 7500.0, 200_000.0].into_iter().map(duration).collect();
+        assert_eq!(said, ["0.4 s", "42 s", "2 min 30 s", "2 h 05 min", "2 days 7 h"]);
+    }
+
+    #[test]
+    fn blocks_stand_beside_one_another_where_there_is_room() {
+        let look =
+            |width| Look { width, colors: true, charset: Charset::Unicode, visible: |text| text.into() };
+        let painted = look(0).paint(Paint::Good, "aa");
+        let blocks = [vec![painted.clone(), "bbb".into()], vec!["c".into()]];
+        assert_eq!(look(7).beside(&blocks), [format!("{painted}    c"), "bbb".into()]);
+        assert_eq!(look(6).beside(&blocks), [painted, "bbb".into(), String::new(), "c".into()]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_word_is_lost_and_no_line_too_wide(text in "[a-zé漢 \n]{0,200}", width in 2usize..40) {
+            let lines = wrapped(&text, width);
+            let plain = |text: &str| text.split_whitespace().collect::<String>();
+            prop_assert_eq!(plain(&lines.concat()), plain(&text));
+            prop_assert!(lines.iter().all(|line| line.width() <= width), "{:?}", lines);
+        }
+    }
+}

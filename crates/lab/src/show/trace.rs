@@ -1,0 +1,47 @@
+//! Whether a log has grown since it was read.
+
+use isentrope_files::is_locked;
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How deep a directory is looked into, and at how many files at most.
+const DEPTH: usize = 4;
+const MOST: usize = 2000;
+/// Directories of a run of this program whose files are many; that there is a new one shows in the directory itself.
+const PASSED_OVER: [&str; 3] = ["checkpoints", "rollouts", "evaluations"];
+
+/// What changes when a log does: lengths and times of files, and whether a process trains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    files: Vec<(u64, Option<SystemTime>)>,
+    is_locked: Option<bool>,
+}
+
+impl Trace {
+    /// The trace of a file, or of a directory with what is in it.
+    pub fn of(path: &Path) -> Self {
+        let mut trace =
+            Self { files: Vec::new(), is_locked: path.is_dir().then(|| is_locked(path)).flatten() };
+        trace.add(path, DEPTH);
+        trace
+    }
+
+    fn add(&mut self, path: &Path, depth: usize) {
+        let Ok(metadata) = fs::metadata(path) else { return };
+        self.files.push((metadata.len(), metadata.modified().ok()));
+        let is_passed_over = PASSED_OVER.iter().any(|name| path.ends_with(name));
+        if depth == 0 || !metadata.is_dir() || is_passed_over {
+            return;
+        }
+        let mut entries: Vec<_> =
+            fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
+        entries.sort();
+        for entry in entries {
+            if self.files.len() >= MOST {
+                return;
+            }
+            self.add(&entry, depth - 1);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Runs as people see them on a terminal.
+
+use isentrope_files::lock_directory;
+use isentrope_lab::show::{Condition, Look, ShownRun, Wanted, list_metrics, news, page, screen};
+use isentrope_lab::text_plot::Charset;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Stands for what the command line does to text from elsewhere.
+const LOOK: Look = Look {
+    width: 80,
+    colors: false,
+    charset: Charset::Unicode,
+    visible: |text| text.replace('\x1b', "<ESC>").into(),
+};
+const WANTED: Wanted = Wanted { metrics: Vec::new(), responses: 2 };
+
+/// A run directory with a recipe of so many steps and these lines of metrics.
+fn run(steps: u64, rows: &[Value]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let recipe = json!({"run": {"steps": steps, "seed": 7}, "model": {"path": "a-model"},
+        "objective": {"advantage": "grpo", "loss": "clip", "covariance": {"method": "kl-cov"}}});
+    fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
+    write(dir.path(), "metrics.jsonl", rows);
+    let times: Vec<Value> = rows.iter().map(|row| json!({"step": row["step"], "time/step_s": 2.0})).collect();
+    write(dir.path(), "timings.jsonl", &times);
+    dir
+}
+
+fn write(dir: &Path, name: &str, rows: &[Value]) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, rows.iter().map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+}
+
+/// Metrics of a step; every fifth has an evaluation whose accuracy follows the law.
+fn row(step: u64) -> Value {
+    let entropy = 0.2 + 1.2 * (-(step as f64) / 20.0).exp();
+    let mut row = json!({"step": step});
+    if step > 0 {
+        row["policy/entropy"] = json!(entropy);
+        row["reward/mean"] = json!(0.01 * step as f64);
+        row["response/length_mean"] = json!(30 + step);
+        row["grad/norm"] = json!(0.5);
+    }
+    if step.is_multiple_of(5) {
+        row["eval/math/mean@4"] = json!(0.8 - 0.15 * entropy.exp());
+        row["eval/math/entropy"] = json!(entropy);
+        row["eval/math/length_mean"] = json!(40.25);
+        row["eval/math/truncated"] = json!(0.0);
+    }
+    row
+}
+
+fn rows(steps: u64) -> Vec<Value> {
+    (0..=steps).map(row).collect()
+}
+
+fn shown(dir: &TempDir) -> ShownRun {
+    ShownRun { name: "run".into(), ..ShownRun::read(dir.path()).unwrap() }
+}
+
+fn page_of(dir: &TempDir) -> String {
+    page(&[shown(dir)], &WANTED, &LOOK).join("\n")
+}
+
+#[track_caller]
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[track_caller]
+fn fits(lines: &[String], width: usize) {
+    let wide: Vec<&String> = lines.iter().filter(|line| line.chars().count() > width).collect();
+    assert!(wide.is_empty(), "wider than {width}: {wide:#?}");
+}
+
+#[test]
+fn a_finished_run_is_shown_whole() {
+    let dir = run(20, &rows(20));
+    let response = |verdict: &str, text: &str| {
+        json!({"prompt": "1+1?", "ground_truth": "2", "response": text, "verdict": verdict, "reward": 1.0,
+            "tokens": 3, "entropy": 0.5, "truncated": verdict == "wrong", "extracted": "2", "reason": "because"})
+    };
+    let responses =
+        [response("wrong", "first"), response("wrong", "it is 3"), response("correct", "it\nis 2")];
+    write(dir.path(), "rollouts/step-000020.jsonl", &responses);
+    let text = page_of(&dir);
+    let heading = "run: finished, step 20 of 20, 2.0 s per step, 42 s in all\n  a-model, grpo, clip, kl-cov, seed 7\n\n";
+    assert!(text.starts_with(heading), "{text}");
+    let plots = [
+        "entropy, nats per token\n",
+        "● rollouts   ■ evaluation of math",
+        "accuracy of evaluations\n",
+        "● math, mean@4",
+        "mean reward\n",
+        "response length, tokens\n",
+    ];
+    has(&text, &plots);
+    has(
+        &text,
+        &["\
+evaluations math
+step  mean@4  entropy  length
+   0  19.2 %   1.4000    40.2
+   5  33.4 %   1.1346    40.2
+"],
+    );
+    has(&text, &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 51.5 % at H = 0.641"]);
+    has(&text, &["R: mean@4 of math; H: the evaluation's own entropy; 5 evaluations"]);
+    let last = "\
+last responses, step 20
+> 1+1?  (ground truth: 2)
+  wrong: reward 1, 3 tokens, entropy 0.500, cut off, answer 2, because
+    it is 3
+  correct: reward 1, 3 tokens, entropy 0.500, answer 2, because
+    it
+    is 2";
+    assert!(text.ends_with(last), "{text}");
+}
+
+#[test]
+fn the_lock_tells_a_run_that_trains_from_one_that_has_stopped() {
+    let dir = run(40, &rows(10));
+    let stopped = shown(&dir);
+    assert_eq!(stopped.state.condition, Condition::Stopped);
+    has(&page_of(&dir), &["run: stopped, step 10 of 40, 2.0 s per step", "recipe.toml --resume goes on"]);
+    let lock = lock_directory(dir.path(), "training").unwrap();
+    let training = shown(&dir);
+    assert_eq!(training.state.condition, Condition::Training);
+    assert_eq!(training.state.seconds_left(), Some(60.0));
+    has(&page_of(&dir), &["run: training, step 10 of 40, 2.0 s per step, 60 s left\n"]);
+    drop(lock);
+    // Who looks keeps nobody out.
+    let looking: Vec<_> = (0..2)
+        .map(|_| {
+            std::thread::spawn({
+                let path = dir.path().to_owned();
+                move || (0..200).for_each(|_| drop(ShownRun::read(&path).unwrap()))
+            })
+        })
+        .collect();
+    for _ in 0..50 {
+        drop(lock_directory(dir.path(), "training").unwrap());
+    }
+    looking.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn runs_that_have_hardly_begun_are_shown() {
+    let nothing = run(10, &[]);
+    has(&page_of(&nothing), &["run: stopped, nothing measured yet\n"]);
+    fs::remove_file(nothing.path().join("metrics.jsonl")).unwrap();
+    has(&page_of(&nothing), &["nothing measured yet"]);
+    has(
+        &page_of(&run(1, &rows(0))),
+        &["step 0 of 1", "unknown: it takes 3 evaluations at least", "1 evaluation"],
+    );
+    has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law unknown\n"]);
+    assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
+    has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
+}
+
+#[test]
+fn a_run_that_has_diverged_says_so() {
+    let mut all = rows(10);
+    for row in &mut all[8..] {
+        for name in ["policy/entropy", "grad/norm"] {
+            row[name] = Value::Null;
+        }
+        row["optimizer/skipped"] = json!(3);
+    }
+    let text = page_of(&run(10, &all));
+    has(
+        &text,
+        &[
+            "not finite in step 10: ",
+            "policy/entropy",
+            "policy/entropy was last\n    finite in step 7",
+            "3 updates were left out",
+        ],
+    );
+}
+
+#[test]
+fn what_is_malformed_is_named() {
+    let dir = run(10, &rows(3));
+    fs::write(dir.path().join("metrics.jsonl"), "{\"step\":0}\n{\"step\":1,}\n").unwrap();
+    let error = ShownRun::read(dir.path()).unwrap_err().to_string();
+    has(&error, &["metrics.jsonl: line 2: "]);
+    let dir = run(3, &rows(3));
+    fs::create_dir(dir.path().join("rollouts")).unwrap();
+    fs::write(dir.path().join("rollouts/step-000003.jsonl"), "{}\nnonsense\n{}\n").unwrap();
+    has(&page_of(&dir), &["step-000003.jsonl: line 2 from its end"]);
+}
+
+#[test]
+fn texts_are_harmless_wrapped_and_not_endless() {
+    let dir = run(3, &rows(3));
+    let hostile = format!("\x1b[2J{} {}", "x".repeat(300), "word\n".repeat(100));
+    let row = json!({"prompt": hostile, "response": hostile, "verdict": hostile, "reason": hostile, "extracted": [1]});
+    write(dir.path(), "rollouts/step-000003.jsonl", &[row]);
+    for width in [20, 40, 61, 200] {
+        let look = Look { width, ..LOOK };
+        let lines = page(&[shown(&dir)], &WANTED, &look);
+        fits(&lines, width);
+        if width >= 40 {
+            fits(&list_metrics(&[shown(&dir)], &look), width);
+        }
+        let text = lines.join("\n");
+        assert!(!text.contains('\x1b') && text.contains("<ESC>") && lines.len() < 250, "{text}");
+        has(&text, &[" lines ⋯"]);
+    }
+    let ascii = page(&[shown(&dir)], &WANTED, &Look { charset: Charset::Ascii, ..LOOK }).join("\n");
+    assert!(ascii.is_ascii(), "{ascii}");
+}
+
+#[test]
+fn several_runs_share_plots_and_tables_stand_side_by_side() {
+    let dirs = [run(20, &rows(20)), run(20, &rows(10))];
+    let mut runs: Vec<ShownRun> = dirs.iter().map(shown).collect();
+    runs[1].name = "other".into();
+    let text = |width| page(&runs, &WANTED, &Look { width, ..LOOK }).join("\n");
+    has(
+        &text(120),
+        &["entropy of rollouts, nats per token", "● run   ■ other", "● run math, mean@4   ■ other math"],
+    );
+    has(
+        &text(120),
+        &["evaluations run, math           evaluations other, math\n", "law run, math", "law other, math"],
+    );
+    assert!(!text(50).contains("evaluations run, math  "), "{}", text(50));
+    let list = list_metrics(&runs, &LOOK).join("\n");
+    has(&list, &["policy/entropy", "run", "other"]);
+}
+
+#[test]
+fn a_screen_is_never_higher_or_wider_than_the_terminal() {
+    let dir = run(20, &rows(20));
+    let runs = [shown(&dir)];
+    for width in [40, 60, 80, 120, 200] {
+        for height in [5, 10, 24, 40, 60, 120] {
+            let lines = screen(&runs, &WANTED, height, &Look { width, ..LOOK });
+            assert!(lines.len() <= height, "{width}x{height}: {lines:#?}");
+            fits(&lines, width);
+            let text = lines.join("\n");
+            has(&text, &["run: finished"]);
+            assert_eq!(text.contains("entropy, nats per token"), height > 9, "{width}x{height}:\n{text}");
+        }
+    }
+    let all = screen(&runs, &WANTED, 40, &Look { width: 100, ..LOOK }).join("\n");
+    has(&all, &["accuracy of", "mean reward", "response length", "law math", "evaluations math"]);
+}
+
+#[test]
+fn news_are_the_steps_since() {
+    let runs = shown(&run(20, &rows(20)));
+    let metrics = ["grad/norm".to_owned()];
+    let text = news(&runs, Some(18), false, &[], &LOOK);
+    let step = "step 19/20  reward 0.1900  entropy 0.6641  length 49  gradient 0.5000";
+    assert_eq!(text[0], step);
+    assert_eq!(text[2], "step 20/20  evaluation math mean@4 51.5 %  entropy 0.6415  length 40.2");
+    has(&news(&runs, Some(19), true, &metrics, &LOOK)[0], &["run: step 20/20 ", "grad/norm 0.5000"]);
+    assert_eq!(news(&runs, Some(20), false, &[], &LOOK), [""; 0]);
+    assert_eq!(news(&runs, None, false, &[], &LOOK).len(), 25);
+}
+
+#[test]
+fn ten_thousand_steps_are_shown_at_once() {
+    let mut metrics = String::new();
+    for step in 0..=10_000u64 {
+        let mut row = row(step);
+        for i in 0..30 {
+            row[format!("metric/{i}")] = json!(0.1 * f64::from(i) + (step as f64).sin());
+        }
+        let _ = writeln!(metrics, "{row}");
+    }
+    let dir = run(10_000, &rows(1));
+    fs::write(dir.path().join("metrics.jsonl"), metrics).unwrap();
+    let begin = Instant::now();
+    let text = page_of(&dir);
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed()); // without optimisation
+    has(&text, &["step 10000 of 10000", "mean reward (means over 125 steps)", "   ⋮\n 9950"]);
+}
