@@ -1,9 +1,10 @@
 //! The laboratory: what the entropy of a policy is spent on (arXiv:2505.22617), from the numbers that runs write.
 //!
 //! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps.
-//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web pages have in common, [`text_plot`]
-//! draws curves on a terminal. No file here knows a model or a trainer.
+//! [`alarms`] says when a run collapses. [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web
+//! pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
 
+pub mod alarms;
 mod error;
 pub mod law;
 pub mod log;

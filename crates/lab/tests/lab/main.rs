@@ -1,3 +1,9 @@
 //! What the laboratory makes of logs, through its public face.
 
+mod alarms;
+mod csv_logs;
+mod json_logs;
+mod metric_names;
 mod run_directory;
+mod tensorboard_logs;
+mod trainer_logs;
