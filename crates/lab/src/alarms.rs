@@ -16,8 +16,9 @@ const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
 /// Lengths of so many steps are compared with those of as many before them.
 const WINDOW: usize = 5;
-/// How much longer responses are then, as a factor, and the share of them that is cut off.
+/// How much longer responses are then, as a factor, at how many standard errors, and the share of them that is cut off.
 const LONGER: f64 = 1.03;
+const ERRORS: f64 = 4.0;
 const MANY: f64 = 0.25;
 /// Steps in a row that must be well before an alarm is said again.
 const WELL: u32 = 10;
@@ -123,15 +124,19 @@ impl Alarms {
             }
         }
         if let (Some(length), Some(truncated)) = (measured("response/length_mean"), truncated)
-            && let Some((before, now, share)) = self.growth(length, truncated)
+            && let Some([before, now]) = self.windows(length, truncated)
         {
+            let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
+            let grows = now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
             // Nearly all of them cut off is another alarm, which says enough.
-            let grows = now > LONGER * before && share >= MANY;
-            if self.length.rings(grows && !self.truncation.is_said, !grows) {
+            let is_ill = grows && now.truncated >= MANY;
+            if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {now:.0} tokens from {before:.0} a few steps ago, and {} of them are cut off at the \
-                     longest length.",
-                    percent(share)
+                    "responses grow, to {:.1} tokens from {:.1} a few steps ago, and {} of them are cut off at the longest \
+                     length.",
+                    now.length,
+                    before.length,
+                    percent(now.truncated)
                 );
                 say(Kind::Length, what, remedies.length);
             }
@@ -139,23 +144,34 @@ impl Alarms {
         alarms
     }
 
-    /// Mean length of the steps before the last few, and of these with the share of responses that was cut off.
-    fn growth(&mut self, length: f64, truncated: f64) -> Option<(f64, f64, f64)> {
+    /// What the last steps were like, behind those before them; none until there are enough.
+    fn windows(&mut self, length: f64, truncated: f64) -> Option<[Window; 2]> {
         self.lengths.push_back((length, truncated));
         if self.lengths.len() > 2 * WINDOW {
             self.lengths.pop_front();
         }
-        if self.lengths.len() < 2 * WINDOW {
-            return None;
-        }
-        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / WINDOW as f64;
-        let (before, last) = (self.lengths.iter().take(WINDOW), self.lengths.iter().skip(WINDOW));
-        let lengths = mean(&mut before.map(|(length, _)| *length));
-        Some((
-            lengths,
-            mean(&mut last.clone().map(|(length, _)| *length)),
-            mean(&mut last.map(|(_, share)| *share)),
-        ))
+        let steps = self.lengths.make_contiguous();
+        (steps.len() == 2 * WINDOW).then(|| [Window::of(&steps[..WINDOW]), Window::of(&steps[WINDOW..])])
+    }
+}
+
+/// Responses of some steps in a row.
+struct Window {
+    /// Mean over steps of the mean length, in tokens, and its variance from step to step.
+    length: f64,
+    variance: f64,
+    /// Share cut off.
+    truncated: f64,
+}
+
+impl Window {
+    /// Of mean lengths and shares cut off.
+    fn of(steps: &[(f64, f64)]) -> Self {
+        let count = steps.len() as f64;
+        let length = steps.iter().map(|(length, _)| length).sum::<f64>() / count;
+        let squares: f64 = steps.iter().map(|(each, _)| (each - length) * (each - length)).sum();
+        let truncated = steps.iter().map(|(_, truncated)| truncated).sum::<f64>() / count;
+        Self { length, variance: squares / (count - 1.0), truncated }
     }
 }
 
