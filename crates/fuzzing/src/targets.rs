@@ -5,6 +5,8 @@ use std::path::Path;
 
 use isentrope_data::{DataSettings, Problem, Records};
 use isentrope_grader::{GroundTruth, Options};
+use isentrope_lab::alarms;
+use isentrope_lab::log::{RunLog, masked_crc};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -49,6 +51,34 @@ pub(crate) const ALL: &[Target] = &[
     },
     Target { name: "recipe", run: recipe, words: words::RECIPE, repair: |_| {}, executions: 600 },
     Target { name: "grader", run: grader, words: words::GRADER, repair: |_| {}, executions: 600 },
+    Target {
+        name: "event_file",
+        run: |data| log(data, "events.out.tfevents.1"),
+        words: words::EVENT_FILE,
+        repair: repair_checksums,
+        executions: 3000,
+    },
+    Target {
+        name: "log_lines",
+        run: |data| log(data, "log.jsonl"),
+        words: words::LOG,
+        repair: |_| {},
+        executions: 3000,
+    },
+    Target {
+        name: "log_state",
+        run: |data| log(data, "trainer_state.json"),
+        words: words::LOG,
+        repair: |_| {},
+        executions: 3000,
+    },
+    Target {
+        name: "log_table",
+        run: |data| log(data, "log.csv"),
+        words: words::LOG_TABLE,
+        repair: |_| {},
+        executions: 3000,
+    },
 ];
 
 /// Calls `read` with a directory that holds `data` under a name.
@@ -173,6 +203,25 @@ fn grader(data: &[u8]) {
     drop(isentrope_grader::explain(&ground_truth, &response, &options));
 }
 
+/// A log of a run, in the form that its name says or that it begins with.
+fn log(data: &[u8], name: &str) {
+    with_file(name, data, |dir| {
+        // By the file, and as what a directory holds.
+        for path in [dir.join(name), dir.to_owned()] {
+            match RunLog::open_all(&path) {
+                Ok(logs) => {
+                    for log in logs {
+                        log.notes.iter().for_each(told);
+                        alarms::of_log(&log).iter().for_each(|(_, alarm)| told(&alarm.text));
+                        assert!(log.all().all(|(_, series)| series.steps.is_sorted()), "steps out of order");
+                    }
+                }
+                Err(error) => told(&error),
+            }
+        }
+    });
+}
+
 /// The bytes before the first 0 and those behind it.
 fn parts(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|&byte| byte == 0) {
@@ -195,5 +244,19 @@ fn repair_parquet_end(data: &mut [u8]) {
         let end = data.len() - 4;
         data[..4].copy_from_slice(b"PAR1");
         data[end..].copy_from_slice(b"PAR1");
+    }
+}
+
+/// Makes the checksums of an event file's records right, as far as their lengths lead from one to the next.
+fn repair_checksums(data: &mut [u8]) {
+    let mut rest = data;
+    while let Some((head, behind)) = rest.split_at_mut_checked(12) {
+        let length = head.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)) as usize;
+        let crc = masked_crc(&head[..8]);
+        head[8..].copy_from_slice(&crc.to_le_bytes());
+        let Some((event, behind)) = behind.split_at_mut_checked(length) else { return };
+        let Some((crc, behind)) = behind.split_at_mut_checked(4) else { return };
+        crc.copy_from_slice(&masked_crc(event).to_le_bytes());
+        rest = behind;
     }
 }

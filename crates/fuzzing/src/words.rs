@@ -214,3 +214,67 @@ pub(crate) const GRADER: &[&str] = &[
     " or ",
     "$",
 ];
+
+/// TensorBoard's event files: keys of fields, and tags.
+pub(crate) const EVENT_FILE: &[&str] = &[
+    "\u{2a}\u{10}\u{a}\u{e}",
+    "\u{a}\u{7}train/a",
+    "\u{15}\u{0}\u{0}\u{0}\u{3f}",
+    "\u{42}\u{8}\u{8}\u{1}",
+    "\u{4a}\u{b}\u{a}\u{9}\u{a}\u{7}scalars",
+    "\u{3a}\u{2}\u{8}\u{1}",
+    "\u{10}\u{1}",
+    "actor/entropy",
+    "\u{7f}\u{7f}\u{7f}\u{7f}",
+    "\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}",
+];
+
+/// Logs in JSON.
+pub(crate) const LOG: &[&str] = &[
+    "\"step\":",
+    "\"_step\":",
+    "\"data\":",
+    "\"log_history\":",
+    "\"actor/entropy\":",
+    "\"val-core/a/acc/mean@8\":",
+    "\"rewards/a/mean\":",
+    "\"eval_reward\":",
+    "\"entropy\":",
+    "\"epoch\":",
+    "NaN",
+    "-Infinity",
+    "null",
+    "1e999",
+    "18446744073709551615",
+    "\n",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\"",
+    "\\",
+];
+
+/// Logs in CSV.
+pub(crate) const LOG_TABLE: &[&str] = &[
+    "Step",
+    "_step",
+    "train/global_step",
+    "run",
+    "a - ",
+    " - ",
+    "__MIN",
+    "actor/entropy",
+    "train/reward",
+    "\"",
+    "\"\"",
+    ",",
+    "\n",
+    "\r\n",
+    "NaN",
+    "-inf",
+    "1e999",
+    "1.0",
+    "-1",
+];

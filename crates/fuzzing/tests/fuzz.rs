@@ -75,4 +75,18 @@ macro_rules! targets {
     };
 }
 
-targets!(safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader);
+targets!(
+    safetensors,
+    config,
+    tokenizer,
+    template,
+    jsonl,
+    json,
+    parquet,
+    recipe,
+    grader,
+    event_file,
+    log_lines,
+    log_state,
+    log_table
+);

@@ -3,7 +3,10 @@
 //! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps.
 //! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web pages have in common, [`text_plot`]
 //! draws curves on a terminal, [`show`] whole runs. No file here knows a model or a trainer.
+//! [`alarms`] says when a run collapses. [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web
+//! pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
 
+pub mod alarms;
 mod error;
 pub mod law;
 pub mod log;

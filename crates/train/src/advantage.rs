@@ -27,6 +27,12 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
     groups.iter().map(&mut of_group).collect()
 }
 
+/// The share of groups that have no response with an advantage other than 0.
+pub fn share_without_signal(advantages: &[Vec<Option<f64>>]) -> f64 {
+    let has_none = |group: &&Vec<Option<f64>>| group.iter().flatten().all(|&advantage| advantage == 0.0);
+    advantages.iter().filter(has_none).count() as f64 / advantages.len().max(1) as f64
+}
+
 /// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
 /// term of the loss reaches the responses' tokens.
 pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> Option<&'static str> {
@@ -136,5 +142,14 @@ mod tests {
             assert!(without_a_batch.unwrap().contains("enough judged responses"));
         }
         assert_eq!(nothing_to_learn(&uneven, false), None);
+    }
+
+    #[test]
+    fn a_group_without_a_difference_has_no_signal() {
+        let groups =
+            [vec![Some(0.0); 2], vec![None, None], vec![Some(0.0), Some(-0.5)], vec![Some(1.0), None]];
+        assert_eq!(share_without_signal(&groups), 0.5);
+        assert_eq!(share_without_signal(&groups[2..]), 0.0);
+        assert_eq!(share_without_signal(&[]), 0.0);
     }
 }

@@ -1,5 +1,6 @@
 //! TensorBoard's event files, read by a small reader of their format and by TensorBoard itself.
 
+use isentrope_lab::log::{Origin, RunLog};
 use isentrope_train::metrics::Metrics;
 use isentrope_train::run::sinks::TensorBoardSink;
 use std::fs;
@@ -245,4 +246,26 @@ fn read_line(line: &str) -> (String, u64, f64) {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap();
     (next().to_owned(), next().parse().unwrap(), next().parse().unwrap())
+}
+
+#[test]
+fn the_laboratory_reads_a_resumed_run() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path().join("mine/tensorboard");
+    let row = |step: u64, value: f64| metrics(&[("policy/entropy", value), ("grad/norm", 0.5 + step as f64)]);
+    let mut sink = TensorBoardSink::create(&dir).unwrap();
+    for step in 1..=6 {
+        sink.write(step, &row(step, 1.0)).unwrap();
+    }
+    let mut sink = TensorBoardSink::resume(&dir, 4).unwrap();
+    sink.write(5, &row(5, f64::NAN)).unwrap();
+    let log = RunLog::open(&dir).unwrap();
+    assert_eq!((log.origin, &*log.name), (Origin::Isentrope, "mine"));
+    assert_eq!(
+        log.series("policy/entropy").unwrap().steps,
+        [1, 2, 3, 4],
+        "what is not finite is no measurement"
+    );
+    assert_eq!(log.series("grad/norm").unwrap().values, [1.5, 2.5, 3.5, 4.5, 5.5]);
+    assert!(log.notes.is_empty(), "{:?}", log.notes);
 }

@@ -1,51 +1,49 @@
-//! Notes as lines: after which step, and a note of step after step only now and then.
+//! Notes as lines: after which step, and a note of many steps only now and then.
 
-/// A note that comes in every step is told again when it has come in so many times as many steps in a row as before.
+/// A note that comes again and again is told when it has come in so many times as many steps as when it was told before.
 const GROWTH: u64 = 10;
+/// How many notes are remembered: those with numbers in them seldom come again.
+const REMEMBERED: usize = 200;
 
 /// Notes of a run so far.
 #[derive(Default)]
 pub struct Notes {
     /// The last step that is complete.
     after: Option<u64>,
-    /// What was noted in this step or the one before.
+    /// What was noted, the latest last.
     rows: Vec<Row>,
 }
 
-/// A note of step after step.
+/// A note of one step or more.
 struct Row {
     text: String,
     /// After which step it came last.
     after: Option<u64>,
-    /// Steps in a row.
+    /// Steps that it came in.
     steps: u64,
 }
 
 impl Notes {
     /// A step is complete.
     pub fn step(&mut self, step: u64) {
-        let before = self.after.replace(step);
-        self.rows.retain(|row| row.after == before);
+        self.after = Some(step);
     }
 
-    /// A note as its label and text, unless it has just been told.
+    /// A note as its label and text, unless it has been told often enough.
     pub fn line(&mut self, text: &str) -> Option<(String, String)> {
-        let row = match self.rows.iter_mut().find(|row| row.text == text) {
-            Some(row) if row.after == self.after => return None,
-            Some(row) => {
-                row.steps += 1;
-                row.after = self.after;
-                row
-            }
-            None => {
-                self.rows.push(Row { text: text.to_owned(), after: self.after, steps: 1 });
-                self.rows.last()?
-            }
-        };
+        let known = self.rows.iter().position(|row| row.text == text).map(|place| self.rows.remove(place));
+        let is_told = known.as_ref().is_some_and(|row| row.after == self.after);
+        let before = known.map_or(0, |row| row.steps);
+        let steps = if is_told { before } else { before + 1 };
+        if self.rows.len() == REMEMBERED {
+            self.rows.remove(0);
+        }
+        self.rows.push(Row { text: text.to_owned(), after: self.after, steps });
         let label = self.after.map_or("note".to_owned(), |step| format!("note after step {step}"));
-        match row.steps {
+        match steps {
+            _ if is_told => None,
             1 => Some((label, text.to_owned())),
-            steps if is_power(steps) => Some((label, format!("{text} ({steps} steps in a row)"))),
+            _ if is_power(steps) => Some((label, format!("{text} ({steps} steps so far)"))),
             _ => None,
         }
     }
@@ -61,14 +59,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_have_their_place_and_are_not_repeated_in_every_step() {
+    fn notes_have_their_place_and_do_not_drown_a_run() {
         let mut notes = Notes::default();
         let mut told = Vec::new();
         told.extend(notes.line("start"));
         for step in 0..300 {
             told.extend(notes.line("dull"));
-            if step % 2 == 0 && step < 5 {
+            told.extend(notes.line("dull")); // twice in one step
+            if step % 2 == 0 {
                 told.extend(notes.line("now and then"));
+            }
+            if step < 3 {
+                told.extend(notes.line(&format!("{step} of them")));
             }
             notes.step(step);
         }
@@ -79,15 +81,24 @@ mod tests {
                 "note: start",
                 "note: dull",
                 "note: now and then",
-                "note after step 1: now and then",
-                "note after step 3: now and then",
-                "note after step 8: dull (10 steps in a row)",
-                "note after step 98: dull (100 steps in a row)",
+                "note: 0 of them",
+                "note after step 0: 1 of them",
+                "note after step 1: 2 of them",
+                "note after step 8: dull (10 steps so far)",
+                "note after step 17: now and then (10 steps so far)",
+                "note after step 98: dull (100 steps so far)",
+                "note after step 197: now and then (100 steps so far)",
             ]
         );
-        // Once it has not come, it is new again.
-        notes.step(300);
-        assert_eq!(notes.line("dull").unwrap(), ("note after step 300".into(), "dull".into()));
-        assert_eq!(notes.line("dull"), None);
+    }
+
+    #[test]
+    fn what_is_remembered_has_bounds() {
+        let mut notes = Notes::default();
+        for number in 0..10 * REMEMBERED {
+            assert!(notes.line(&number.to_string()).is_some());
+            notes.step(number as u64);
+        }
+        assert_eq!(notes.rows.len(), REMEMBERED);
     }
 }

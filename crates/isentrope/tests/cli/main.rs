@@ -30,6 +30,7 @@ mod signals;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;
+mod train_alarms;
 mod train_bad_recipe;
 mod train_data;
 mod train_learns;

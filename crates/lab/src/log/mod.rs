@@ -1,14 +1,35 @@
 //! What a run has measured, step by step, under this project's names ([docs/metrics.md]).
 //!
-//! [`RunLog::open`] reads what a path leads to; a file here is one form of log.
+//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/logs.md): `place.rs` tells the forms
+//! apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it under our names.
 //!
 //! [docs/metrics.md]: ../../../docs/metrics.md
 
+mod csv_table;
+mod event_file;
+mod json_lines;
+mod json_rows;
+mod lines;
+pub mod names;
+mod place;
+mod points;
 mod run_directory;
+mod tensorboard;
+mod verl_console;
+
+pub use event_file::masked_crc;
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// Entropies of the policy that sampled, those first that are defined as docs/metrics.md prefers.
+pub const ENTROPIES: [&str; 4] = [
+    "policy/entropy",
+    "policy/entropy_filtered",
+    "policy/entropy_token_mean",
+    "policy/entropy_token_mean_filtered",
+];
 
 /// The numbers of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +48,14 @@ pub struct RunLog {
 /// Who has written a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A run directory of this program.
+    /// This program.
     Isentrope,
+    /// verl.
+    Verl,
+    /// TRL, or Hugging Face's Trainer, which is below it.
+    Trl,
+    /// Somebody whose names tell nothing; they are kept as they are.
+    Unknown,
 }
 
 /// A metric's values over the steps at which it was measured and finite; steps ascend, each is there once.
@@ -69,15 +96,32 @@ impl RunLog {
     /// Reads the log at a path.
     ///
     /// # Errors
-    /// When it cannot be read, or is no log that is known; malformed lines are named by file and line.
+    /// When it cannot be read, is no log that is known, or holds several runs; malformed content is named by file and line,
+    /// record or entry.
     pub fn open(path: &Path) -> Result<Self> {
-        if run_directory::is_one(path) {
-            return run_directory::read(path);
+        let mut runs = Self::open_all(path)?;
+        match (runs.pop(), runs.len()) {
+            (Some(run), 0) => Ok(run),
+            (last, _) => {
+                let names: Vec<String> = runs.into_iter().chain(last).map(|run| run.name).collect();
+                let (count, some) = (names.len(), names[..names.len().min(5)].join(", "));
+                Err(Error::invalid(path, format!("holds {count} runs, where one is wanted: {some}")))
+            }
         }
-        Err(Error::invalid(
-            path,
-            "no log of a run that is known: a run directory of this program has metrics.jsonl",
-        ))
+    }
+
+    /// Reads all logs at a path: a table may have several runs, and so may a directory of event files.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(path: &Path) -> Result<Vec<Self>> {
+        place::open_all(path)
+    }
+
+    /// The policy's entropy while it was sampled, with the metric's name: the mean over responses of all that was sampled where
+    /// that is known, else the nearest that is.
+    pub fn entropy(&self) -> Option<(&'static str, &Series)> {
+        ENTROPIES.into_iter().find_map(|name| Some((name, self.series(name)?)))
     }
 
     /// A metric, if it was ever measured.

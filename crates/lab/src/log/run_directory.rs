@@ -1,75 +1,70 @@
 //! The log of a run directory of this program: `metrics.jsonl`, and `timings.jsonl` beside it.
 
-use super::{Origin, RunLog, Series};
+use super::points::Points;
+use super::{Origin, RunLog, lines};
 use crate::{Error, Result};
-use isentrope_files::open_regular;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use serde_json::Value;
 use std::path::Path;
 
-const METRICS: &str = "metrics.jsonl";
+/// What follows from the recipe alone.
+pub(super) const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
-const VALUES: &str = ".recipe.json";
+/// What a run writes before its first numbers.
+const BEFORE: [&str; 3] = ["recipe.toml", ".recipe.json", "manifest.json"];
 
-/// Longest line that is read, in bytes.
-const MAX_LINE: u64 = 8 << 20;
-
-/// Whether a path is a run directory: one with metrics, or with the recipe alone, of a run that has measured nothing yet.
+/// Whether a path is a run directory, even if nothing is measured in it yet.
 pub(super) fn is_one(path: &Path) -> bool {
-    path.join(METRICS).exists() || path.join(VALUES).exists()
+    let metrics = path.join(METRICS);
+    let has_recipe = BEFORE.iter().any(|name| path.join(name).is_file());
+    match lines::first_row(&metrics) {
+        // Other trainers write files of this name too.
+        Some(row) if !has_recipe => !row.values().any(Value::is_object),
+        _ => has_recipe || metrics.is_file(),
+    }
 }
 
-/// Reads it.
+/// Reads it. A run that has measured nothing yet has an empty log, which a note says.
 ///
 /// # Errors
 /// When a file cannot be read; malformed lines are named by file and line.
 pub(super) fn read(path: &Path) -> Result<RunLog> {
-    let (mut series, mut notes) = (BTreeMap::new(), Vec::new());
+    let (mut points, mut notes) = (Points::default(), Vec::new());
     for file in [METRICS, TIMINGS].map(|name| path.join(name)) {
         if file.exists() {
-            read_file(&file, &mut series, &mut notes)?;
+            notes.extend(read_file(&file, &mut points)?);
         }
     }
-    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned();
+    let (series, _) = points.finish();
+    if series.is_empty() {
+        notes.push(format!("{}: no step is recorded yet", path.display()));
+    }
+    let (series, name) = (series.into_iter().collect(), super::place::name(path));
     Ok(RunLog { name, path: path.to_owned(), origin: Origin::Isentrope, notes, series })
 }
 
-/// Takes in the lines of a file. A last line without an end was being written when the run was killed: it is left out.
-fn read_file(path: &Path, series: &mut BTreeMap<String, Series>, notes: &mut Vec<String>) -> Result<()> {
-    let mut reader = BufReader::new(open_regular(path)?);
-    let (mut line, mut number, mut before) = (Vec::new(), 0, None);
-    loop {
-        line.clear();
-        number += 1;
-        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        if read == 0 {
-            return Ok(());
-        }
-        let invalid = |what: String| Error::invalid(path, format!("line {number}: {what}"));
-        if line.last() != Some(&b'\n') {
-            if read as u64 == MAX_LINE {
-                return Err(invalid(format!("longer than {MAX_LINE} bytes")));
-            }
-            notes.push(format!("{}: line {number} is cut off and is left out", path.display()));
-            return Ok(());
-        }
-        let row: Map<String, Value> = serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
+/// Takes in the lines of a file, each of a later step than the one before: a run that goes on removes what it makes again.
+fn read_file(path: &Path, points: &mut Points) -> Result<Option<String>> {
+    let mut before = None;
+    lines::each_row(path, &mut |row| {
         let step = row.get("step").and_then(Value::as_u64);
-        let step = step.ok_or_else(|| invalid("\"step\" must be a whole number from 0".into()))?;
+        let step = step.ok_or("\"step\" must be a whole number from 0")?;
         if before.is_some_and(|before| before >= step) {
-            return Err(invalid(format!("step {step} does not come after the step of the line before")));
+            return Err(format!("step {step} does not come after the step of the line before"));
         }
         before = Some(step);
-        for (name, value) in row.into_iter().filter(|(name, _)| name != "step") {
+        for (name, value) in row.iter().filter(|(name, _)| *name != "step") {
             let value = match value {
                 Value::Null => f64::NAN,
                 Value::Number(number) => number.as_f64().unwrap_or(f64::NAN),
-                _ => return Err(invalid(format!("\"{name}\" must be a number"))),
+                _ => {
+                    return Err(format!(
+                        "\"{}\" must be a number",
+                        name.chars().take(100).collect::<String>()
+                    ));
+                }
             };
-            series.entry(name).or_default().push(step, value);
+            points.add(name, step, value)?;
         }
-    }
+        Ok(())
+    })
 }

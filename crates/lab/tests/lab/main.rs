@@ -1,5 +1,11 @@
 //! What the laboratory makes of logs, through its public face.
 
+mod alarms;
+mod csv_logs;
+mod json_logs;
+mod metric_names;
 mod run_directory;
 mod show;
 mod text_plot;
+mod tensorboard_logs;
+mod trainer_logs;

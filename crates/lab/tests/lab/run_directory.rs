@@ -1,14 +1,43 @@
 //! Logs of run directories of this program.
 
-use isentrope_lab::log::RunLog;
+use isentrope_lab::log::{Origin, RunLog};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
 fn run(metrics: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("recipe.toml"), "").unwrap();
     fs::write(dir.path().join("metrics.jsonl"), metrics).unwrap();
     dir
+}
+
+#[test]
+fn a_run_is_named_by_its_directory_or_by_its_file() {
+    let dir = run("{\"step\":1,\"x\":1}\n");
+    fs::write(dir.path().join("timings.jsonl"), "{\"step\":1,\"time/step_s\":2.0}\n").unwrap();
+    let logs =
+        [dir.path().to_owned(), dir.path().join("metrics.jsonl")].map(|path| RunLog::open(&path).unwrap());
+    for log in logs {
+        assert_eq!((log.origin, log.all().count()), (Origin::Isentrope, 2));
+        assert_eq!(log.name, dir.path().file_name().unwrap().to_str().unwrap());
+    }
+}
+
+#[test]
+fn a_run_without_numbers_says_so() {
+    let empty = RunLog::open(run("").path()).unwrap();
+    assert!(empty.last_step().is_none() && empty.notes[0].contains("no step is recorded yet"));
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("recipe.toml"), "").unwrap();
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("has measured nothing yet"), "{error}");
+    // Nothing of a run, and another trainer's file of the same name.
+    let other = tempfile::tempdir().unwrap();
+    let error = RunLog::open(other.path()).unwrap_err().to_string();
+    assert!(error.contains("no log of a run that is known") && error.contains("W&B"), "{error}");
+    fs::write(other.path().join("metrics.jsonl"), "{\"step\":1,\"data\":{\"actor/lr\":0.5}}\n").unwrap();
+    assert_eq!(RunLog::open(other.path()).unwrap().origin, Origin::Verl);
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod recipe;
 
 pub use recipe::{Recipe, Update};
 
-use crate::advantage::{group_advantages, nothing_to_learn};
+use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
@@ -128,6 +128,7 @@ impl Trainer for PolicyGradient {
             tokens += batch.response_tokens();
             context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
+        context.record.metrics.set("update/groups_without_signal", share_without_signal(&advantages));
         totals.record(&mut context.record.metrics);
         let covariance = &self.recipe.objective.covariance;
         if let Some(alarm) = state.alarms.after_step(covariance, &totals.statistics) {

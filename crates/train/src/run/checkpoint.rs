@@ -12,6 +12,7 @@ use crate::settings::{self, Checkpoints, Dtype};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
+use isentrope_lab::alarms::Alarms;
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
@@ -48,6 +49,9 @@ pub struct RunState<S> {
     pub last: Vec<Evaluation>,
     /// See `last`.
     pub last_step: u64,
+    /// What is known of a collapse.
+    #[serde(default)]
+    pub alarms: Alarms,
     /// What the step measured, if the evaluation after it failed: then the step is still to be evaluated and recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,

@@ -29,6 +29,8 @@ use crate::observer::{Observer, Phase, Progress, StepReport};
 use crate::settings::{self, Checkpoints};
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
+use isentrope_lab::alarms::Alarms;
+use isentrope_lab::log::Origin;
 use isentrope_model::Model;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -53,6 +55,7 @@ pub struct Run {
     /// Mean accuracy after this step, if it was evaluated and every set could be judged.
     score: Option<f64>,
     best: Option<(u64, f64)>,
+    alarms: Alarms,
     /// What the step measured that the run goes on from, if it is still to be evaluated.
     unrecorded: Option<Metrics>,
     saved: Option<PathBuf>,
@@ -100,6 +103,7 @@ impl Run {
             last_step: 0,
             score: None,
             best: None,
+            alarms: Alarms::default(),
             unrecorded: None,
             saved: None,
             started: Instant::now(),
@@ -127,6 +131,7 @@ impl Run {
                 }
                 (opened.first, opened.last) = (state.first, state.last);
                 opened.last_step = state.last_step;
+                opened.alarms = state.alarms;
                 opened.unrecorded = state.unrecorded;
                 opened.saved = Some(dir);
                 state.trainer
@@ -170,7 +175,7 @@ impl Run {
         Ok(())
     }
 
-    /// Writes the numbers of this step.
+    /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
     ///
     /// # Errors
     /// As [`Log::write`].
@@ -185,6 +190,9 @@ impl Run {
             metrics: &metrics,
             timings: &timings,
         });
+        for alarm in self.alarms.after_step(Origin::Isentrope, &|name| metrics.get(name)) {
+            observer.note(&alarm.text);
+        }
         Ok(())
     }
 
@@ -274,6 +282,7 @@ impl Run {
             first: self.first.clone(),
             last: self.last.clone(),
             last_step: self.last_step,
+            alarms: self.alarms.clone(),
             unrecorded,
             trainer,
         };

@@ -16,6 +16,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
         first,
         last,
         last_step: 0,
+        alarms: Alarms::default(),
         unrecorded: None,
         trainer: [group],
     };

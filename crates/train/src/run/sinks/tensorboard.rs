@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
+use isentrope_lab::log::masked_crc;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -99,11 +100,6 @@ fn host() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let name = System::host_name().unwrap_or_else(|| "localhost".to_owned());
     name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
-}
-
-/// TFRecord's checksum (tensorflow/core/lib/hash/crc32c.h).
-fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 const VARINT: u8 = 0;

@@ -1,0 +1,176 @@
+//! Tables of numbers by step: what W&B exports of a chart, the history of one run, or a table that names its runs.
+//!
+//! A chart's columns are `"Step","RUN - METRIC","RUN - METRIC__MIN","RUN - METRIC__MAX"` for each run; a history's are the step
+//! and the metrics.
+
+use super::json_lines::STEPS;
+use super::lines;
+use super::points::Points;
+use crate::{Error, Result};
+use csv::StringRecord;
+use isentrope_files::read_regular;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+/// Most columns.
+const MAX_COLUMNS: usize = 100_000;
+/// Most runs, and the longest name of one, in bytes.
+const MAX_RUNS: usize = 1000;
+const MAX_NAME: usize = 1000;
+/// What stands between run and metric in a chart's columns.
+const BETWEEN: &str = " - ";
+/// What a column of a run's name is called in a table of several runs.
+const RUNS: [&str; 4] = ["run", "run_name", "run_id", "name"];
+/// What W&B adds to a metric's name for its least and greatest values among grouped runs, and for steps.
+const EXTREMES: [&str; 3] = ["__MIN", "__MAX", "__STEP"];
+
+/// What a column holds.
+enum Column {
+    Step,
+    Run,
+    /// A metric of the run of this name, or of the row's.
+    Metric {
+        run: Option<String>,
+        name: String,
+        is_text: Option<bool>,
+    },
+    Nothing,
+}
+
+/// Reads a table into the runs that it names; the run that it does not name is called "".
+///
+/// # Errors
+/// When it cannot be read, or has no column of steps; malformed rows are named by file and line.
+pub(super) fn read(path: &Path, runs: &mut BTreeMap<String, Points>) -> Result<()> {
+    let text = read_regular(path, MAX_FILE)?;
+    let mut reader = csv::ReaderBuilder::new().from_reader(lines::without_mark(&text));
+    let malformed = |error: csv::Error| Error::invalid(path, without_record(&error));
+    let headers = reader.headers().map_err(malformed)?.clone();
+    let mut columns = columns(&headers).map_err(|what| Error::invalid(path, what))?;
+    let mut row = StringRecord::new();
+    while reader.read_record(&mut row).map_err(malformed)? {
+        let line = row.position().map_or(0, |position| first_line(&text, position));
+        let taken = take(&row, &headers, &mut columns, runs);
+        taken.map_err(|what| Error::invalid(path, format!("line {line}: {what}")))?;
+    }
+    Ok(())
+}
+
+/// The line on which a row begins: the library's is that of the empty lines before it.
+fn first_line(text: &[u8], position: &csv::Position) -> u64 {
+    let behind = lines::without_mark(text).get(position.byte() as usize..).unwrap_or_default();
+    let empty =
+        behind.iter().take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count();
+    position.line() + empty as u64
+}
+
+/// What is wrong, in the words of the library without its record numbers.
+fn without_record(error: &csv::Error) -> String {
+    let line = error.position().map_or(0, csv::Position::line);
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("line {line}: {len} fields, where the heads of the columns are {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { .. } => format!("line {line}: not UTF-8"),
+        _ => error.to_string(),
+    }
+}
+
+/// What the columns hold, by their heads.
+fn columns(headers: &StringRecord) -> Result<Vec<Column>, String> {
+    if headers.len() > MAX_COLUMNS {
+        return Err(format!("more than {MAX_COLUMNS} columns"));
+    }
+    // W&B's own count of calls to `log` is the step only where the trainer has said no other.
+    let is_step = |name: &str| headers.iter().position(|head| head.eq_ignore_ascii_case(name));
+    let step = ["train/global_step"].into_iter().chain(STEPS).find_map(is_step).ok_or_else(|| {
+        "no column of steps, such as Step or _step; in W&B, choose Step as the x-axis of the chart before you export it"
+            .to_owned()
+    })?;
+    let run = RUNS.into_iter().find_map(is_step);
+    let known: BTreeSet<&str> = headers.iter().collect();
+    let column = |(place, head): (usize, &str)| {
+        if place == step {
+            return Column::Step;
+        }
+        if Some(place) == run {
+            return Column::Run;
+        }
+        let is_extreme =
+            EXTREMES.iter().filter_map(|end| head.strip_suffix(end)).any(|of| known.contains(of));
+        let (run, name) = match head.rsplit_once(BETWEEN) {
+            Some((run, name)) => (Some(run.to_owned()), name),
+            None => (None, head),
+        };
+        // "_runtime", "_timestamp" and the like are W&B's; an empty head is the index of a table of pandas.
+        if is_extreme || name.is_empty() || name.starts_with('_') {
+            return Column::Nothing;
+        }
+        Column::Metric { run, name: name.to_owned(), is_text: None }
+    };
+    Ok(headers.iter().enumerate().map(column).collect())
+}
+
+/// Takes in a row's numbers.
+fn take(
+    row: &StringRecord,
+    headers: &StringRecord,
+    columns: &mut [Column],
+    runs: &mut BTreeMap<String, Points>,
+) -> Result<(), String> {
+    let (mut step, mut of_row) = (None, "");
+    for ((column, cell), head) in columns.iter().zip(row).zip(headers) {
+        match column {
+            Column::Step if cell.trim().is_empty() => return Ok(()), // a row of another axis
+            Column::Step => {
+                let number = cell.trim().parse().ok().and_then(lines::whole_f64);
+                let what = || {
+                    format!(
+                        "the step in column \"{}\" must be a whole number from 0, not \"{}\"",
+                        short(head),
+                        short(cell)
+                    )
+                };
+                step = Some(number.ok_or_else(what)?);
+            }
+            Column::Run => of_row = cell,
+            Column::Metric { .. } | Column::Nothing => {}
+        }
+    }
+    let Some(step) = step else { return Ok(()) };
+    for ((column, cell), head) in columns.iter_mut().zip(row).zip(headers) {
+        let Column::Metric { run, name, is_text } = column else { continue };
+        let cell = cell.trim();
+        if cell.is_empty() || cell == "null" {
+            continue;
+        }
+        let number = cell.parse::<f64>(); // NaN and infinities too, as Python and JavaScript write them
+        if *is_text.get_or_insert(number.is_err()) {
+            continue; // histograms, texts, tables
+        }
+        let Ok(number) = number else {
+            return Err(format!("column \"{}\" must have a number, not \"{}\"", short(head), short(cell)));
+        };
+        let run = run.as_deref().unwrap_or(of_row);
+        if !runs.contains_key(run) {
+            if run.len() > MAX_NAME {
+                return Err(format!("a run with a name of more than {MAX_NAME} bytes"));
+            }
+            if runs.len() == MAX_RUNS {
+                return Err(format!("more than {MAX_RUNS} runs"));
+            }
+            runs.insert(run.to_owned(), Points::default());
+        }
+        if let Some(points) = runs.get_mut(run) {
+            points.add(name, step, number)?;
+        }
+    }
+    Ok(())
+}
+
+/// The beginning of a cell.
+fn short(cell: &str) -> String {
+    cell.chars().take(40).collect()
+}

@@ -1,0 +1,122 @@
+//! Lines that somebody has written, of JSON with Python's numbers that JSON has not.
+
+use crate::{Error, Result};
+use isentrope_files::open_regular;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+/// Longest line that is read, in bytes.
+const MAX_LINE: u64 = 8 << 20;
+
+/// A line's object.
+pub(super) type Row = Map<String, Value>;
+
+/// Calls `take` with each line, and whether it is whole: the last one may be being written.
+///
+/// # Errors
+/// When the file cannot be read; a line that is too long, or that `take` refuses, is named.
+pub(super) fn each_line(path: &Path, take: &mut dyn FnMut(&[u8], bool) -> Result<(), String>) -> Result<()> {
+    let mut reader = BufReader::new(open_regular(path)?);
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        number += 1;
+        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        let read = read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        if read == 0 {
+            return Ok(());
+        }
+        let is_whole = line.last() == Some(&b'\n');
+        let taken = match is_whole || (read as u64) < MAX_LINE {
+            true => take(if number == 1 { without_mark(&line) } else { &line }, is_whole),
+            false => Err(format!("longer than {MAX_LINE} bytes")),
+        };
+        taken.map_err(|what| Error::invalid(path, format!("line {number}: {what}")))?;
+    }
+}
+
+/// Calls `take` with each line that is an object, and returns a note if the last line was being written.
+///
+/// # Errors
+/// As [`each_line`], and when a line is malformed.
+pub(super) fn each_row(
+    path: &Path,
+    take: &mut dyn FnMut(Row) -> Result<(), String>,
+) -> Result<Option<String>> {
+    let (mut number, mut note) = (0, None);
+    each_line(path, &mut |line, is_whole| {
+        number += 1;
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        match serde_json::from_slice(&python_numbers(line)) {
+            Ok(row) => take(row)?,
+            Err(_) if !is_whole => {
+                note = Some(format!("{}: line {number} is cut off and is left out", path.display()));
+            }
+            Err(error) => return Err(without_line(&error)),
+        }
+        Ok(())
+    })?;
+    Ok(note)
+}
+
+/// The first line's object, if the file begins with one.
+pub(super) fn first_row(path: &Path) -> Option<Row> {
+    let mut line = Vec::new();
+    BufReader::new(open_regular(path).ok()?).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
+    serde_json::from_slice(&python_numbers(without_mark(&line))).ok()
+}
+
+/// What is wrong with a line, whose number the parser does not know.
+fn without_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column", " at column")
+}
+
+/// Text without the byte order mark that some programs begin it with.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// JSON as Python's `json` writes it, with `null` for NaN, Infinity and -Infinity, which JSON has not.
+pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.windows(3).any(|word| matches!(word, b"NaN" | b"Inf")) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = Vec::with_capacity(text.len() + 16);
+    let (mut rest, mut in_string) = (text, false);
+    while let [first, behind @ ..] = rest {
+        let word = [&b"-Infinity"[..], b"Infinity", b"NaN"].into_iter().find(|word| rest.starts_with(word));
+        match (in_string, first, word) {
+            (false, _, Some(word)) => {
+                clean.extend(b"null");
+                rest = &rest[word.len()..];
+                continue;
+            }
+            (true, b'\\', _) => {
+                clean.push(*first);
+                clean.extend(behind.first());
+                rest = behind.get(1..).unwrap_or_default();
+                continue;
+            }
+            (_, b'"', _) => in_string = !in_string,
+            _ => {}
+        }
+        clean.push(*first);
+        rest = behind;
+    }
+    Cow::Owned(clean)
+}
+
+/// A whole number from 0, also as Python writes one that went through a table: 12.0.
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64().and_then(whole_f64))
+}
+
+/// The same of a float.
+pub(super) fn whole_f64(value: f64) -> Option<u64> {
+    let is_step = value >= 0.0 && value.fract() == 0.0 && value < 9.0e15; // below it, every whole number is a float
+    is_step.then_some(value as u64)
+}

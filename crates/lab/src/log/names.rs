@@ -1,0 +1,237 @@
+//! What other trainers call the quantities of docs/metrics.md, whose last two columns these tables are.
+//!
+//! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names are the nearest to one of
+//! theirs, the table has the one that is the same quantity under that trainer's defaults.
+
+use super::{Origin, Series};
+use std::collections::BTreeMap;
+
+/// A name of theirs, and ours.
+pub type Pair = (&'static str, &'static str);
+
+/// verl's names.
+pub const VERL: &[Pair] = &[
+    ("critic/rewards/mean", "reward/mean"),
+    ("critic/score/mean", "reward/score"),
+    ("response_length/mean", "response/length_mean"),
+    ("response_length/max", "response/length_max"),
+    ("response_length/clip_ratio", "response/truncated"),
+    // With the default loss_agg_mode = token-mean, with dynamic sampling and without.
+    ("actor/entropy", "policy/entropy_token_mean_filtered"),
+    ("actor/entropy_loss", "policy/entropy_token_mean_filtered"),
+    ("actor/pg_loss", "policy/loss"),
+    ("actor/pg_clipfrac", "policy/clip_fraction"),
+    ("actor/pg_clipfrac_lower", "policy/dual_clip_fraction"),
+    ("actor/ppo_kl", "policy/kl_old"),
+    ("actor/kl_loss", "kl/reference"),
+    ("actor/grad_norm", "grad/norm"),
+    ("actor/lr", "optimizer/learning_rate"),
+    ("val-core/<set>/acc/mean@<k>", "eval/<set>/mean@<k>"),
+    // Where a verifier returns a number alone, and before there were several samples.
+    ("val-core/<set>/reward/mean@<k>", "eval/<set>/mean@<k>"),
+    ("val/test_score/<set>", "eval/<set>/mean@1"),
+    ("val-core/<set>/acc/best@<k>/mean", "eval/<set>/pass@<k>"),
+    ("val-core/<set>/acc/maj@<k>/mean", "eval/<set>/maj@<k>"),
+    ("val-aux/<set>/reward/mean@<k>", "eval/<set>/score"),
+    ("train/loss", "sft/loss"),
+    ("timing_s/step", "time/step_s"),
+    ("timing_s/gen", "time/rollout_s"),
+    ("timing_s/reward", "time/verify_s"),
+    ("timing_s/update_actor", "time/update_s"),
+    ("timing_s/testing", "time/eval_s"),
+];
+
+/// Names of TRL's `GRPOTrainer`. Where there is one evaluation set, `<set>_` is left out, and the set is called [`ONE_SET`].
+pub const TRL: &[Pair] = &[
+    ("reward", "reward/mean"),
+    ("rewards/<function>/mean", "reward/score"), // of several functions, reward/part_<i>
+    ("frac_reward_zero_std", "update/groups_without_signal"),
+    ("completions/mean_length", "response/length_mean"),
+    ("completions/max_length", "response/length_max"),
+    ("completions/clipped_ratio", "response/truncated"),
+    ("entropy", "policy/entropy_token_mean"),
+    ("loss", "policy/loss"),
+    ("clip_ratio/region_mean", "policy/clip_fraction"),
+    ("clip_ratio/low_mean", "policy/clip_fraction_low"),
+    ("clip_ratio/high_mean", "policy/clip_fraction_high"),
+    ("kl", "kl/reference"),
+    ("grad_norm", "grad/norm"),
+    ("learning_rate", "optimizer/learning_rate"),
+    ("eval_<set>_reward", "eval/<set>/score"),
+    ("eval_<set>_entropy", "eval/<set>/entropy"),
+    ("eval_<set>_completions/mean_length", "eval/<set>/length_mean"),
+    ("eval_<set>_completions/clipped_ratio", "eval/<set>/truncated"),
+    ("step_time", "time/step_s"),
+];
+
+/// Names of TRL's `SFTTrainer` and of Hugging Face's `Trainer`.
+pub const TRL_SFT: &[Pair] = &[
+    ("loss", "sft/loss"),
+    ("entropy", "sft/entropy"),
+    ("grad_norm", "grad/norm"),
+    ("learning_rate", "optimizer/learning_rate"),
+    ("eval_loss", "eval/loss"),
+];
+
+/// Names of docs/metrics.md whose quantity is too far from ours to go by our name: a sum from the start, a rate of another
+/// time.
+pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
+
+/// The evaluation set of a trainer that has only one and does not name it.
+pub const ONE_SET: &str = "held-out";
+
+/// What TRL calls the mean of a reward function.
+const OF_FUNCTION: &str = "rewards/<function>/mean";
+
+/// What gives verl away.
+const SIGNS_OF_VERL: [&str; 12] = [
+    "actor/",
+    "critic/",
+    "val-core/",
+    "val-aux/",
+    "val/test_score/",
+    "timing_s/",
+    "timing_per_token_ms/",
+    "response_length/",
+    "training/global_step",
+    "train/lr",
+    "train/time(s)",
+    "perf/mfu/",
+];
+
+/// What gives this program away.
+const SIGNS_OF_OURS: [&str; 5] =
+    ["policy/entropy", "optimizer/learning_rate", "rollout/responses", "time/step_s", "optimizer/skipped"];
+
+/// A log under our names.
+pub(super) struct Translated {
+    pub(super) origin: Origin,
+    pub(super) series: BTreeMap<String, Series>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Puts series, in the order in which they were first written, under our names; those that have none keep theirs.
+pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
+    let origin = origin(&series);
+    let functions: Vec<String> =
+        series.iter().map(|(name, _)| trl(name)).filter(|name| is_function(name)).collect();
+    let is_rl = series.iter().map(|(name, _)| trl(name)).any(|name| is_of_rl(&name));
+    let ours = |name: &str, values: &Series| match origin {
+        Origin::Isentrope | Origin::Unknown => None,
+        Origin::Verl => {
+            let ours = counterpart(VERL, name)?;
+            // A share of correct responses it is only if rewards are 0 and 1.
+            let is_share = values.values.iter().all(|value| (0.0..=1.0).contains(value));
+            let is_reward = name.contains("/reward/") || name.starts_with("val/");
+            match ours.rsplit_once("/mean@") {
+                Some((set, _)) if is_reward && !is_share => Some(format!("{set}/score")),
+                _ => Some(ours),
+            }
+        }
+        Origin::Trl if is_rl => {
+            let name = trl(name);
+            match functions.iter().position(|function| *function == name) {
+                Some(place) if functions.len() > 1 => Some(format!("reward/part_{}", place + 1)),
+                _ => counterpart(TRL, &name)
+                    .or_else(|| counterpart(TRL, &format!("eval_{ONE_SET}_{}", name.strip_prefix("eval_")?))),
+            }
+        }
+        Origin::Trl => counterpart(TRL_SFT, &trl(name)),
+    };
+    let mut translated = Translated { origin, series: BTreeMap::new(), notes: Vec::new() };
+    let mut kept = Vec::new();
+    for (name, values) in series {
+        match ours(&name, &values) {
+            Some(ours) if !translated.series.contains_key(&ours) => {
+                translated.series.insert(ours, values);
+            }
+            _ => kept.push((name, values)),
+        }
+    }
+    if origin == Origin::Verl && translated.series.contains_key("policy/entropy_token_mean_filtered") {
+        translated.notes.push(
+            "the entropy is verl's actor/entropy, taken for a mean over tokens, which it is with the default loss_agg_mode, \
+             token-mean"
+                .to_owned(),
+        );
+    }
+    if let (Origin::Verl | Origin::Trl, [(first, _), ..]) = (origin, &kept[..]) {
+        let (count, verb) =
+            (kept.len(), if kept.len() == 1 { "metric keeps its name" } else { "metrics keep their names" });
+        translated.notes.push(format!("{count} {verb}, such as {first}: there is none of ours for it"));
+    }
+    for (name, values) in kept {
+        translated.series.entry(name).or_insert(values);
+    }
+    translated
+}
+
+/// Who uses such names.
+fn origin(series: &[(String, Series)]) -> Origin {
+    let names = || series.iter().map(|(name, _)| name.as_str());
+    if names().any(|name| SIGNS_OF_OURS.iter().any(|sign| name.starts_with(sign))) {
+        return Origin::Isentrope;
+    }
+    if names().any(|name| SIGNS_OF_VERL.iter().any(|sign| name.starts_with(sign))) {
+        return Origin::Verl;
+    }
+    // The Trainer's callbacks for TensorBoard and W&B put train/ before its names.
+    let of_callback =
+        |name: &str| name.strip_prefix("train/").is_some_and(|name| counterpart(TRL, name).is_some());
+    let has = |wanted: &str| names().any(|name| name == wanted);
+    let of_trainer = has("epoch") && (has("loss") || has("eval_loss") || has("train_loss"));
+    if of_trainer || names().any(|name| of_callback(name) || is_of_grpo(name)) {
+        return Origin::Trl;
+    }
+    Origin::Unknown
+}
+
+/// Whether no other trainer has this name.
+fn is_of_grpo(name: &str) -> bool {
+    let name = trl(name);
+    name.starts_with("completions/") || name.ends_with("frac_reward_zero_std") || is_function(&name)
+}
+
+/// Whether a name is one of reinforcement learning.
+fn is_of_rl(name: &str) -> bool {
+    let name = name.strip_prefix("eval_").unwrap_or(name);
+    name == "reward" || name == "kl" || is_of_grpo(name)
+}
+
+fn is_function(name: &str) -> bool {
+    filled(OF_FUNCTION, name).is_some()
+}
+
+/// A name of the Trainer as it stands in `trainer_state.json`.
+fn trl(name: &str) -> String {
+    match (name.strip_prefix("train/"), name.strip_prefix("eval/")) {
+        (Some(name), _) => name.to_owned(),
+        (_, Some(name)) => format!("eval_{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Our name for one of theirs, by a table of this file.
+pub fn counterpart(table: &[Pair], name: &str) -> Option<String> {
+    table.iter().find_map(|(theirs, ours)| {
+        let filled = filled(theirs, name)?;
+        Some(filled.into_iter().fold((*ours).to_owned(), |ours, (mark, text)| ours.replace(mark, text)))
+    })
+}
+
+/// What stands in a name for the marks of a pattern, if the name is like it. `<k>` is a number, others any text.
+fn filled<'a>(pattern: &'static str, name: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
+    let (mut pattern, mut name, mut found) = (pattern, name, Vec::new());
+    while let Some((before, rest)) = pattern.split_once('<') {
+        let (_, behind) = rest.split_once('>')?;
+        let mark = &pattern[before.len()..pattern.len() - behind.len()];
+        name = name.strip_prefix(before)?;
+        let literal = behind.split('<').next().unwrap_or_default();
+        let end = if literal.is_empty() { name.len() } else { name.rfind(literal)? };
+        let (text, after) = name.split_at(end);
+        let is_right = !text.is_empty() && (mark != "<k>" || text.bytes().all(|byte| byte.is_ascii_digit()));
+        is_right.then(|| found.push((mark, text)))?;
+        (pattern, name) = (behind, after);
+    }
+    (pattern == name).then_some(found)
+}

@@ -1,0 +1,113 @@
+//! JSON lines of scripts, and what is wrong with some.
+
+use isentrope_lab::log::{Origin, RunLog};
+use std::fs;
+
+fn open(text: impl AsRef<[u8]>) -> Result<RunLog, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("curve.jsonl");
+    fs::write(&path, text).unwrap();
+    RunLog::open(&path).map_err(|error| error.to_string())
+}
+
+fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
+    log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect()
+}
+
+#[test]
+fn dicts_with_a_step_are_a_log_under_their_own_names() {
+    let text = "\u{feff}{\"step\": 1, \"my/score\": 0.5, \"who\": \"me\", \"ok\": true, \"lr\": NaN, \"list\": [1]}\r\n\n\
+                {\"step\": 2.0, \"my/score\": 1, \"lr\": 1e-6, \"inner\": {\"a\": {\"b\": 3}}, \"t\": \"NaN \\\" Infinity\"}\n\
+                {\"step\": 3, \"my/score\": -Infinity, \"lr\": Infinity}";
+    let log = open(text).unwrap();
+    assert_eq!((log.origin, &*log.name), (Origin::Unknown, "curve"));
+    assert_eq!(points(&log, "my/score"), [(1, 0.5), (2, 1.0)]);
+    assert_eq!((points(&log, "lr"), points(&log, "inner/a/b")), (vec![(2, 1e-6)], vec![(2, 3.0)]));
+    assert_eq!(log.all().count(), 3, "texts, lists and truth values are no measurements");
+    assert!(log.notes.is_empty(), "{:?}", log.notes);
+}
+
+#[test]
+fn a_run_that_went_on_has_its_later_numbers() {
+    let row = |step: u64, value: f64| format!("{{\"step\":{step},\"a\":{value},\"b\":{value}}}\n");
+    let first: String = (1..=9).map(|step| row(step, 1.0)).collect();
+    let second: String = (5..=7).map(|step| row(step, 2.0)).collect();
+    let log = open(first + &second).unwrap();
+    let steps: Vec<u64> = (1..=7).collect();
+    assert_eq!(log.series("a").unwrap().steps, steps, "what came after step 7 was lost");
+    assert_eq!(log.series("b").unwrap().values, [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+    assert!(
+        log.notes[0].starts_with("steps 5 to 7 are there more than once")
+            || log.notes[0].starts_with("step 5 is"),
+        "{:?}",
+        log.notes
+    );
+    // Several rows of one step are no restart, and rows out of order lose nothing.
+    let log =
+        open("{\"step\":3,\"a\":3}\n{\"step\":1,\"a\":1}\n{\"step\":1,\"b\":1}\n{\"step\":2,\"a\":2}\n")
+            .unwrap();
+    assert_eq!(points(&log, "a"), [(1, 1.0), (2, 2.0), (3, 3.0)]);
+    assert!(log.notes.is_empty(), "{:?}", log.notes);
+}
+
+#[test]
+fn a_last_line_that_is_cut_off_is_passed_over_and_a_whole_one_is_not() {
+    let log = open("{\"step\":1,\"a\":1}\n{\"step\":2,\"a").unwrap();
+    assert_eq!(log.last_step(), Some(1));
+    assert!(log.notes[0].contains("curve.jsonl: line 2 is cut off"), "{:?}", log.notes);
+    let log = open("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":2}").unwrap();
+    assert_eq!((log.last_step(), log.notes.len()), (Some(2), 0));
+}
+
+#[test]
+fn malformed_lines_are_named() {
+    for (text, what) in [
+        ("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":}\n", "line 2: expected value at column"),
+        ("{\"step\":1,\"a\":1}\n[1]\n", "line 2: invalid type"),
+        ("{\"a\":1}\n", "line 1: no \"step\""),
+        ("{\"step\":-1,\"a\":1}\n", "line 1: \"step\" must be a whole number from 0"),
+        ("{\"step\":1.5,\"a\":1}\n", "line 1: \"step\" must be"),
+        ("{\"step\":\"x\",\"a\":1}\n", "line 1: \"step\" must be"),
+        ("hello there\n", "no log of a run that is known"),
+        ("[{\"step\":1,\"a\":1},{\"a\":2}]", "entry 2: no \"step\""),
+        ("{\"log_history\": [{\"loss\": 1}]}", "entry 1: no \"step\""),
+        ("{\"log_history\": 3,\n}", "expected an array of objects with a step"),
+        ("{\"log_history\": [],\n}", "at line 2"),
+    ] {
+        let error = open(text).unwrap_err();
+        assert!(error.contains("curve.jsonl: ") && error.contains(what), "{text:?}: {error}");
+    }
+    let long = format!("{{\"step\":1,\"{}\":1}}\n", "x".repeat(2000));
+    assert!(open(long).unwrap_err().contains("line 1: a name of more than"));
+    let deep = format!("{{\"step\":1,\"a\":{}1{}}}\n", "{\"a\":".repeat(100), "}".repeat(100));
+    assert!(open(deep).unwrap().all().next().is_none(), "objects deeper than any log's are passed over");
+}
+
+#[test]
+fn a_directory_of_lines_is_a_run_for_each() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, value) in [("b", 2), ("a", 1)] {
+        fs::write(
+            dir.path().join(format!("{name}.jsonl")),
+            format!("{{\"step\":1,\"data\":{{\"actor/lr\":{value}}}}}\n"),
+        )
+        .unwrap();
+    }
+    let logs = RunLog::open_all(dir.path()).unwrap();
+    assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["a", "b"]);
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("holds 2 runs, where one is wanted: a, b"), "{error}");
+}
+
+#[test]
+fn ten_thousand_steps_are_read_in_seconds() {
+    let row = |step: u64| {
+        let numbers: Vec<String> = (0..40).map(|n| format!("\"actor/metric_{n}\":{}.25", step + n)).collect();
+        format!("{{\"step\":{step},\"data\":{{{}}}}}\n", numbers.join(","))
+    };
+    let text: String = (0..10_000).map(row).collect();
+    let start = std::time::Instant::now();
+    let log = open(text).unwrap();
+    assert_eq!((log.all().count(), log.last_step()), (40, Some(9_999)));
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}

@@ -1,0 +1,151 @@
+//! Logs that TRL has written, and logs as verl writes them (tests/fixtures/logs).
+
+use isentrope_lab::log::{Origin, RunLog};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/logs").join(name)
+}
+
+fn open(name: &str) -> RunLog {
+    RunLog::open(&fixture(name)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a log's file says of a metric: steps and values.
+fn history(path: &str, name: &str) -> Vec<(u64, f64)> {
+    let state: Value = serde_json::from_slice(&fs::read(fixture(path)).unwrap()).unwrap();
+    let entries = state["log_history"].as_array().unwrap().iter();
+    entries.filter_map(|entry| Some((entry["step"].as_u64()?, entry.get(name)?.as_f64()?))).collect()
+}
+
+const STATE: &str = "trl-grpo/checkpoint-8/trainer_state.json";
+
+#[test]
+fn an_output_directory_of_trl_is_read_from_its_last_checkpoint() {
+    let log = open("trl-grpo");
+    assert_eq!((log.origin, &*log.name, log.last_step()), (Origin::Trl, "trl-grpo", Some(8)));
+    for (theirs, ours) in [
+        ("reward", "reward/mean"),
+        ("rewards/accuracy_reward/mean", "reward/part_1"),
+        ("rewards/format_reward/mean", "reward/part_2"),
+        ("entropy", "policy/entropy_token_mean"),
+        ("completions/mean_length", "response/length_mean"),
+        ("completions/clipped_ratio", "response/truncated"),
+        ("frac_reward_zero_std", "update/groups_without_signal"),
+        ("kl", "kl/reference"),
+        ("loss", "policy/loss"),
+        ("learning_rate", "optimizer/learning_rate"),
+        ("step_time", "time/step_s"),
+        ("eval_reward", "eval/held-out/score"),
+        ("eval_entropy", "eval/held-out/entropy"),
+        ("eval_completions/mean_length", "eval/held-out/length_mean"),
+        // There is none of ours for these.
+        ("reward_std", "reward_std"),
+        ("num_tokens", "num_tokens"),
+        ("eval_rewards/accuracy_reward/mean", "eval_rewards/accuracy_reward/mean"),
+    ] {
+        let expected = history(STATE, theirs);
+        assert!(!expected.is_empty(), "{theirs}");
+        assert_eq!(log.series(ours).unwrap().iter().collect::<Vec<_>>(), expected, "{ours}");
+    }
+    assert_eq!(
+        (log.evaluation_sets(), log.entropy().unwrap().0),
+        (vec!["held-out"], "policy/entropy_token_mean")
+    );
+    assert!(log.notes.iter().any(|note| note.contains("keep their names, such as")), "{:?}", log.notes);
+    assert!(log.notes.iter().any(|note| note.contains("event files in")), "{:?}", log.notes);
+    assert!(!log.notes.iter().any(|note| note.contains("more than once")), "{:?}", log.notes);
+    // The same by its file, and as a list that a script has dumped.
+    assert!(log.all().eq(open(STATE).all()));
+    let dir = tempfile::tempdir().unwrap();
+    let state: Value = serde_json::from_slice(&fs::read(fixture(STATE)).unwrap()).unwrap();
+    let dumped = dir.path().join("log_history.json");
+    fs::write(&dumped, state["log_history"].to_string()).unwrap();
+    assert!(log.all().eq(RunLog::open(&dumped).unwrap().all()));
+}
+
+#[test]
+fn event_files_of_trl_say_the_same_and_a_resumed_run_is_one() {
+    let (events, state) = (open("trl-grpo/runs"), open("trl-grpo"));
+    assert_eq!((events.origin, &*events.name, events.last_step()), (Origin::Trl, "trl-grpo", Some(8)));
+    for (name, series) in state.all().filter(|(name, _)| !name.starts_with("eval_")) {
+        // What has no name of ours keeps the one that the Trainer writes there.
+        let read = events.series(name).or_else(|| events.series(&format!("train/{name}")));
+        let read = read.unwrap_or_else(|| panic!("{name} is not in the event files"));
+        assert_eq!(read.steps, series.steps, "{name}");
+        // TensorBoard has single precision.
+        assert!(read.values.iter().zip(&series.values).all(|(a, b)| *a == f64::from(*b as f32)), "{name}");
+    }
+    assert_eq!(open("trl-grpo/runs/Nov22_15-30-00_host").last_step(), Some(6));
+}
+
+#[test]
+fn supervised_fine_tuning_goes_by_its_own_names() {
+    for path in ["trl-sft", "trl-sft/runs"] {
+        let log = open(path);
+        let steps = |name: &str| log.series(name).unwrap_or_else(|| panic!("{path}: {name}")).steps.clone();
+        assert_eq!(
+            (steps("sft/loss"), steps("sft/entropy"), steps("eval/loss")),
+            (vec![1, 2, 3, 4], vec![1, 2, 3, 4], vec![2, 4])
+        );
+        assert!(log.series("policy/loss").is_none() && log.evaluation_sets().is_empty());
+    }
+}
+
+#[test]
+fn verl_writes_lines_and_event_files() {
+    let log = open("verl.jsonl");
+    assert_eq!((log.origin, &*log.name), (Origin::Verl, "verl"));
+    let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
+    assert_eq!(points("eval/openai/gsm8k/mean@8"), [(0, 0.25), (3, 0.4375), (6, 0.625)]);
+    assert_eq!(points("eval/openai/gsm8k/pass@8"), [(0, 0.5), (3, 0.5), (6, 0.5)]);
+    assert_eq!(points("eval/openai/gsm8k/score"), [(0, -0.5), (3, -0.125), (6, 0.25)]);
+    assert_eq!(points("policy/entropy_token_mean_filtered")[..2], [(1, 1.5), (2, 0.75)]);
+    assert_eq!(log.series("grad/norm").unwrap().steps, [1, 2, 3, 5, 6], "null is no measurement");
+    assert_eq!(points("time/rollout_s").len(), 6);
+    assert_eq!(points("perf/throughput").len(), 6, "it keeps its name");
+    assert!(log.notes.iter().any(|note| note.contains("loss_agg_mode")), "{:?}", log.notes);
+    for (path, name) in [("verl-tensorboard", "verl-tensorboard"), ("tensors", "tensors")] {
+        let events = open(path);
+        assert_eq!((events.origin, &*events.name), (Origin::Verl, name));
+        let names = |log: &RunLog| log.all().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(&events), names(&log), "texts and histograms are no scalars");
+        for (name, series) in log.all() {
+            let read = events.series(name).unwrap();
+            assert_eq!(read.steps, series.steps, "{path}: {name}");
+            assert!(
+                read.values.iter().zip(&series.values).all(|(a, b)| *a == f64::from(*b as f32)),
+                "{path}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_verl_prints_is_read_from_among_all_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpo.log");
+    let text = "2026-01-01 10:00:00,000 INFO worker.py:1821 -- Started a local Ray instance.\n\
+                (TaskRunner pid=77) {'actor': {'step:': 3 - 4}}\n\
+                (TaskRunner pid=77) step:0 - val-core/openai/gsm8k/acc/mean@1:0.25\n\
+                \u{1b}[36m(TaskRunner pid=77)\u{1b}[0m step:1 - actor/entropy:0.5 - actor/pg_loss:-0.125 - training/epoch:0\n\
+                Training Progress:  50%|     | 1/2 [00:10<00:10, 10.0s/it] global_step:9 - x:1\n\
+                step:2 - actor/entropy:np.float64(0.25) - actor/grad_norm:nan - actor/lr:1e-06 - note:abc\n\
+                step:3 - actor/entropy:0.1";
+    fs::write(&path, text).unwrap();
+    let log = RunLog::open(&path).unwrap();
+    assert_eq!((log.origin, &*log.name, log.last_step()), (Origin::Verl, "grpo", Some(2)));
+    let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
+    assert_eq!(
+        points("policy/entropy_token_mean_filtered"),
+        [(1, 0.5), (2, 0.25)],
+        "the last line is cut off"
+    );
+    assert_eq!(
+        (points("policy/loss"), points("eval/openai/gsm8k/mean@1")),
+        (vec![(1, -0.125)], vec![(0, 0.25)])
+    );
+    assert!(log.series("grad/norm").is_none() && log.series("note").is_none());
+}
