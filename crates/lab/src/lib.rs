@@ -1,7 +1,8 @@
 //! The laboratory: what the entropy of a policy is spent on (arXiv:2505.22617), from the numbers that runs write.
 //!
 //! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps.
-//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web pages have in common, [`text_plot`]
+//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`theory`] says how well covariances tell the change of the
+//! entropy. [`page`] is what web pages have in common, [`text_plot`]
 //! draws curves on a terminal. No file here knows a model or a trainer.
 
 mod error;
@@ -10,5 +11,6 @@ pub mod log;
 pub mod page;
 pub mod run_files;
 pub mod text_plot;
+pub mod theory;
 
 pub use error::{Error, Result};
