@@ -344,11 +344,7 @@ pub(crate) fn entropy_slopes(
         let distribution = Distribution::of(workers.isa, row, temperature);
         let logprob = distribution.logprob(row[targets[r] as usize], temperature);
         let kept = masks.of(r);
-        let log_mass = if kept.is_empty() {
-            None
-        } else {
-            Some(distribution.log_mass(workers.isa, row, kept, temperature))
-        };
+        let log_mass = (!kept.is_empty()).then(|| distribution.log_mass(workers.isa, row, kept, temperature));
         let expected = match log_mass {
             None => distribution.expected_pull(workers.isa, row, temperature),
             Some(log_mass) => {

@@ -48,8 +48,11 @@ fn more_policies_than_there_is_time_for_are_refused() {
     failure_saying(&mut isentrope(&arguments), &["--policies 10000", "at most 10000000"]);
 }
 
-/// The metrics of a run, a line per step: those of the theory, and the others.
-fn parted(out: &Path) -> (Vec<Map<String, Value>>, Vec<Map<String, Value>>) {
+/// Metrics of a run, a line per step.
+type Metrics = Vec<Map<String, Value>>;
+
+/// The metrics of the theory, and the others.
+fn parted(out: &Path) -> (Metrics, Metrics) {
     let part = |line: Value| {
         let Value::Object(line) = line else { panic!("{line}") };
         line.into_iter().partition(|(name, _)| name.starts_with("theory/"))
@@ -57,7 +60,7 @@ fn parted(out: &Path) -> (Vec<Map<String, Value>>, Vec<Map<String, Value>>) {
     metrics(out).into_iter().map(part).unzip()
 }
 
-fn theory_of(out: &Path) -> Vec<Map<String, Value>> {
+fn theory_of(out: &Path) -> Metrics {
     parted(out).0
 }
 

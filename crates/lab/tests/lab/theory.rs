@@ -28,13 +28,15 @@ fn all_claims_hold_to_first_order() {
     }
 }
 
+type Prediction = fn(&Case) -> f64;
+
 /// Wrong by a sign, as a whole or within; by a factor that is easily overlooked; by what the other theorem says.
 #[test]
 fn claims_with_a_mistake_do_not_hold() {
     fn pi(case: &Case) -> Vec<f64> {
         case.policy.probabilities()
     }
-    let planted: [(usize, fn(&Case) -> f64); 9] = [
+    let planted: [(usize, Prediction); 9] = [
         (0, |case| -(CLAIMS[0].prediction)(case)),
         (1, |case| -(CLAIMS[1].prediction)(case)),
         (2, |case| -(CLAIMS[2].prediction)(case)),
@@ -62,7 +64,6 @@ fn claims_with_a_mistake_do_not_hold() {
     for (i, (number, prediction)) in planted.into_iter().enumerate() {
         let found = check(&Claim { prediction, ..CLAIMS[number] }, &cases());
         assert!(!found.holds, "mistake {i}: {found:?}");
-        // Steps of the wrong sign, in place of predictions of the wrong sign.
         let text = of_checks(&[found], 80, false);
         assert!(text.contains("NOT right to first order"), "{text}");
     }
