@@ -42,6 +42,7 @@ enum Command {
     Show(commands::show::Show),
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
+    Lab(commands::lab::Lab),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -77,6 +78,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Show(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
+        Command::Lab(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

@@ -13,11 +13,14 @@ use crate::standard_output::print_text;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
+use isentrope_lab::log::RunLog;
+use isentrope_lab::theory::{TheoryOfRun, of_predictions};
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::run::{Ending, RunSummary};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Steps follow one another at least this far apart, but for those with an evaluation and the last.
@@ -101,6 +104,7 @@ impl ProgressObserver for Terminal {
         let (name, unit) = match phase {
             Phase::Rollout => ("rollout", "responses"),
             Phase::Update => ("update", "updates"),
+            Phase::Measurement => ("theory", "passes"),
             Phase::Evaluation => ("evaluation", "responses"),
             Phase::Checkpoint => ("checkpoint", "checkpoints"),
         };
@@ -197,6 +201,7 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
             let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
         }
     }
+    text.push_str(&theory_lines(&summary.directory));
     let speeds: Vec<String> = summary
         .timings
         .iter()
@@ -229,6 +234,14 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
         let _ = writeln!(text, "    {run} --dry-run      shows every setting; docs/recipe.md explains them");
     }
     print_text(&text)
+}
+
+/// How well the theory foresaw the run's entropy, where the run has tracked that.
+fn theory_lines(run: &Path) -> String {
+    let tracked = RunLog::open(run).ok().as_ref().and_then(TheoryOfRun::of);
+    tracked.map_or_else(String::new, |theory| {
+        format!("\n{}    isentrope lab theory {} has more\n", of_predictions(&theory), run.display())
+    })
 }
 
 fn rows(e: &Evaluation) -> Vec<(String, String)> {

@@ -34,7 +34,7 @@ use crate::adamw::{AdamW, Updated};
 use crate::attention::Attention;
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
-use crate::head::HeadScores;
+use crate::head::{EntropySlopes, HeadScores};
 use crate::linear::Linear;
 use crate::norm::Grouped;
 use crate::replay_key::ReplayKey;
@@ -276,6 +276,17 @@ pub trait Backend: Send + Sync + 'static {
         dx: &mut Self::Buffer,
         dw: &mut Self::Buffer,
     );
+    /// What [`head`](Self::head) and [`scores`](Self::scores) say of each row, with the same bits, and how its entropy changes
+    /// along the gradient of its target's log-prob. There is no way back from it.
+    fn entropy_slopes(
+        &self,
+        shape: Linear,
+        x: &Self::Buffer,
+        weights: &Self::Buffer,
+        targets: &Self::Index,
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> EntropySlopes;
     /// Draws a token for each of `draws` from rows of hidden states, `[rows, hidden]`, normed; None where logits are not
     /// finite. Log-probs and entropies have the bits of [`scores`](Self::scores).
     fn draw(

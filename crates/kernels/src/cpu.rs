@@ -7,7 +7,7 @@ use crate::batch::{CpuBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
-use crate::head::{self, CpuStatistics, HeadGradient, HeadScores};
+use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped};
 use crate::role::{Kind, OutOfMemory, Role, Work};
@@ -360,6 +360,20 @@ impl Backend for Cpu {
         self.logits.with(head::backward_workspace(shape, rows), |logits| {
             head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
         });
+    }
+    fn entropy_slopes(
+        &self,
+        shape: Linear,
+        x: &CpuBuffer,
+        weights: &CpuBuffer,
+        targets: &Vec<u32>,
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> EntropySlopes {
+        let x = x.rows(targets.len(), shape.inputs);
+        self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
+            head::entropy_slopes(&self.workers, shape, x, weights, targets, masks, temperature, logits)
+        })
     }
     fn draw(
         &self,

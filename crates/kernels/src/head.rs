@@ -6,11 +6,13 @@
 //!
 //! Where sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the logarithm of the
 //! probability that they have together: `logprob - log_mass` is the log-probability under the truncated distribution.
+//!
+//! How a step along the gradient of a target's log-prob moves the entropy is [`EntropySlopes`].
 
 use crate::linear::{self, Destination, Linear, PANEL};
 use crate::math::{EXP_ZERO, exp, ln};
 use crate::sampling_masks::SamplingMasks;
-use crate::simd::{Isa, Kernel, Simd, load, store, vectors};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,6 +60,39 @@ impl Distribution {
         // Finite, also where logits are so far apart that their difference is not.
         ((largest - self.max).max(f32::MIN) + log_sum) - self.log_sum
     }
+
+    /// `p (ln p + H)` of tokens of these log-probs, which is minus the slope of the entropy by a token's logit over the
+    /// temperature: how much raising the logit pulls the entropy down.
+    fn pulls(&self, isa: Isa, logprobs: &[f32]) -> Vec<f64> {
+        let logprobs: Vec<f32> = logprobs.iter().map(|&logprob| logprob.max(EXP_ZERO)).collect();
+        let mut p = vec![0.0; logprobs.len()];
+        softmax_weights(isa, &logprobs, 1.0, 0.0, &mut p);
+        let pull =
+            |(&p, &logprob): (&f32, &f32)| f64::from(p) * (f64::from(logprob) + f64::from(self.entropy));
+        p.iter().zip(&logprobs).map(pull).collect()
+    }
+
+    /// Mean of [`pulls`](Self::pulls) over the distribution. `logits` is the whole row.
+    fn expected_pull(&self, isa: Isa, logits: &[f32], temperature: f32) -> f64 {
+        // SAFETY: reads stay within the slice; the backend's instruction set is available.
+        unsafe { isa.run(ExpectedPull { distribution: *self, logits, temperature }) }
+    }
+
+    /// The same over the distribution that truncated sampling draws from. Sums in f64, in the order of the tokens.
+    fn expected_pull_of(&self, isa: Isa, logits: &[f32], kept: Truncated<'_>, temperature: f32) -> f64 {
+        let logprob = |&token: &u32| self.logprob(logits[token as usize], temperature).max(f32::MIN);
+        let logprobs: Vec<f32> = kept.tokens.iter().map(logprob).collect();
+        let truncated: Vec<f32> = logprobs.iter().map(|logprob| logprob - kept.log_mass).collect();
+        let mut shares = vec![0.0; truncated.len()];
+        softmax_weights(isa, &truncated, 1.0, 0.0, &mut shares);
+        shares.iter().zip(self.pulls(isa, &logprobs)).map(|(&share, pull)| f64::from(share) * pull).sum()
+    }
+}
+
+/// What truncated sampling keeps of a distribution: tokens, and the logarithm of the probability that they have together.
+struct Truncated<'a> {
+    tokens: &'a [u32],
+    log_mass: f32,
 }
 
 /// `weights[v] = exp(logits[v] / temperature - max)`: the softmax without its denominator.
@@ -111,11 +146,11 @@ impl Kernel for Reduce<'_> {
         unsafe {
             let temperature = S::splat(self.temperature);
             let mut largest = S::splat(f32::NEG_INFINITY);
-            let whole = len - len % crate::simd::LANES;
+            let whole = len - len % LANES;
             let mut i = 0;
             while i < whole {
                 largest = S::max(largest, S::div(S::load(x.add(i)), temperature));
-                i += crate::simd::LANES;
+                i += LANES;
             }
             let mut max = S::max_lane(largest);
             for i in whole..len {
@@ -134,10 +169,10 @@ impl Kernel for Reduce<'_> {
                     let e = exp::<S>(d);
                     block_sum = S::add(block_sum, e);
                     block_weighted = S::fma(e, d, block_weighted);
-                    i += crate::simd::LANES;
+                    i += LANES;
                 }
                 if first + SUM_BLOCK > whole {
-                    let mut padded = [f32::NEG_INFINITY; crate::simd::LANES];
+                    let mut padded = [f32::NEG_INFINITY; LANES];
                     std::ptr::copy_nonoverlapping(x.add(whole), padded.as_mut_ptr(), len - whole);
                     let d = S::max(zero, S::sub(S::div(S::load(padded.as_ptr()), temperature), m));
                     let e = exp::<S>(d);
@@ -152,6 +187,57 @@ impl Kernel for Reduce<'_> {
     }
 }
 
+struct ExpectedPull<'a> {
+    distribution: Distribution,
+    logits: &'a [f32],
+    temperature: f32,
+}
+
+impl ExpectedPull<'_> {
+    /// `p^2 (ln p + H)` of each lane.
+    #[inline(always)]
+    unsafe fn terms<S: Simd>(&self, logits: S::V) -> S::V {
+        let Distribution { max, log_sum, entropy } = self.distribution;
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let z = S::div(logits, S::splat(self.temperature));
+            let logp = S::sub(S::sub(z, S::splat(max)), S::splat(log_sum));
+            let logp = S::max(S::splat(EXP_ZERO), logp);
+            let p = exp::<S>(logp);
+            S::mul(S::mul(p, p), S::add(logp, S::splat(entropy)))
+        }
+    }
+}
+
+impl Kernel for ExpectedPull<'_> {
+    type Output = f64;
+
+    /// The sum of the terms, in blocks as in [`Reduce`].
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> f64 {
+        let mut sum = 0.0;
+        for block in self.logits.chunks(SUM_BLOCK) {
+            let (whole, rest) = block.as_chunks::<LANES>();
+            // Lanes beyond the end hold an impossible token, whose term is 0.
+            let mut padded = [f32::NEG_INFINITY; LANES];
+            padded[..rest.len()].copy_from_slice(rest);
+            let last = (!rest.is_empty()).then_some(&padded);
+            // SAFETY: reads are of arrays of 16; the caller vouches for the instruction set.
+            unsafe {
+                let mut of_block = S::splat(0.0);
+                for lanes in whole {
+                    of_block = S::add(of_block, self.terms::<S>(S::load(lanes.as_ptr())));
+                }
+                if let Some(lanes) = last {
+                    of_block = S::add(of_block, self.terms::<S>(S::load(lanes.as_ptr())));
+                }
+                sum += f64::from(S::sum(of_block));
+            }
+        }
+        sum
+    }
+}
+
 /// What the head says of each row, in nats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadScores {
@@ -162,6 +248,17 @@ pub struct HeadScores {
     /// Logarithm of the probability of the tokens that the row's mask keeps, `[rows]`, 0 for the whole vocabulary; none at all
     /// where no row is masked.
     pub log_masses: Vec<f32>,
+}
+
+/// What the head says of each row that it keeps nothing of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EntropySlopes {
+    /// As in a pass that goes back.
+    pub scores: HeadScores,
+    /// How fast the entropy changes along the gradient of the target's log-prob, both by `z = logits / temperature`, `[rows]`:
+    /// `grad H . grad ln p_y = sum_K q_v p_v (ln p_v + H) - p_y (ln p_y + H)`, where `q_v = p_v / P` is the distribution that the
+    /// target is drawn from: over the tokens K that its mask keeps, of probability P, or over all.
+    pub slopes: Vec<f32>,
 }
 
 /// What the head keeps of its rows between its forward and its backward pass.
@@ -203,48 +300,101 @@ pub(crate) fn forward(
     logits: &mut [f32],
 ) -> CpuStatistics {
     let rows = targets.len();
-    assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
-    assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
-    assert!((0..masks.len()).all(|r| masks.of(r).iter().all(|&t| (t as usize) < shape.outputs)));
-    let block = block_rows(shape, rows);
+    check_operands(shape, x, &targets, &masks, logits);
     let mut logprobs = vec![0.0; rows];
     let mut distributions = vec![Distribution { max: 0.0, log_sum: 0.0, entropy: 0.0 }; rows];
     let mut log_masses = vec![0.0; if masks.is_whole() { 0 } else { rows }];
+    let (out_p, out_d) = (Shared::of(&mut logprobs), Shared::of(&mut distributions));
+    let out_m = Shared::of(&mut log_masses);
+    each_row(workers, shape, x, weights, rows, logits, |r, row| {
+        let distribution = Distribution::of(workers.isa, row, temperature);
+        let kept = masks.of(r);
+        // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked.
+        unsafe {
+            *out_p.start().add(r) = distribution.logprob(row[targets[r] as usize], temperature);
+            *out_d.start().add(r) = distribution;
+            if !kept.is_empty() {
+                *out_m.start().add(r) = distribution.log_mass(workers.isa, row, kept, temperature);
+            }
+        }
+    });
+    CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
+}
+
+/// What [`forward`] finds out of each row, and the slope of its entropy. `x: [rows, hidden]` (already normed).
+#[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+pub(crate) fn entropy_slopes(
+    workers: &Workers,
+    shape: Linear,
+    x: &[f32],
+    weights: &[f32],
+    targets: &[u32],
+    masks: &SamplingMasks,
+    temperature: f32,
+    logits: &mut [f32],
+) -> EntropySlopes {
+    let rows = targets.len();
+    check_operands(shape, x, targets, masks, logits);
+    let of_rows = || vec![0.0; rows];
+    let (mut logprobs, mut entropies, mut slopes) = (of_rows(), of_rows(), of_rows());
+    let mut log_masses = if masks.is_whole() { Vec::new() } else { of_rows() };
+    let [out_p, out_h, out_s] = [&mut logprobs, &mut entropies, &mut slopes].map(|of| Shared::of(of));
+    let out_m = Shared::of(&mut log_masses);
+    each_row(workers, shape, x, weights, rows, logits, |r, row| {
+        let distribution = Distribution::of(workers.isa, row, temperature);
+        let logprob = distribution.logprob(row[targets[r] as usize], temperature);
+        let kept = masks.of(r);
+        let log_mass = (!kept.is_empty()).then(|| distribution.log_mass(workers.isa, row, kept, temperature));
+        let expected = match log_mass {
+            None => distribution.expected_pull(workers.isa, row, temperature),
+            Some(log_mass) => {
+                let truncated = Truncated { tokens: kept, log_mass };
+                distribution.expected_pull_of(workers.isa, row, truncated, temperature)
+            }
+        };
+        let slope = expected - distribution.pulls(workers.isa, &[logprob])[0];
+        // SAFETY: rows are disjoint, and there is a log-mass for each row if one is masked.
+        unsafe {
+            *out_p.start().add(r) = logprob;
+            *out_h.start().add(r) = distribution.entropy;
+            *out_s.start().add(r) = slope as f32;
+            if let Some(log_mass) = log_mass {
+                *out_m.start().add(r) = log_mass;
+            }
+        }
+    });
+    EntropySlopes { scores: HeadScores { logprobs, entropies, log_masses }, slopes }
+}
+
+fn check_operands(shape: Linear, x: &[f32], targets: &[u32], masks: &SamplingMasks, logits: &[f32]) {
+    let rows = targets.len();
+    assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
+    assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
+    assert!((0..masks.len()).all(|r| masks.of(r).iter().all(|&t| (t as usize) < shape.outputs)));
+}
+
+/// Calls `f` with each row's number and its logits, on all threads.
+fn each_row(
+    workers: &Workers,
+    shape: Linear,
+    x: &[f32],
+    weights: &[f32],
+    rows: usize,
+    logits: &mut [f32],
+    f: impl Fn(usize, &[f32]) + Sync,
+) {
+    let block = block_rows(shape, rows);
     for first in (0..rows).step_by(block.max(1)) {
         let count = block.min(rows - first);
-        linear::forward(
-            workers,
-            shape,
-            &x[first * shape.inputs..],
-            weights,
-            None,
-            logits,
-            Destination::Replace,
-            count,
-        );
-        let (out_p, out_d) = (Shared::of(&mut logprobs[first..]), Shared::of(&mut distributions[first..]));
-        let out_m = Shared::of(&mut log_masses);
+        let x = &x[first * shape.inputs..];
+        linear::forward(workers, shape, x, weights, None, logits, Destination::Replace, count);
         let logits = &*logits;
         workers.threads.ranges(count, 1, (8192 / shape.outputs).max(1), |range| {
             for r in range {
-                let row = &logits[r * shape.outputs..(r + 1) * shape.outputs];
-                let distribution = Distribution::of(workers.isa, row, temperature);
-                // SAFETY: rows are disjoint.
-                unsafe {
-                    *out_p.start().add(r) =
-                        distribution.logprob(row[targets[first + r] as usize], temperature);
-                    *out_d.start().add(r) = distribution;
-                    let kept = masks.of(first + r);
-                    if !kept.is_empty() {
-                        // There is a number for each row, since this one is masked.
-                        *out_m.start().add(first + r) =
-                            distribution.log_mass(workers.isa, row, kept, temperature);
-                    }
-                }
+                f(first + r, &logits[r * shape.outputs..(r + 1) * shape.outputs]);
             }
         });
     }
-    CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
 }
 
 fn block_rows(shape: Linear, rows: usize) -> usize {

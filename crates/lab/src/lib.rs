@@ -5,6 +5,9 @@
 //! draws curves on a terminal, [`show`] whole runs. No file here knows a model or a trainer.
 //! [`alarms`] says when a run collapses. [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web
 //! pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
+//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`theory`] says how well covariances tell the change of the
+//! entropy. [`page`] is what web pages have in common, [`text_plot`]
+//! draws curves on a terminal. No file here knows a model or a trainer.
 
 pub mod alarms;
 mod error;
@@ -14,5 +17,6 @@ pub mod page;
 pub mod run_files;
 pub mod show;
 pub mod text_plot;
+pub mod theory;
 
 pub use error::{Error, Result};

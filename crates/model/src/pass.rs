@@ -8,7 +8,7 @@ use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
-use isentrope_kernels::{Backend, Grouped, HeadScores, SamplingMasks};
+use isentrope_kernels::{Backend, EntropySlopes, Grouped, HeadScores, SamplingMasks};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,6 +60,11 @@ impl<'a> Derivatives<'a> {
 }
 
 impl Scores {
+    fn of_head(HeadScores { logprobs, entropies, mut log_masses }: HeadScores) -> Self {
+        log_masses.resize(logprobs.len(), 0.0);
+        Self { logprobs, entropies, log_masses }
+    }
+
     /// Appends those of the targets that follow.
     pub fn extend(&mut self, more: Self) {
         self.logprobs.extend(more.logprobs);
@@ -145,6 +150,23 @@ impl<B: Backend> Model<B> {
         self.head(&last, packed, temperature).0
     }
 
+    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the gradient of the target's log-prob,
+    /// both by the logits over the temperature ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob
+    /// among the others.
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn entropy_slopes(&self, packed: &Packed, temperature: f32) -> (Scores, Vec<f32>) {
+        let uploaded = self.upload(packed);
+        let (_, last) = self.run(packed, &uploaded, None);
+        let (b, normed) = (&*self.backend, self.normed(&last, packed.target_count()));
+        let (head, targets) = (&self.weights[self.layout.head], b.index(&packed.targets));
+        let shape = self.layout.shapes.vocabulary;
+        let EntropySlopes { scores, slopes } =
+            b.entropy_slopes(shape, &normed, head, &targets, &packed.masks, temperature);
+        (Scores::of_head(scores), slopes)
+    }
+
     /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
     ///
     /// # Panics
@@ -219,9 +241,15 @@ impl<B: Backend> Model<B> {
     /// The final norm and the head, on the rows of the last block's output that predict the targets.
     fn head(&self, last: &B::Buffer, packed: &Packed, temperature: f32) -> (Scores, B::Statistics) {
         let Packed { targets, masks, .. } = packed;
-        let mut normed = self.activations(targets.len(), self.layout.shapes.hidden);
-        self.norm(last, self.layout.norm, &mut normed, targets.len());
+        let normed = self.normed(last, targets.len());
         self.predict(&normed, targets, Arc::clone(masks), temperature)
+    }
+
+    /// The final norm of rows of the last block's output.
+    fn normed(&self, last: &B::Buffer, rows: usize) -> B::Buffer {
+        let mut normed = self.activations(rows, self.layout.shapes.hidden);
+        self.norm(last, self.layout.norm, &mut normed, rows);
+        normed
     }
 
     /// The head, on rows of final hidden states.
@@ -235,9 +263,7 @@ impl<B: Backend> Model<B> {
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let mut statistics =
             b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), masks, temperature);
-        let HeadScores { logprobs, entropies, mut log_masses } = b.scores(&mut statistics);
-        log_masses.resize(targets.len(), 0.0);
-        (Scores { logprobs, entropies, log_masses }, statistics)
+        (Scores::of_head(b.scores(&mut statistics)), statistics)
     }
 
     /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order give the same bits as one
@@ -278,8 +304,7 @@ impl<B: Backend> Model<B> {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Derivatives { logprobs, entropies, log_masses } = derivatives;
         let targets = logprobs.len();
-        let mut normed = self.activations(targets, s.hidden);
-        self.norm(&last, self.layout.norm, &mut normed, targets);
+        let normed = self.normed(&last, targets);
         let mut d_normed = self.activations(targets, s.hidden);
         let (w, dw) = (&self.weights[self.layout.head], &mut gradient.parameters[self.layout.head]);
         b.head_backward(

@@ -23,6 +23,8 @@ pub enum Purpose {
     ClipCov = 6,
     /// Resampling of results for their uncertainty.
     Bootstrap = 7,
+    /// Policies that the theory of covariance is checked on.
+    Theory = 8,
 }
 
 impl Purpose {

@@ -15,7 +15,7 @@ pub trait ProgressObserver {
 pub struct Progress {
     /// The kind of work.
     pub phase: Phase,
-    /// Units done: responses, updates or checkpoints.
+    /// Units done: responses, updates, passes or checkpoints.
     pub done: usize,
     /// Units in all.
     pub total: usize,
@@ -30,6 +30,8 @@ pub enum Phase {
     Rollout,
     /// Training on them.
     Update,
+    /// Scoring them once more, to measure what training does to the policy.
+    Measurement,
     /// Sampling responses to held-out problems.
     Evaluation,
     /// Writing a checkpoint.

@@ -93,6 +93,26 @@ impl<B: Backend> Learner<B> {
         all
     }
 
+    /// What [`score`](Self::score) returns with the log-masses of `masks`, and the slope of each target's entropy along the
+    /// gradient of its log-prob ([`Model::entropy_slopes`]).
+    pub fn entropy_slopes(
+        &self,
+        sequences: &[Sequence<'_>],
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> (Scores, Vec<f32>) {
+        let (mut all, mut slopes) = (Scores::default(), Vec::new());
+        for batch in split(sequences, self.micro_batches(sequences)) {
+            let packed = Packed::new(batch);
+            let targets = slopes.len()..slopes.len() + packed.target_count();
+            let (scores, more) =
+                self.model.entropy_slopes(&packed.with_masks(masks.part(targets)), temperature);
+            all.extend(scores);
+            slopes.extend(more);
+        }
+        (all, slopes)
+    }
+
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs, entropies and log-masses together, and
     /// returns what the loss says besides.
     ///

@@ -54,9 +54,35 @@ pub struct BatchLoss {
     pub objective_time: Duration,
 }
 
+/// A response that is trained on.
+#[derive(Clone, Copy)]
+pub(crate) struct TrainedOn<'a> {
+    /// Number of its group among the groups.
+    pub number: usize,
+    pub group: &'a Group,
+    pub response: &'a Response,
+    pub advantage: f64,
+}
+
+/// The responses that have an advantage, but for truncated ones if `mask_truncated`. `advantages` has one entry per group,
+/// with one per response.
+pub(crate) fn trained_on<'a>(
+    groups: &'a [Group],
+    advantages: &'a [Vec<Option<f64>>],
+    mask_truncated: bool,
+) -> impl Iterator<Item = TrainedOn<'a>> {
+    groups.iter().zip(advantages).enumerate().flat_map(move |(number, (group, advantages))| {
+        let of_group = group.responses.iter().zip(advantages);
+        of_group.filter(move |(response, _)| !(mask_truncated && response.truncated)).filter_map(
+            move |(response, &advantage)| {
+                advantage.map(|advantage| TrainedOn { number, group, response, advantage })
+            },
+        )
+    })
+}
+
 impl TrainingBatch {
-    /// The responses that have an advantage, but for truncated ones if `mask_truncated`. `advantages` has one entry per
-    /// group, with one per response.
+    /// The responses that are [trained on](trained_on).
     pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
             tokens: Vec::new(),
@@ -69,25 +95,19 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for (group, advantages) in groups.iter().zip(advantages) {
-            for (response, advantage) in group.responses.iter().zip(advantages) {
-                let Some(advantage) = *advantage else { continue };
-                if mask_truncated && response.truncated {
-                    continue;
-                }
-                let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
-                batch.tokens.push([&group.prompt[..], tokens].concat());
-                batch.prompt_lengths.push(group.prompt.len());
-                batch.lengths.push(tokens.len());
-                batch.sampled.logprobs.extend(logprobs);
-                batch.sampled.entropies.extend(entropies);
-                batch.sampled.log_masses.extend(kept.iter().flat_map(|kept| &kept.log_masses));
-                batch.sampled.log_masses.resize(batch.sampled.logprobs.len(), 0.0);
-                batch.masks.extend(kept.as_ref().map_or(&whole, |kept| &kept.masks), tokens.len());
-                batch.steps.push(group.step);
-                batch.slots.push(activation_slots.clone());
-                batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
-            }
+        for TrainedOn { group, response, advantage, .. } in trained_on(groups, advantages, mask_truncated) {
+            let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
+            batch.tokens.push([&group.prompt[..], tokens].concat());
+            batch.prompt_lengths.push(group.prompt.len());
+            batch.lengths.push(tokens.len());
+            batch.sampled.logprobs.extend(logprobs);
+            batch.sampled.entropies.extend(entropies);
+            batch.sampled.log_masses.extend(kept.iter().flat_map(|kept| &kept.log_masses));
+            batch.sampled.log_masses.resize(batch.sampled.logprobs.len(), 0.0);
+            batch.masks.extend(kept.as_ref().map_or(&whole, |kept| &kept.masks), tokens.len());
+            batch.steps.push(group.step);
+            batch.slots.push(activation_slots.clone());
+            batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
         }
         batch
     }
@@ -111,6 +131,25 @@ impl TrainingBatch {
     pub fn logprobs<B: Backend>(&self, model: &Model<B>, learner: &Learner<B>, temperature: f32) -> Vec<f64> {
         let scores = learner.score_with(model, &self.sequences(), temperature);
         widen(&learner.ranks.gather_scores(scores).logprobs)
+    }
+
+    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
+    pub(crate) fn entropy_slopes<B: Backend>(
+        &self,
+        learner: &Learner<B>,
+        temperature: f32,
+    ) -> (Scores, Vec<f32>) {
+        learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
+    }
+
+    /// Entropies of the responses' tokens under the model as it is, in the learner's passes, `[tokens]`.
+    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Vec<f32> {
+        learner.score(&self.sequences(), temperature).entropies
+    }
+
+    /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled, `[tokens]`.
+    pub(crate) fn sampled(&self) -> &Scores {
+        &self.sampled
     }
 
     /// Accumulates the gradient of the loss in the learner.

@@ -68,6 +68,10 @@ fn updates_take_no_more_memory_than_was_planned() {
             (Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() }, ())
         });
         assert!(learner.step(1e-3).unwrap().applied);
+        // What tracking the theory does beside an update.
+        let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, 1.0);
+        assert_eq!(slopes.len(), scores.entropies.len());
+        assert!(learner.score(&sequences, 1.0).same_bits(&scores));
     }
 
     let (taken, planned) =

@@ -4,7 +4,7 @@ use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, indices, masks, noise, wide};
 use crate::device::{Device, Trial, gradient, weights};
 use crate::{Subject, properties};
-use isentrope_kernels::{Backend, HeadScores, Linear, Role, SamplingMasks};
+use isentrope_kernels::{Backend, EntropySlopes, HeadScores, Linear, Role, SamplingMasks};
 
 properties!(
     forward,
@@ -15,6 +15,9 @@ properties!(
     entropies_with_closed_forms,
     gradients_of_extreme_logits,
     masks_of_extreme_logits,
+    slopes_of_entropies,
+    slopes_of_extreme_entropies,
+    steps_of_the_head_change_entropies_by_their_slopes,
     no_rows
 );
 
@@ -292,6 +295,110 @@ fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
     }
 }
 
+/// The scores of a pass that goes back, to the last bit, and slopes as in mathematics.
+fn slopes_of_entropies<S: Subject>(trial: &Trial<S>) {
+    let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
+    for (shape, rows, temperature) in shapes_and_rows() {
+        let role = Role::Activation(rows, shape.inputs);
+        let (x, w) = (device.noise(role, 1), spread(device, shape));
+        let targets = indices(3, rows, shape.outputs);
+        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
+        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
+        let index = || device.index(&targets);
+        for masks in [SamplingMasks::default(), masks(&targets, shape.outputs)] {
+            let EntropySlopes { scores, slopes } =
+                device.entropy_slopes(shape, &x, &packed, &index(), &masks, temperature);
+            let mut statistics = device.head(shape, &x, &packed, index(), masks.clone().into(), temperature);
+            let want = device.scores(&mut statistics);
+            assert_bits("log-probs", &scores.logprobs, &want.logprobs);
+            assert_bits("entropies", &scores.entropies, &want.entropies);
+            assert_bits("log-masses", &scores.log_masses, &want.log_masses);
+            assert_eq!(slopes.len(), rows);
+            for (r, logits) in logits.chunks(shape.outputs).enumerate() {
+                let target = targets[r] as usize;
+                let want = reference::entropy_slope(logits, f64::from(temperature), target, masks.of(r));
+                let error = f64::from(slopes[r]) - want;
+                let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
+                assert!(error.abs() < tolerance, "{what}: slope {want} off by {error:.1e}");
+            }
+        }
+    }
+}
+
+fn slopes_of_extreme_entropies<S: Subject>(trial: &Trial<S>) {
+    let tolerance = trial.tolerance().extreme_scores;
+    for device in trial.devices() {
+        let slopes_of = |logits: &[f32], targets: &[u32], masks: &SamplingMasks| {
+            let shape = Linear { inputs: 1, outputs: logits.len() };
+            let role = Role::Activation(targets.len(), 1);
+            let x = device.upload(role, &vec![1.0; targets.len()]);
+            let packed = device.upload(weights(shape), logits);
+            device.entropy_slopes(shape, &x, &packed, &device.index(targets), masks, 1.0).slopes
+        };
+        for logits in extreme_logits() {
+            let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
+            let targets: Vec<u32> = (0..logits.len().min(61) as u32).collect();
+            let whole = SamplingMasks::default();
+            for (target, got) in (0..).zip(slopes_of(&logits, &targets, &whole)) {
+                let want = reference::entropy_slope(&wide(&logits), 1.0, target, &[]);
+                let error = f64::from(got) - want;
+                assert!(error.abs() < tolerance, "slope {want} off by {error:.1e}: {:?}", &logits[..7]);
+            }
+            // Of tokens that have become impossible, among others: nothing but that it is finite.
+            let kept = |&target: &u32| [target.saturating_sub(1), target.max(1)];
+            let mut masks = SamplingMasks::default();
+            targets.iter().for_each(|target| masks.push(&kept(target)));
+            let possible = |target: &u32| kept(target).iter().any(|&t| logits[t as usize].is_finite());
+            let slopes = slopes_of(&logits, &targets, &masks);
+            for (target, slope) in targets.iter().zip(slopes).filter(|(target, _)| possible(target)) {
+                assert!(slope.is_finite(), "slope {slope} of {target}: {:?}", &logits[..7]);
+            }
+        }
+        // Where all tokens are alike, or one is certain, no step changes the entropy.
+        for n in [1usize, 2, 16, 61, 1000] {
+            let [slope] = slopes_of(&vec![-4.25; n], &[0], &SamplingMasks::default())[..] else { panic!() };
+            assert!(f64::from(slope).abs() < tolerance, "{slope} of {n} equal tokens");
+        }
+    }
+}
+
+/// The head's weights take a step along the gradient of one row's log-prob, and a step back. The row's logits over temperature
+/// then move along their own gradient, |x|^2 / T^2 times as far, and the entropy by its slope.
+fn steps_of_the_head_change_entropies_by_their_slopes<S: Subject>(trial: &Trial<S>) {
+    let (device, shape) = (&trial.device(), Linear { inputs: 17, outputs: 61 });
+    let role = Role::Activation(1, shape.inputs);
+    let w = spread(device, shape);
+    let (mut got, mut want) = (Vec::new(), Vec::new());
+    for (seed, temperature) in (1..40).zip([1.0f32, 0.7].into_iter().cycle()) {
+        let x = device.noise(role, seed);
+        let target = indices(seed, 1, shape.outputs);
+        let masks = if seed % 2 == 0 { SamplingMasks::default() } else { masks(&target, shape.outputs) };
+        let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
+        let found = |weights: &[f32]| {
+            let packed = device.upload(self::weights(shape), weights);
+            let EntropySlopes { scores, slopes } =
+                device.entropy_slopes(shape, &x, &packed, &device.index(&target), &masks, temperature);
+            (f64::from(scores.entropies[0]), f64::from(slopes[0]))
+        };
+        let index = device.index(&target);
+        let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
+        let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
+        let by = ([1.0], [0.0], [-1.0]);
+        device.head_backward(shape, &x, &packed, &statistics, &by.0, &by.1, &by.2, &mut dx, &mut dw);
+        let dw = device.download(gradient(shape), &dw);
+        let x = wide(&device.download(role, &x));
+        let far = reference::dot(&x, &x) / f64::from(temperature * temperature);
+        let step = 0.02; // of the logits over temperature: rounding and the third order both stay small
+        let after = |step: f64| {
+            let moved = w.iter().zip(&dw).map(|(w, d)| w + (step / far) as f32 * d).collect();
+            found(&device.seen(weights(shape), moved)).0
+        };
+        got.push(((after(step) - after(-step)) / (2.0 * step)) as f32);
+        want.push(found(&w).1);
+    }
+    assert_close("slopes", &got, &want, trial.tolerance().derivatives);
+}
+
 fn no_rows<S: Subject>(trial: &Trial<S>) {
     let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
     let before = device.noise(gradient(shape), 1);
@@ -302,6 +409,10 @@ fn no_rows<S: Subject>(trial: &Trial<S>) {
     let mut statistics = device.head(shape, &none, &packed, device.index(&[]), masks, 1.0);
     let HeadScores { logprobs, entropies, .. } = device.scores(&mut statistics);
     assert!(logprobs.is_empty() && entropies.is_empty());
+    let whole = SamplingMasks::default();
+    let EntropySlopes { scores, slopes } =
+        device.entropy_slopes(shape, &none, &packed, &device.index(&[]), &whole, 1.0);
+    assert!(scores.logprobs.is_empty() && slopes.is_empty());
     device.head_backward(shape, &none, &packed, &statistics, &[], &[], &[], &mut device.blank(role), &mut dw);
     assert_bits("dw", &device.download(gradient(shape), &dw), &before);
 }

@@ -188,6 +188,13 @@ pub fn head_backward(
     gradient.collect()
 }
 
+/// The slope of the entropy along the gradient of the target's log-prob among the tokens that are kept, both by logits over
+/// temperature.
+pub fn entropy_slope(logits: &[f64], temperature: f64, target: usize, kept: &[u32]) -> f64 {
+    let gradient = |by| head_backward(logits, temperature, target, kept, by);
+    temperature * temperature * dot(&gradient([0.0, 1.0, 0.0]), &gradient([1.0, 0.0, -1.0]))
+}
+
 /// One element: weight and both moments after a step.
 pub fn adamw(s: AdamW, w: f64, g: f64, first: f64, second: f64) -> [f64; 3] {
     let [rate, beta1, beta2, eps, decay, scale] =
@@ -222,7 +229,8 @@ pub(crate) mod finite_differences {
         rope_gradient_turns_back,
         swiglu_gradient,
         attention_gradient,
-        head_gradient
+        head_gradient,
+        slope_of_the_entropy
     );
 
     /// `gradient` is that of `loss` at `x`.
@@ -297,6 +305,25 @@ pub(crate) mod finite_differences {
                 let logprobs = log_softmax(z, temperature);
                 a * logprobs[target] + b * entropy(&logprobs) + c * log_mass(&logprobs, kept)
             });
+        }
+    }
+
+    /// The entropy after a small step along the gradient of a log-prob, and after one against it.
+    fn slope_of_the_entropy<S: Subject>(_: &Trial<S>) {
+        let logits = data(1, 11);
+        for temperature in [1.0, 0.7] {
+            for (target, kept) in [(3, &[][..]), (0, &[]), (10, &[2, 10]), (4, &[0, 4, 7, 9])] {
+                let z: Vec<f64> = logits.iter().map(|z| z / temperature).collect();
+                let along = head_backward(&z, 1.0, target, kept, [1.0, 0.0, -1.0]);
+                let entropy_at = |step: f64| {
+                    let moved: Vec<f64> = z.iter().zip(&along).map(|(z, d)| z + step * d).collect();
+                    entropy(&log_softmax(&moved, 1.0))
+                };
+                let step = 1e-5;
+                let want = (entropy_at(step) - entropy_at(-step)) / (2.0 * step);
+                let got = entropy_slope(&logits, temperature, target, kept);
+                assert!((got - want).abs() < 1e-9, "{got} instead of {want}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{
-    FAMILIES, Text, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
+    FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
 };
 use crate::{Subject, properties};
 use isentrope_model::{Gradient, Keep};
@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 properties!(
     company_changes_nothing,
+    company_changes_no_slope,
     order_changes_nothing,
     batches_without_targets_are_nothing,
     a_score_from_zero_means_one
@@ -31,6 +32,22 @@ fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
             })
             .collect();
         prop_assert_eq!(score_bits(model, &texts, temperature), alone);
+    });
+}
+
+/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of scoring.
+fn company_changes_no_slope<S: Subject>(trial: &Trial<S>) {
+    proptest!(cases(24), |(
+        family in family(),
+        texts in texts::<S>(1..7).prop_shuffle(),
+        temperature in temperature(),
+    )| {
+        let model = trial.model(family);
+        let (scores, slopes) = model.entropy_slopes(&pack(&texts), temperature);
+        prop_assert!(scores.same_bits(&model.score(&pack(&texts), temperature)));
+        let alone = |text: &Text| model.entropy_slopes(&pack(std::slice::from_ref(text)), temperature).1;
+        let alone: Vec<f32> = texts.iter().flat_map(alone).collect();
+        prop_assert_eq!(bits(&slopes), bits(&alone));
     });
 }
 

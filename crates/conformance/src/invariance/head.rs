@@ -22,17 +22,18 @@ fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
         let role = Role::Activation(range.len(), 2);
         let device_x = device.upload(role, &x[range.start * 2..range.end * 2]);
         let (targets, masks) = (device.index(&targets[range.clone()]), masks.part(range.clone()));
+        let slopes = device.entropy_slopes(shape, &device_x, &packed, &targets, &masks, 1.0).slopes;
         let mut statistics = device.head(shape, &device_x, &packed, targets, masks.into(), 1.0);
         let HeadScores { logprobs, entropies, log_masses } = device.scores(&mut statistics);
         let mut dx = device.blank(role);
         let [a, b, c] = [&a, &b, &c].map(|of| &of[range.clone()]);
         device.head_backward(shape, &device_x, &packed, &statistics, a, b, c, &mut dx, dw);
-        [logprobs, entropies, log_masses, device.download(role, &dx)]
+        [logprobs, entropies, log_masses, slopes, device.download(role, &dx)]
     };
     let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));
     let at_once = head(0..rows, &mut whole);
     let (first, second) = (head(0..9000, &mut halves), head(9000..rows, &mut halves));
-    for i in 0..4 {
+    for i in 0..5 {
         assert_bits("rows", &[&first[i][..], &second[i][..]].concat(), &at_once[i]);
     }
     let [halves, whole] = [&halves, &whole].map(|dw| device.download(gradient(shape), dw));

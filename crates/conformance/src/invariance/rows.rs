@@ -80,8 +80,9 @@ fn operate<S: Subject>(
     let mut embedding_rows = sum(3, embedding_role);
     device.embed_backward(&device.index(words), &x, &mut embedding_rows);
 
-    let masks = masks(words, outputs).into();
-    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks, 0.7);
+    let masks = masks(words, outputs);
+    let slopes = device.entropy_slopes(shape, &x, &packed, &device.index(words), &masks, 0.7).slopes;
+    let mut statistics = device.head(shape, &x, &packed, device.index(words), masks.into(), 0.7);
     let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
     log_masses.resize(n, 0.0); // none where no row of these has a mask
     let mut d_hidden = device.blank(some(inputs));
@@ -118,6 +119,7 @@ fn operate<S: Subject>(
             ("log-prob", 1, logprobs),
             ("entropy", 1, entropies),
             ("log-mass", 1, log_masses),
+            ("entropy's slope", 1, slopes),
             ("draw", 5, drawn.collect()),
             ("head_backward", inputs, get(&d_hidden, inputs)),
         ],

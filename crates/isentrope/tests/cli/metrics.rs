@@ -15,6 +15,7 @@ fn open(name: &str) -> String {
             Some((what, _)) => format!("eval/<set>/{what}@<k>"),
             None => format!("eval/<set>/{what}"),
         },
+        ["theory", bucket, what] if bucket.starts_with("accuracy_") => format!("theory/<bucket>/{what}"),
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
@@ -33,7 +34,7 @@ fn documented_names_are_those_that_are_written() {
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
     );
     let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
-                 objective.reference_kl.coefficient = 0.01\n\
+                 objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {

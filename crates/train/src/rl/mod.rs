@@ -5,10 +5,12 @@
 
 mod prepare;
 mod recipe;
+mod theory;
 
 pub use recipe::{Recipe, Update};
 
 use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
+use self::theory::{Before, States};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
@@ -115,6 +117,17 @@ impl Trainer for PolicyGradient {
             context.observer.note(why);
         }
         let prompts = self.recipe.prompts_per_update();
+        let states = States {
+            groups: &groups,
+            advantages: &advantages,
+            mask_truncated: self.recipe.reward.mask_truncated,
+            minibatch: prompts,
+            temperature: self.recipe.rollout.temperature,
+        };
+        let before = self.recipe.lab.track_theory.then(|| {
+            context.observer.progress(measuring(0));
+            context.record.clock.time("theory", || Before::measure(states, context.learner))
+        });
         let epochs = self.recipe.update.epochs;
         let minibatches = (0..epochs).flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)));
         let mut totals = UpdateTotals::default();
@@ -130,6 +143,11 @@ impl Trainer for PolicyGradient {
         }
         context.record.metrics.set("update/groups_without_signal", share_without_signal(&advantages));
         totals.record(&mut context.record.metrics);
+        if let Some(before) = before {
+            context.observer.progress(measuring(1));
+            let StepRecord { metrics, clock } = context.record;
+            clock.time("theory", || before.compare(states, context.learner, metrics));
+        }
         let covariance = &self.recipe.objective.covariance;
         if let Some(alarm) = state.alarms.after_step(covariance, &totals.statistics) {
             context.observer.note(&alarm);
@@ -194,6 +212,11 @@ impl PolicyGradient {
         totals.add(loss.objective.statistics, update.norm);
         Ok(())
     }
+}
+
+/// So many of the two passes that measure what a step does to the policy are over.
+fn measuring(done: usize) -> Progress {
+    Progress { phase: Phase::Measurement, done, total: 2, tokens: 0 }
 }
 
 /// The entropies of what is trained on, after the filter.

@@ -18,6 +18,7 @@ impl Recipe {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let (epochs, reference) = (self.update.epochs as f64, f64::from(u8::from(self.needs_reference())));
+        let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
         let greedy = f64::from(u8::from(self.objective.needs_greedy_baseline()));
         // A pass has a prompt once for as many responses as stand behind it.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
@@ -26,7 +27,7 @@ impl Recipe {
             sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
             trained: Tokens::of_groups(prompts * responses / shared, shared, prompt, response),
-            passes: (epochs * (1.0 + reference), epochs),
+            passes: (epochs * (1.0 + reference) + measured, epochs),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config.context()),
             evaluations: self.eval.evaluations(self.run.steps),
@@ -166,5 +167,7 @@ mod tests {
         recipe.rollout.max_tokens = 20;
         let greedy = workload(&recipe, 10.0);
         assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (6.0, 3.0)));
+        recipe.lab.track_theory = true;
+        assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
     }
 }

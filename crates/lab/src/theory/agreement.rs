@@ -1,0 +1,193 @@
+//! How well the theory foresees the entropy of a run that has tracked it: from `theory/*` of its log.
+
+use crate::log::{RunLog, Series};
+use crate::{Error, Result};
+use serde::Serialize;
+
+/// A number that should tell how the entropy changes in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// What it is.
+    pub name: &'static str,
+    /// The metric that it is read from.
+    pub metric: &'static str,
+    /// What the metric is multiplied by: a covariance says how fast the entropy falls.
+    pub sign: f64,
+    /// The metric of the change that it should tell, which averages as it does.
+    pub change: &'static str,
+}
+
+/// Fewest steps that a correlation says something of.
+const FEWEST: usize = 3;
+
+const OF_RESPONSES: &str = "theory/entropy_change";
+const OF_TOKENS: &str = "theory/entropy_change_token_mean";
+
+/// What a tracked run has measured.
+const PREDICTIONS: [Prediction; 4] = [
+    Prediction {
+        name: "-Cov(log pi, pi A) in groups",
+        metric: "theory/group_covariance",
+        sign: -1.0,
+        change: OF_RESPONSES,
+    },
+    Prediction {
+        name: "-Cov(log pi, A) over tokens",
+        metric: "theory/token_covariance",
+        sign: -1.0,
+        change: OF_TOKENS,
+    },
+    Prediction {
+        name: "-Cov(log pi, pi A) over tokens",
+        metric: "theory/token_covariance_pi",
+        sign: -1.0,
+        change: OF_TOKENS,
+    },
+    Prediction { name: "exact, token by token", metric: "theory/exact", sign: 1.0, change: OF_TOKENS },
+];
+
+/// What predictions p and measured changes c of the steps of a run have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Steps where both were measured.
+    pub steps: usize,
+    /// Pearson's correlation; none where either never varies, or where there are fewer than three steps, of which any two agree.
+    pub correlation: Option<f64>,
+    /// Share of the steps where both have the same sign, of those where neither is 0; none where there is no such step.
+    pub same_sign: Option<f64>,
+    /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of p p; none where all p are 0.
+    pub slope: Option<f64>,
+    /// Share of the sum of c c that k p explains; none where there is no slope, nothing to explain or fewer than three steps.
+    pub explained: Option<f64>,
+}
+
+/// Means over a run of the prompts of one accuracy: each step weighs as many as it has such prompts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BucketMeans {
+    /// The name in the metrics.
+    pub bucket: String,
+    /// Which shares of correct responses are in it.
+    pub accuracy: &'static str,
+    /// Prompts of all steps.
+    pub groups: f64,
+    /// How the entropy has changed in a step, in nats; none where it was never finite.
+    pub entropy_change: Option<f64>,
+    /// Cov(log pi, pi A) over the responses to a prompt; none where prompts had one response each.
+    pub group_covariance: Option<f64>,
+}
+
+/// What the theory comes to on a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TheoryOfRun {
+    /// The run's name.
+    pub run: String,
+    /// Steps that were tracked.
+    pub steps: usize,
+    /// How the entropy has changed over them in all, in nats, mean over responses. Steps look at responses of their own, so this
+    /// need not be the difference between the entropies of the last and the first.
+    pub entropy_change: f64,
+    /// In the order of the metrics.
+    pub predictions: Vec<(Prediction, Agreement)>,
+    /// From prompts that nobody solves to prompts that everybody does; only those that there were.
+    pub buckets: Vec<BucketMeans>,
+}
+
+/// Buckets of the metrics, and the shares of correct responses in them.
+const BUCKETS: [(&str, &str); 6] = [
+    ("accuracy_0", "0"),
+    ("accuracy_0_25", "(0, 1/4]"),
+    ("accuracy_25_50", "(1/4, 1/2]"),
+    ("accuracy_50_75", "(1/2, 3/4]"),
+    ("accuracy_75_100", "(3/4, 1)"),
+    ("accuracy_100", "1"),
+];
+
+impl Agreement {
+    /// Of predictions and changes, in pairs.
+    pub fn of(pairs: &[[f64; 2]]) -> Self {
+        let count = pairs.len() as f64;
+        let mean = |i: usize| pairs.iter().map(|pair| pair[i]).sum::<f64>() / count;
+        let means = [mean(0), mean(1)];
+        let centred =
+            |i: usize, j: usize| pairs.iter().map(|p| (p[i] - means[i]) * (p[j] - means[j])).sum::<f64>();
+        let product = |i: usize, j: usize| pairs.iter().map(|pair| pair[i] * pair[j]).sum::<f64>();
+        let varying = |sum: f64| (sum > 0.0).then_some(sum);
+        let enough = pairs.len() >= FEWEST;
+        let signed: Vec<bool> = pairs
+            .iter()
+            .filter(|pair| pair.iter().all(|x| *x != 0.0))
+            .map(|[p, c]| (*p > 0.0) == (*c > 0.0))
+            .collect();
+        let slope = varying(product(0, 0)).map(|squares| product(0, 1) / squares);
+        let left = |k: f64| pairs.iter().map(|[p, c]| (c - k * p) * (c - k * p)).sum::<f64>();
+        Self {
+            steps: pairs.len(),
+            correlation: varying(centred(0, 0) * centred(1, 1))
+                .filter(|_| enough)
+                .map(|squares| (centred(0, 1) / squares.sqrt()).clamp(-1.0, 1.0)),
+            same_sign: (!signed.is_empty())
+                .then(|| signed.iter().filter(|same| **same).count() as f64 / signed.len() as f64),
+            slope,
+            explained: slope
+                .zip(varying(product(1, 1)))
+                .filter(|_| enough)
+                .map(|(k, all)| 1.0 - left(k) / all),
+        }
+    }
+}
+
+impl TheoryOfRun {
+    /// What a run has tracked; none where it has not.
+    pub fn of(log: &RunLog) -> Option<Self> {
+        let changes = log.series(OF_RESPONSES).filter(|series| !series.steps.is_empty())?;
+        let predictions = PREDICTIONS.iter().filter_map(|prediction| {
+            let (predicted, change) = (log.series(prediction.metric)?, log.series(prediction.change)?);
+            let pairs: Vec<[f64; 2]> = predicted
+                .iter()
+                .filter_map(|(step, value)| Some([prediction.sign * value, change.at(step)?]))
+                .collect();
+            Some((*prediction, Agreement::of(&pairs)))
+        });
+        Some(Self {
+            run: log.name.clone(),
+            steps: changes.steps.len(),
+            entropy_change: changes.values.iter().sum(),
+            predictions: predictions.collect(),
+            buckets: BUCKETS.iter().filter_map(|bucket| means(log, *bucket)).collect(),
+        })
+    }
+
+    /// The same, of a log that must have it.
+    ///
+    /// # Errors
+    /// Says how a run comes to have it.
+    pub fn require(log: &RunLog) -> Result<Self> {
+        Self::of(log).ok_or_else(|| {
+            Error::Refused(format!(
+                "{}: the run has not measured theory/entropy_change at any step; train with --set lab.track_theory=true",
+                log.path.display()
+            ))
+        })
+    }
+}
+
+fn means(log: &RunLog, (bucket, accuracy): (&str, &'static str)) -> Option<BucketMeans> {
+    let series = |name: &str| log.series(&format!("theory/{bucket}/{name}"));
+    let groups = series("groups")?;
+    let mean = |of: Option<&Series>| {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (step, value) in of?.iter() {
+            let weight = groups.at(step).unwrap_or(0.0);
+            sum += weight * value;
+            count += weight;
+        }
+        (count > 0.0).then(|| sum / count)
+    };
+    Some(BucketMeans {
+        bucket: bucket.to_owned(),
+        accuracy,
+        groups: groups.values.iter().sum(),
+        entropy_change: mean(series("entropy_change")),
+        group_covariance: mean(series("group_covariance")),
+    })
+}

@@ -1,0 +1,18 @@
+//! The theory of covariance (arXiv:2505.22617, section 3): what a small change of a softmax policy does to its entropy.
+//!
+//! [`Claim`]s are checked on small policies where everything can be computed exactly ([`check`]); [`Agreement`] says how well
+//! they foresee the entropy of a run that has tracked them. docs/theory.md has the formulas.
+
+mod agreement;
+mod case;
+mod check;
+mod claim;
+mod policy;
+mod text;
+
+pub use agreement::{Agreement, BucketMeans, Prediction, TheoryOfRun};
+pub use case::Case;
+pub use check::{Check, STEPS, Step, check};
+pub use claim::{CLAIMS, Claim};
+pub use policy::Policy;
+pub use text::{of_checks, of_predictions, of_run};

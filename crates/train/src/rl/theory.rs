@@ -1,0 +1,292 @@
+//! What a step does to the policy's entropy on the states that it has sampled, beside what the theory of covariance predicts
+//! (docs/theory.md).
+//!
+//! The tokens that are trained on are scored before the step's updates and after them, in their passes and without tapes, a
+//! minibatch at a time. Nothing is kept of a token but its part in sums, and nothing here reaches the gradient.
+
+use crate::group::Group;
+use crate::learner::Learner;
+use crate::metrics::Metrics;
+use crate::minibatch::{TrainedOn, TrainingBatch, trained_on};
+use isentrope_kernels::Backend;
+use std::ops::Range;
+
+/// What a step trains on.
+#[derive(Clone, Copy)]
+pub(super) struct States<'a> {
+    pub groups: &'a [Group],
+    /// Of each response of each group.
+    pub advantages: &'a [Vec<Option<f64>>],
+    pub mask_truncated: bool,
+    /// Groups of a minibatch.
+    pub minibatch: usize,
+    pub temperature: f32,
+}
+
+impl<'a> States<'a> {
+    /// Calls `f` with each minibatch and the responses in it.
+    fn each(&self, mut f: impl FnMut(&TrainingBatch, &mut dyn Iterator<Item = TrainedOn<'a>>)) {
+        let minibatches = self.groups.chunks(self.minibatch).zip(self.advantages.chunks(self.minibatch));
+        for (groups, advantages) in minibatches {
+            let batch = TrainingBatch::new(groups, advantages, self.mask_truncated);
+            if !batch.is_empty() {
+                f(&batch, &mut trained_on(groups, advantages, self.mask_truncated));
+            }
+        }
+    }
+}
+
+/// The policy before a step's updates, on the tokens that they will train on.
+#[derive(Default)]
+pub(super) struct Before {
+    /// In their order; those of a group follow one another.
+    responses: Vec<OfResponse>,
+    tokens: OfTokens,
+}
+
+/// A response before the updates.
+struct OfResponse {
+    /// Whether it is the first of its group, and if so which share of the group's responses is correct.
+    opens: Option<f64>,
+    tokens: usize,
+    /// Mean over its tokens, in nats: log of the length-normalised probability.
+    logprob: f64,
+    /// Mean over its tokens, in nats.
+    entropy: f64,
+    advantage: f64,
+}
+
+/// Sums over the tokens of all responses, before the updates.
+#[derive(Default)]
+struct OfTokens {
+    /// Of log pi and A.
+    advantage: Covariance,
+    /// Of log pi and pi A.
+    weighted_advantage: Covariance,
+    /// The sum of A rho times the slope of the entropy along the gradient of the token's log-prob.
+    exact: f64,
+}
+
+impl Before {
+    /// Scores what will be trained on.
+    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Self {
+        let mut before = Self::default();
+        states.each(|batch, responses| {
+            let (scores, slopes) = batch.entropy_slopes(learner, states.temperature);
+            let [now, sampled] = [&scores, batch.sampled()].map(|scores| {
+                // Under the distribution that the token was drawn from.
+                move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
+            });
+            let (mut first, mut group) = (0, None);
+            for TrainedOn { number, group: of, response, advantage } in responses {
+                let tokens = first..first + response.tokens.len();
+                first = tokens.end;
+                before.responses.push(OfResponse {
+                    opens: (group.replace(number) != Some(number)).then(|| of.accuracy().unwrap_or(0.0)),
+                    tokens: tokens.len(),
+                    logprob: mean(&scores.logprobs, tokens.clone()),
+                    entropy: mean(&scores.entropies, tokens.clone()),
+                    advantage,
+                });
+                for token in tokens {
+                    let logprob = f64::from(scores.logprobs[token]);
+                    let ratio = libm::exp(now(token) - sampled(token));
+                    before.tokens.advantage.add(logprob, advantage);
+                    before.tokens.weighted_advantage.add(logprob, libm::exp(logprob) * advantage);
+                    before.tokens.exact += advantage * ratio * f64::from(slopes[token]);
+                }
+            }
+        });
+        before
+    }
+
+    /// Scores it again under the weights that the updates have led to, and records what they have changed. Where nothing was
+    /// trained on, there is nothing to record.
+    pub fn compare<B: Backend>(self, states: States<'_>, learner: &Learner<B>, metrics: &mut Metrics) {
+        let mut after = Vec::with_capacity(self.responses.len());
+        states.each(|batch, responses| {
+            let entropies = batch.entropies(learner, states.temperature);
+            let mut first = 0;
+            for TrainedOn { response, .. } in responses {
+                let tokens = first..first + response.tokens.len();
+                first = tokens.end;
+                after.push(mean(&entropies, tokens));
+            }
+        });
+        self.record(&after, metrics);
+    }
+
+    /// `after` has the mean entropy of each response.
+    fn record(&self, after: &[f64], metrics: &mut Metrics) {
+        let Self { responses, tokens: OfTokens { advantage, weighted_advantage, exact } } = self;
+        if responses.is_empty() {
+            return;
+        }
+        let changes: Vec<f64> = responses.iter().zip(after).map(|(r, after)| after - r.entropy).collect();
+        let tokens = responses.iter().map(|r| r.tokens).sum::<usize>().max(1) as f64;
+        let of_tokens: f64 = responses.iter().zip(&changes).map(|(r, change)| r.tokens as f64 * change).sum();
+        metrics.set("theory/entropy_change", changes.iter().sum::<f64>() / changes.len() as f64);
+        metrics.set("theory/entropy_change_token_mean", of_tokens / tokens);
+        let groups = self.groups(&changes);
+        let all = Mean::of(groups.iter().filter_map(|group| group.covariance));
+        all.record("theory/group_covariance", metrics);
+        metrics.set("theory/token_covariance", advantage.value());
+        metrics.set("theory/token_covariance_pi", weighted_advantage.value());
+        metrics.set("theory/exact", exact / tokens);
+        for name in BUCKETS {
+            let of_bucket = || groups.iter().filter(|group| bucket(group.accuracy) == name);
+            let changes = of_bucket().flat_map(|group| group.changes).copied();
+            Mean::of(changes).record(&format!("theory/{name}/entropy_change"), metrics);
+            let covariances = of_bucket().filter_map(|group| group.covariance);
+            Mean::of(covariances).record(&format!("theory/{name}/group_covariance"), metrics);
+            if of_bucket().next().is_some() {
+                metrics.set(format!("theory/{name}/groups"), of_bucket().count() as f64);
+            }
+        }
+    }
+
+    /// The responses by group.
+    fn groups<'a>(&self, changes: &'a [f64]) -> Vec<OfGroup<'a>> {
+        let mut first = 0;
+        let of_group = |responses: &[OfResponse]| {
+            let mut covariance = Covariance::default();
+            for OfResponse { logprob, advantage, .. } in responses {
+                covariance.add(*logprob, libm::exp(*logprob) * advantage);
+            }
+            let range = first..first + responses.len();
+            first = range.end;
+            OfGroup {
+                accuracy: responses[0].opens.unwrap_or(0.0),
+                changes: &changes[range],
+                covariance: (responses.len() > 1).then(|| covariance.value()),
+            }
+        };
+        self.responses.chunk_by(|_, next| next.opens.is_none()).map(of_group).collect()
+    }
+}
+
+/// The responses to a prompt.
+struct OfGroup<'a> {
+    accuracy: f64,
+    /// How the mean entropy of each response has changed.
+    changes: &'a [f64],
+    /// Of log pi(y) and pi(y) A(y) over the responses y, if there are several.
+    covariance: Option<f64>,
+}
+
+/// What prompts are told apart by, from those that nobody solves to those that everybody does.
+const BUCKETS: [&str; 6] =
+    ["accuracy_0", "accuracy_0_25", "accuracy_25_50", "accuracy_50_75", "accuracy_75_100", "accuracy_100"];
+
+/// The bucket of a prompt of whose responses this share is correct.
+fn bucket(accuracy: f64) -> &'static str {
+    BUCKETS[match accuracy {
+        a if a <= 0.0 => 0,
+        a if a <= 0.25 => 1,
+        a if a <= 0.5 => 2,
+        a if a <= 0.75 => 3,
+        a if a < 1.0 => 4,
+        _ => 5,
+    }]
+}
+
+/// The covariance of pairs, dividing by their number, as they come (Welford 1962).
+#[derive(Clone, Copy, Default)]
+struct Covariance {
+    count: f64,
+    means: [f64; 2],
+    sum: f64,
+}
+
+impl Covariance {
+    fn add(&mut self, x: f64, y: f64) {
+        self.count += 1.0;
+        let from_mean = x - self.means[0];
+        self.means[0] += from_mean / self.count;
+        self.means[1] += (y - self.means[1]) / self.count;
+        self.sum += from_mean * (y - self.means[1]);
+    }
+
+    fn value(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+}
+
+/// A mean over what there is, if there is anything.
+struct Mean(Option<f64>);
+
+impl Mean {
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+        Self((count > 0).then(|| sum / count as f64))
+    }
+
+    fn record(self, name: &str, metrics: &mut Metrics) {
+        if let Some(mean) = self.0 {
+            metrics.set(name, mean);
+        }
+    }
+}
+
+fn mean(values: &[f32], range: Range<usize>) -> f64 {
+    let count = range.len().max(1) as f64;
+    values[range].iter().map(|&value| f64::from(value)).sum::<f64>() / count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(opens: Option<f64>, tokens: usize, logprob: f64, advantage: f64) -> OfResponse {
+        OfResponse { opens, tokens, logprob, entropy: 1.0, advantage }
+    }
+
+    #[test]
+    fn covariances_are_those_of_their_definition() {
+        let pairs = [(-3.0, 0.5), (-1.0, -2.0), (0.25, 4.0), (7.0, 1.5)];
+        let mut covariance = Covariance::default();
+        assert_eq!(covariance.value(), 0.0);
+        pairs.iter().for_each(|&(x, y)| covariance.add(x, y));
+        let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / 4.0;
+        let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+        let want = pairs.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>() / 4.0;
+        assert!((covariance.value() - want).abs() < 1e-12);
+    }
+
+    #[test]
+    fn buckets_end_with_their_upper_bounds() {
+        let of_eighths: Vec<usize> = (0..=8)
+            .map(|eighths| BUCKETS.iter().position(|name| bucket(f64::from(eighths) / 8.0) == *name).unwrap())
+            .collect();
+        assert_eq!(of_eighths, [0, 1, 1, 2, 2, 3, 3, 4, 5]);
+    }
+
+    #[test]
+    fn changes_and_covariances_are_averaged_over_responses_tokens_and_groups() {
+        let ln = f64::ln;
+        let responses = vec![
+            response(Some(0.5), 1, ln(0.5), 1.0),
+            response(None, 3, ln(0.25), -1.0),
+            response(Some(1.0), 4, ln(0.5), 0.0),
+        ];
+        let tokens = OfTokens { exact: -4.0, ..OfTokens::default() };
+        let mut metrics = Metrics::default();
+        Before { responses, tokens }.record(&[1.5, 0.5, 0.75], &mut metrics);
+        let get = |name: &str| metrics.get(&format!("theory/{name}"));
+        assert_eq!(get("entropy_change"), Some(-0.25 / 3.0));
+        assert_eq!(get("entropy_change_token_mean"), Some((0.5 - 1.5 - 1.0) / 8.0));
+        assert_eq!(get("exact"), Some(-0.5));
+        // Of ln 0.5, ln 0.25 and 0.5, -0.25: a quarter of the product of the differences. One response has none.
+        let covariance = ln(2.0) * 0.75 / 4.0;
+        assert!((get("group_covariance").unwrap() - covariance).abs() < 1e-12);
+        assert_eq!(get("accuracy_25_50/group_covariance"), get("group_covariance"));
+        assert_eq!(get("accuracy_25_50/entropy_change"), Some(0.0));
+        assert_eq!(get("accuracy_25_50/groups"), Some(1.0));
+        assert_eq!(get("accuracy_100/entropy_change"), Some(-0.25));
+        assert_eq!((get("accuracy_100/group_covariance"), get("accuracy_0/groups")), (None, None));
+
+        let mut none = Metrics::default();
+        Before::default().record(&[], &mut none);
+        assert_eq!(none, Metrics::default());
+    }
+}
