@@ -23,6 +23,8 @@ pub enum Purpose {
     ClipCov = 6,
     /// Resampling of results for their uncertainty.
     Bootstrap = 7,
+    /// Which responses of a step are recorded token by token.
+    Records = 8,
 }
 
 impl Purpose {

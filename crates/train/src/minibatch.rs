@@ -6,10 +6,13 @@ use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, Truncation, objective};
 use isentrope_rollout::Response;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {
+    /// Which of its groups, and which of the group's responses, each is, `[responses]`.
+    places: Vec<(usize, usize)>,
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
     prompt_lengths: Vec<usize>,
@@ -59,6 +62,7 @@ impl TrainingBatch {
     /// group, with one per response.
     pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
+            places: Vec::new(),
             tokens: Vec::new(),
             prompt_lengths: Vec::new(),
             lengths: Vec::new(),
@@ -69,12 +73,10 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for (group, advantages) in groups.iter().zip(advantages) {
-            for (response, advantage) in group.responses.iter().zip(advantages) {
-                let Some(advantage) = *advantage else { continue };
-                if mask_truncated && response.truncated {
-                    continue;
-                }
+        for (place, (group, advantages)) in groups.iter().zip(advantages).enumerate() {
+            for (sample, (response, advantage)) in group.responses.iter().zip(advantages).enumerate() {
+                let Some(advantage) = Self::learns(response, *advantage, mask_truncated) else { continue };
+                batch.places.push((place, sample));
                 let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
                 batch.tokens.push([&group.prompt[..], tokens].concat());
                 batch.prompt_lengths.push(group.prompt.len());
@@ -90,6 +92,25 @@ impl TrainingBatch {
             }
         }
         batch
+    }
+
+    /// The advantage that a response is trained on with, if it is.
+    pub fn learns(response: &Response, advantage: Option<f64>, mask_truncated: bool) -> Option<f64> {
+        advantage.filter(|_| !(mask_truncated && response.truncated))
+    }
+
+    /// The responses: which of the groups and which of its responses each is, and which of the tokens are its own.
+    pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
+        let mut at = 0;
+        self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
+            at += length;
+            (place, at - length..at)
+        })
+    }
+
+    /// Advantage of a token.
+    pub fn advantage(&self, token: usize) -> f64 {
+        self.advantages[token]
     }
 
     /// Whether there is nothing to train on.
