@@ -135,3 +135,12 @@ for number, (ground_truth, response) in enumerate([
     ("10:30", "at half past ten \\boxed{10{:}30\\text{ a.m.}}"), ("1,234.50", "\\boxed{\\$1234.5}"), ("50\\%", "\\boxed{\\frac12}"),
 ]):
     put("grader", f"pair-{number}", ground_truth + "\0" + response)
+
+response = {"step": 1, "sampled_step": 1, "position": 0, "origin": "a.jsonl:1", "sample": 0, "verdict": "correct", "reward": 1.0,
+            "truncated": False, "temperature": 1.0, "prompt_text": "1+1=", "prompt_tokens": 2, "tokens": [5, 6, 7, 8],
+            "pieces": ["2", ""], "logprobs": [-0.5, -1.25], "entropies": [0.5, 1.5], "logprobs_after": [-0.25, None]}
+learnt = {"update": 1, "advantages": 0.5, "mean_advantage": 0.125, "mean_logprob": -0.75, "covariances": [0.09375, -0.1875],
+          "selected": [1], "clipped": [0]}
+put("tokens", "two", "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [response | learnt, response]))
+put("tokens", "by-token", json.dumps(response | learnt | {"advantages": [0.5, None], "pieces": ["</script>", "\u202e\n"]}) + "\n")
+put("tokens", "lengths", json.dumps(response | learnt | {"covariances": [1.0]}) + "\n")

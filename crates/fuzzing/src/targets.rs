@@ -5,6 +5,7 @@ use std::path::Path;
 
 use isentrope_data::{DataSettings, Problem, Records};
 use isentrope_grader::{GroundTruth, Options};
+use isentrope_lab::inspect::{Inspection, StepChoice};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -49,6 +50,7 @@ pub(crate) const ALL: &[Target] = &[
     },
     Target { name: "recipe", run: recipe, words: words::RECIPE, repair: |_| {}, executions: 600 },
     Target { name: "grader", run: grader, words: words::GRADER, repair: |_| {}, executions: 600 },
+    Target { name: "tokens", run: tokens, words: words::TOKENS, repair: |_| {}, executions: 1000 },
 ];
 
 /// Calls `read` with a directory that holds `data` under a name.
@@ -171,6 +173,21 @@ fn grader(data: &[u8]) {
     }
     let _ = isentrope_grader::same_answer(&ground_truth, &response, &options);
     drop(isentrope_grader::explain(&ground_truth, &response, &options));
+}
+
+/// The token records of a run's step, and the page and tables that are made of them.
+fn tokens(data: &[u8]) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(dir.path().join("tokens")).expect("a temporary directory");
+    fs::write(dir.path().join("tokens/step-000001.jsonl"), data).expect("a temporary file");
+    match Inspection::open(dir.path(), StepChoice::Last) {
+        Ok(inspection) => {
+            let page = inspection.html().expect("numbers and texts can be written");
+            assert_eq!(page.matches("</script").count(), 1, "text has become a part of the page");
+            drop(inspection.text());
+        }
+        Err(error) => told(&error),
+    }
 }
 
 /// The bytes before the first 0 and those behind it.

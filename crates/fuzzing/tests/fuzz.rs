@@ -75,4 +75,4 @@ macro_rules! targets {
     };
 }
 
-targets!(safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader);
+targets!(safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader, tokens);

@@ -95,7 +95,7 @@
     if (response.sampled_step !== STEP) facts.push(`sampled in step ${response.sampled_step}`);
     facts.forEach(fact => header.append(element("span", "", fact)));
     const prompt = element("details");
-    prompt.append(element("summary", "", "prompt"), element("pre", "", response.prompt));
+    prompt.append(element("summary", "", "prompt: " + response.prompt.slice(0, 200)), element("pre", "", response.prompt));
     const box = element("div", "tokens");
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", "tokens of the response");

@@ -105,14 +105,8 @@ impl Inspection {
         for note in notes {
             let _ = writeln!(body, "<p class=\"note\">{}</p>", escaped(&visible(note)));
         }
-        let all: Vec<String> = tables(self).iter().map(Table::html).collect();
-        let (first, others) = all.split_at(all.len().min(2));
-        let _ = write!(
-            body,
-            "<h2>Tokens of large covariance</h2>\n{}<details>\n<summary>By position and by token</summary>\n{}</details>\n",
-            first.concat(),
-            others.concat()
-        );
+        let tables: String = tables(self).iter().map(Table::html).collect();
+        let _ = write!(body, "<h2>Tokens of large covariance</h2>\n<div class=\"tables\">\n{tables}</div>\n");
         body.push_str(include_str!("inspect.html"));
         body
     }
@@ -138,6 +132,7 @@ impl Table {
         if !note.is_empty() {
             let _ = writeln!(html, "<p class=\"quiet small\">{}</p>", escaped(note));
         }
+        html.push_str("</section>\n");
         html
     }
 }
