@@ -131,7 +131,9 @@ impl TokenRecords {
                 all.push(((is_idle, budget.rank(group, sample)), Found::Here { place, group, sample }));
             }
         }
-        all.extend(by_rank.into_iter().map(|(rank, candidate)| ((true, rank), Found::Dropped(candidate))));
+        all.extend(
+            by_rank.into_iter().map(|(rank, candidate)| ((true, rank), Found::Dropped(candidate.into()))),
+        );
         all.sort_unstable_by_key(|(order, _)| *order);
 
         let fits = tokens <= budget.tokens;
@@ -211,7 +213,7 @@ impl TokenRecords {
 /// A response that may be chosen.
 enum Found<'a> {
     Here { place: Option<usize>, group: &'a Group, sample: usize },
-    Dropped(Candidate),
+    Dropped(Box<Candidate>),
 }
 
 impl Found<'_> {
@@ -231,7 +233,7 @@ impl Found<'_> {
             Self::Here { place, group, sample } => {
                 (place, Candidate::new(group, sample, &group.responses[sample]))
             }
-            Self::Dropped(candidate) => (None, candidate),
+            Self::Dropped(candidate) => (None, *candidate),
         }
     }
 }

@@ -104,7 +104,8 @@
     return article;
   };
 
-  // Which responses, in which order.
+  // Which responses, in which order; more are drawn as their end comes into sight.
+  const end = new IntersectionObserver(seen => { if (seen.at(-1).isIntersecting) draw(); }, {rootMargin: "800px"});
   let found = [];
   let drawn = 0;
   const text = response => response.text ??= (response.prompt + "\n" + response.pieces.join("")).toLowerCase();
@@ -132,6 +133,9 @@
     drawn += next.length;
     at("more").hidden = drawn >= found.length;
     at("more").textContent = `${found.length - drawn} more responses`;
+    // Observed anew, it is told of once more where it is still in sight.
+    end.unobserve(at("more"));
+    end.observe(at("more"));
   };
 
   // What is known of one token.
@@ -210,7 +214,6 @@
     }
   };
   at("more").onclick = draw;
-  new IntersectionObserver(seen => { if (seen.some(entry => entry.isIntersecting)) draw(); }, {rootMargin: "800px"}).observe(at("more"));
   legend();
   choose();
 })();
