@@ -115,8 +115,10 @@ impl Inspection {
 impl Table {
     fn html(&self) -> String {
         let Self { title, columns, rows, note } = self;
-        let mut html =
-            format!("<div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>", escaped(title));
+        let mut html = format!(
+            "<section><div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>",
+            escaped(title)
+        );
         for column in columns {
             let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
         }
