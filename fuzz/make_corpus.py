@@ -152,3 +152,11 @@ put("log_state", "list", '[{"loss": 0.5, "epoch": 1, "step": 1}, {"eval_loss": N
 put("log_table", "chart", '"Step","a - actor/entropy","a - actor/entropy__MIN","b - actor/entropy"\n"1","0.5","0.5","0.25"\n"2","NaN","",""\n')
 put("log_table", "history", ',_step,_runtime,train/global_step,train/reward,table\n0,0,1.5,1.0,0.25,"{""a"": 1}"\n1,1,2.5,2.0,,\n')
 put("log_table", "runs", "run,step,entropy,accuracy\nb,1,1.0,0.1\na,1,2.0,0.2\n")
+response = {"step": 1, "sampled_step": 1, "position": 0, "origin": "a.jsonl:1", "sample": 0, "verdict": "correct", "reward": 1.0,
+            "truncated": False, "temperature": 1.0, "prompt_text": "1+1=", "prompt_tokens": 2, "tokens": [5, 6, 7, 8],
+            "pieces": ["2", ""], "logprobs": [-0.5, -1.25], "entropies": [0.5, 1.5], "logprobs_after": [-0.25, None]}
+learnt = {"update": 1, "advantages": 0.5, "mean_advantage": 0.125, "mean_logprob": -0.75, "covariances": [0.09375, -0.1875],
+          "selected": [1], "clipped": [0]}
+put("tokens", "two", "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [response | learnt, response]))
+put("tokens", "by-token", json.dumps(response | learnt | {"advantages": [0.5, None], "pieces": ["</script>", "\u202e\n"]}) + "\n")
+put("tokens", "lengths", json.dumps(response | learnt | {"covariances": [1.0]}) + "\n")

@@ -6,6 +6,7 @@ use std::path::Path;
 use isentrope_data::{DataSettings, Problem, Records};
 use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
+use isentrope_lab::inspect::{Inspection, StepChoice};
 use isentrope_lab::log::{RunLog, masked_crc};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
@@ -79,6 +80,7 @@ pub(crate) const ALL: &[Target] = &[
         repair: |_| {},
         executions: 3000,
     },
+    Target { name: "tokens", run: tokens, words: words::TOKENS, repair: |_| {}, executions: 1000 },
 ];
 
 /// Calls `read` with a directory that holds `data` under a name.
@@ -220,6 +222,21 @@ fn log(data: &[u8], name: &str) {
             }
         }
     });
+}
+
+/// The token records of a run's step, and the page and tables that are made of them.
+fn tokens(data: &[u8]) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(dir.path().join("tokens")).expect("a temporary directory");
+    fs::write(dir.path().join("tokens/step-000001.jsonl"), data).expect("a temporary file");
+    match Inspection::open(dir.path(), StepChoice::Last) {
+        Ok(inspection) => {
+            let page = inspection.html().expect("numbers and texts can be written");
+            assert_eq!(page.matches("</script").count(), 1, "text has become a part of the page");
+            drop(inspection.text());
+        }
+        Err(error) => told(&error),
+    }
 }
 
 /// The bytes before the first 0 and those behind it.

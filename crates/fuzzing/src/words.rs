@@ -278,3 +278,30 @@ pub(crate) const LOG_TABLE: &[&str] = &[
     "1.0",
     "-1",
 ];
+
+/// Token records.
+pub(crate) const TOKENS: &[&str] = &[
+    "\"step\":",
+    "\"tokens\":",
+    "\"prompt_tokens\":",
+    "\"pieces\":",
+    "\"logprobs\":",
+    "\"entropies\":",
+    "\"logprobs_after\":",
+    "\"advantages\":",
+    "\"covariances\":",
+    "\"selected\":",
+    "\"clipped\":",
+    "</script>",
+    "\\u202e",
+    "null",
+    "[]",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "\n",
+    "1e999",
+    "-0.0",
+];

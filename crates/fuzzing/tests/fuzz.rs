@@ -88,5 +88,6 @@ targets!(
     event_file,
     log_lines,
     log_state,
-    log_table
+    log_table,
+    tokens
 );

@@ -43,6 +43,7 @@ enum Command {
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
     Lab(commands::lab::Lab),
+    Inspect(commands::inspect::Inspect),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -79,6 +80,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Inspect(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

@@ -1,6 +1,7 @@
 //! The laboratory: what the entropy of a policy is spent on (arXiv:2505.22617), from the numbers that runs write.
 //!
 //! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps.
+//! [`tokens`] are responses with the numbers of each token, and [`inspect`] shows who they are.
 //! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web pages have in common, [`text_plot`]
 //! draws curves on a terminal, [`show`] whole runs. No file here knows a model or a trainer.
 //! [`alarms`] says when a run collapses. [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web
@@ -11,6 +12,7 @@
 
 pub mod alarms;
 mod error;
+pub mod inspect;
 pub mod law;
 pub mod log;
 pub mod page;
@@ -18,5 +20,7 @@ pub mod run_files;
 pub mod show;
 pub mod text_plot;
 pub mod theory;
+pub mod tokens;
+pub mod visible;
 
 pub use error::{Error, Result};

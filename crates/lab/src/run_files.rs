@@ -51,6 +51,19 @@ impl RunFiles {
         self.dir.join(format!("rollouts/step-{step:06}.jsonl"))
     }
 
+    /// The steps that have token records, ascending.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn token_steps(&self) -> Result<Vec<u64>> {
+        steps(&self.dir.join("tokens"))
+    }
+
+    /// The file of a step's token records.
+    pub fn tokens(&self, step: u64) -> PathBuf {
+        self.dir.join(format!("tokens/step-{step:06}.jsonl"))
+    }
+
     fn json(&self, name: &str) -> Result<Option<Value>> {
         let path = self.dir.join(name);
         match read_regular(&path, MAX_JSON) {

@@ -116,18 +116,21 @@ pub(crate) struct Scores {
     pub values: Vec<f64>,
     pub centred_logprobs: Vec<f64>,
     pub centred_advantages: Vec<f64>,
+    pub mean_logprob: f64,
+    pub mean_advantage: f64,
 }
 
 impl Scores {
     /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it was computed in.
     pub fn of(logprobs: &[f64], advantages: &[f64]) -> Self {
-        let centred = |values: &[f64]| -> Vec<f64> {
+        let centred = |values: &[f64]| -> (Vec<f64>, f64) {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
-            values.iter().map(|v| v - mean).collect()
+            (values.iter().map(|v| v - mean).collect(), mean)
         };
-        let (centred_logprobs, centred_advantages) = (centred(logprobs), centred(advantages));
+        let (centred_logprobs, mean_logprob) = centred(logprobs);
+        let (centred_advantages, mean_advantage) = centred(advantages);
         let values = centred_logprobs.iter().zip(&centred_advantages).map(|(l, a)| l * a).collect();
-        Self { values, centred_logprobs, centred_advantages }
+        Self { values, centred_logprobs, centred_advantages, mean_logprob, mean_advantage }
     }
 }
 

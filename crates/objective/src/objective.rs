@@ -55,8 +55,16 @@ pub struct Objective {
     pub d_entropies: Vec<f64>,
     /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was truncated.
     pub d_log_masses: Vec<f64>,
+    /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats, `[tokens]`.
+    pub covariances: Vec<f64>,
+    /// Mean log-prob of the tokens, in nats, which covariances are centred with; not a number without tokens.
+    pub mean_logprob: f64,
+    /// Mean advantage of the tokens, likewise.
+    pub mean_advantage: f64,
     /// The tokens that the covariance method picked, ascending.
     pub selected: Vec<usize>,
+    /// The tokens whose ratio a bound took effect on, ascending.
+    pub clipped: Vec<usize>,
     /// Measurements.
     pub statistics: Statistics,
 }
@@ -146,7 +154,19 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.cov_gradient_share = share(moved, rest);
     statistics.kl_reference = reference.map(|_| reference_sum / tokens.max(1) as f64);
     let d_entropies = weights.iter().map(|weight| -batch.entropy_coefficient * weight).collect();
-    Objective { loss, d_logprobs, d_entropies, d_log_masses, selected: selection.tokens, statistics }
+    let Scores { values: covariances, mean_logprob, mean_advantage, .. } = scores;
+    Objective {
+        loss,
+        d_logprobs,
+        d_entropies,
+        d_log_masses,
+        covariances,
+        mean_logprob,
+        mean_advantage,
+        selected: selection.tokens,
+        clipped: (0..tokens).filter(|&t| terms[t].clipped.is_some()).collect(),
+        statistics,
+    }
 }
 
 /// Token by token.

@@ -201,7 +201,13 @@ mod tests {
     fn summaries_of_known_covariances() {
         // 0 to 999 in scrambled order.
         let values: Vec<f64> = (0..1000).map(|i| f64::from(i * 337 % 1000)).collect();
-        let scores = Scores { centred_logprobs: values.clone(), centred_advantages: values.clone(), values };
+        let scores = Scores {
+            centred_logprobs: values.clone(),
+            centred_advantages: values.clone(),
+            values,
+            mean_logprob: 0.0,
+            mean_advantage: 0.0,
+        };
         let mut statistics = Statistics::default();
         statistics.measure_covariances(&scores, &Selection::default());
         // The top 0.02 % round up to one token; then 2, 20, 200 and 500.
@@ -216,6 +222,8 @@ mod tests {
             values: vec![],
             centred_logprobs: vec![-1.0, -1.0, 1.0, 0.0, -2.0],
             centred_advantages: vec![-1.0, 1.0, -1.0, 0.0, -5.0],
+            mean_logprob: 0.0,
+            mean_advantage: 0.0,
         };
         let quadrants = Quadrants::of(&scores, &[0, 1, 3, 4]);
         assert_eq!(

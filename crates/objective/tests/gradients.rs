@@ -108,7 +108,17 @@ proptest! {
             }
         }
         let objective = objective(&settings, &arrays.minibatch());
+        // What is said of tokens is what the statistics are of.
+        let tokens = arrays.logprobs.len() as f64;
+        let statistics = &objective.statistics;
+        let mean = objective.covariances.iter().sum::<f64>() / tokens;
+        prop_assert!((mean - statistics.cov_mean).abs() < 1e-12);
+        let clipped = statistics.clip_fraction() + statistics.dual_clip_fraction;
+        prop_assert!((objective.clipped.len() as f64 - clipped * tokens).abs() < 1e-6);
         for t in 0..arrays.logprobs.len() {
+            let centred = arrays.advantages[t] - objective.mean_advantage;
+            let covariance = (arrays.logprobs[t] - objective.mean_logprob) * centred;
+            prop_assert!((objective.covariances[t] - covariance).abs() < 1e-12);
             let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
             check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
             prop_assert_eq!(objective.d_log_masses.is_empty(), arrays.masses.is_none());

@@ -25,6 +25,8 @@ pub enum Purpose {
     Bootstrap = 7,
     /// Policies that the theory of covariance is checked on.
     Theory = 8,
+    /// Which responses of a step are recorded token by token.
+    Records = 9,
 }
 
 impl Purpose {

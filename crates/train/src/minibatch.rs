@@ -6,10 +6,13 @@ use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, Truncation, objective};
 use isentrope_rollout::Response;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {
+    /// Which of its groups, and which of the group's responses, each is, `[responses]`.
+    places: Vec<(usize, usize)>,
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
     prompt_lengths: Vec<usize>,
@@ -59,6 +62,8 @@ pub struct BatchLoss {
 pub(crate) struct TrainedOn<'a> {
     /// Number of its group among the groups.
     pub number: usize,
+    /// Number of the response among those of its group.
+    pub sample: usize,
     pub group: &'a Group,
     pub response: &'a Response,
     pub advantage: f64,
@@ -72,12 +77,11 @@ pub(crate) fn trained_on<'a>(
     mask_truncated: bool,
 ) -> impl Iterator<Item = TrainedOn<'a>> {
     groups.iter().zip(advantages).enumerate().flat_map(move |(number, (group, advantages))| {
-        let of_group = group.responses.iter().zip(advantages);
-        of_group.filter(move |(response, _)| !(mask_truncated && response.truncated)).filter_map(
-            move |(response, &advantage)| {
-                advantage.map(|advantage| TrainedOn { number, group, response, advantage })
-            },
-        )
+        let of_group = group.responses.iter().zip(advantages).enumerate();
+        of_group.filter_map(move |(sample, (response, &advantage))| {
+            let advantage = TrainingBatch::learns(response, advantage, mask_truncated)?;
+            Some(TrainedOn { number, sample, group, response, advantage })
+        })
     })
 }
 
@@ -85,6 +89,7 @@ impl TrainingBatch {
     /// The responses that are [trained on](trained_on).
     pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
+            places: Vec::new(),
             tokens: Vec::new(),
             prompt_lengths: Vec::new(),
             lengths: Vec::new(),
@@ -95,7 +100,8 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for TrainedOn { group, response, advantage, .. } in trained_on(groups, advantages, mask_truncated) {
+        for TrainedOn { number, sample, group, response, advantage } in trained_on(groups, advantages, mask_truncated) {
+            batch.places.push((number, sample));
             let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
             batch.tokens.push([&group.prompt[..], tokens].concat());
             batch.prompt_lengths.push(group.prompt.len());
@@ -110,6 +116,25 @@ impl TrainingBatch {
             batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
         }
         batch
+    }
+
+    /// The advantage that a response is trained on with, if it is.
+    pub fn learns(response: &Response, advantage: Option<f64>, mask_truncated: bool) -> Option<f64> {
+        advantage.filter(|_| !(mask_truncated && response.truncated))
+    }
+
+    /// The responses: which of the groups and which of its responses each is, and which of the tokens are its own.
+    pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
+        let mut at = 0;
+        self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
+            at += length;
+            (place, at - length..at)
+        })
+    }
+
+    /// Advantage of a token.
+    pub fn advantage(&self, token: usize) -> f64 {
+        self.advantages[token]
     }
 
     /// Whether there is nothing to train on.

@@ -211,6 +211,10 @@ pub struct LearnContext<'a, B: Backend> {
     pub reference: Option<&'a Model<B>>,
     /// Of this step's updates.
     pub learning_rate: f64,
+    /// Turns tokens into text.
+    pub prompter: &'a Prompter,
+    /// Where token records are kept.
+    pub directory: &'a RunDirectory,
     /// What is measured of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.

@@ -142,6 +142,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             learner: &mut self.learner,
             reference: self.reference.as_ref(),
             learning_rate,
+            prompter: self.evaluator.prompter,
+            directory: &self.run.directory,
             record: &mut record,
             observer: self.observer,
         };

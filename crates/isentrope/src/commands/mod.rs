@@ -6,6 +6,7 @@ pub mod examples;
 pub mod generate;
 pub mod grade;
 pub mod lab;
+pub mod inspect;
 pub mod score;
 pub mod sft;
 pub mod show;

@@ -14,11 +14,14 @@ use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Tokens that go through the model together. Results do not depend on it.
 const BATCH_TOKENS: usize = 2048;
+/// The temperatures that a model can be scored at.
+const TEMPERATURES: RangeInclusive<f32> = 0.01..=100.0;
 /// The ratio of probabilities that trainers commonly clip or alarm at.
 const RATIO_TOLERANCE: f64 = 0.1;
 
@@ -27,7 +30,8 @@ const RATIO_TOLERANCE: f64 = 0.1;
 /// Each input line is {"tokens": [ids]}, {"prompt": text, "response": text} or {"messages": [...]}. Each output line has
 /// "tokens", "logprobs" and "entropies" (in nats); entry i belongs to tokens[i+1] given tokens[..=i]. With prompt and
 /// response, and where a tokens line says {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then
-/// counts the tokens before it.
+/// counts the tokens before it. A line may say at which temperature: the token records of a run (RUN/tokens) do, so that they
+/// are scored as they were sampled.
 ///
 /// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean and max |difference|, and
 /// the share of probability ratios outside [0.9, 1.1]; a total follows at the end.
@@ -44,9 +48,9 @@ pub struct Score {
     out: Option<PathBuf>,
     #[command(flatten)]
     variables: TemplateVariables,
-    /// Divisor of the logits
-    #[arg(long, value_name = "T", default_value_t = 1.0, allow_negative_numbers = true)]
-    temperature: f32,
+    /// Divisor of the logits [default: the "temperature" of each line, else 1]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    temperature: Option<f32>,
 }
 
 /// A line, understood.
@@ -57,6 +61,8 @@ struct Item {
     from: usize,
     /// Whether the line told prompt and response apart.
     split: bool,
+    /// Divisor of the logits.
+    temperature: f32,
     theirs: Option<Vec<f32>>,
 }
 
@@ -116,13 +122,14 @@ impl Mismatch {
 
 impl Score {
     pub fn run(self) -> Result<()> {
-        if !(0.01..=100.0).contains(&self.temperature) {
-            bail!("--temperature is {}: it must be from 0.01 to 100", self.temperature);
+        if let Some(temperature) = self.temperature.filter(|t| !TEMPERATURES.contains(t)) {
+            bail!("--temperature is {temperature}: it must be from 0.01 to 100");
         }
         let lines = lines::read(&self.input)?;
         let mut output = Output::create(self.out.as_deref())?;
         let loaded = self.model.load()?;
-        let items = understand(&loaded, &lines, &template_variables(&self.variables.settings()))?;
+        let variables = template_variables(&self.variables.settings());
+        let items = understand(&loaded, &lines, &variables, self.temperature)?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -143,7 +150,7 @@ impl Score {
             let sequences: Vec<Sequence<'_>> =
                 batch.iter().map(|i| Sequence { tokens: &i.tokens, score_from: i.from }).collect();
             let Scores { logprobs, entropies, .. } =
-                loaded.model.score(&Packed::new(&sequences), self.temperature);
+                loaded.model.score(&Packed::new(&sequences), batch[0].temperature);
             let mut at = 0;
             for item in batch {
                 let count = item.tokens.len() - item.from;
@@ -194,25 +201,30 @@ impl Score {
     }
 }
 
-/// Items that go through the model together: at least one.
+/// Items that go through the model together, at one temperature: at least one.
 fn batch_len(items: &[Item]) -> usize {
-    let mut tokens = 0;
+    let (mut tokens, temperature) = (0, items[0].temperature);
     items
         .iter()
         .position(|item| {
             tokens += item.tokens.len();
-            tokens > BATCH_TOKENS
+            tokens > BATCH_TOKENS || item.temperature != temperature
         })
         .map_or(items.len(), |first_too_many| first_too_many.max(1))
 }
 
-fn understand(loaded: &Loaded, lines: &[Line], variables: &Map<String, Value>) -> Result<Vec<Item>> {
+fn understand(
+    loaded: &Loaded,
+    lines: &[Line],
+    variables: &Map<String, Value>,
+    temperature: Option<f32>,
+) -> Result<Vec<Item>> {
     let (mut template, mut losses) = (None, Vec::new());
     let items = lines
         .iter()
         .enumerate()
         .map(|(i, line)| {
-            let item = item(loaded, line, i, (&mut template, variables))?;
+            let item = item(loaded, line, i, temperature, (&mut template, variables))?;
             losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
             Ok(item)
         })
@@ -225,8 +237,10 @@ fn item(
     loaded: &Loaded,
     line: &Line,
     index: usize,
+    temperature: Option<f32>,
     (template, variables): (&mut Option<ChatTemplate>, &Map<String, Value>),
 ) -> Result<Item> {
+    refuse_responses_of_runs(line)?;
     let (tokens, from, split) = match line.one_of(&["tokens", "prompt", "messages"])? {
         "tokens" => {
             let tokens = line.tokens("tokens")?;
@@ -270,7 +284,32 @@ fn item(
         Some(value) => Some(other_logprobs(line, value, tokens.len() - from)?),
     };
     let id = line.get("id").cloned().unwrap_or(index.into());
-    Ok(Item { id, tokens, from, split, theirs })
+    let temperature = temperature.map_or_else(|| temperature_of(line), Ok)?;
+    Ok(Item { id, tokens, from, split, temperature, theirs })
+}
+
+/// What runs and evaluations keep of all responses has no tokens, and not the prompt that the model has seen.
+fn refuse_responses_of_runs(line: &Line) -> Result<()> {
+    let is_count = line.get("tokens").is_some_and(Value::is_u64);
+    if is_count && line.get("response").is_some() && line.get("verdict").is_some() {
+        return Err(line.error(
+            "is a response of a run or an evaluation, whose \"tokens\" is their number and whose prompt is not the rendered \
+             one; what can be scored are a run's token records, tokens/step-N.jsonl in its directory (lab.record_tokens in the \
+             recipe says how many responses they are)",
+        ));
+    }
+    Ok(())
+}
+
+/// The temperature that a line is to be scored at.
+fn temperature_of(line: &Line) -> Result<f32> {
+    let Some(value) = line.get("temperature").filter(|value| !value.is_null()) else { return Ok(1.0) };
+    let temperature = value.as_f64().map(|t| t as f32).filter(|t| TEMPERATURES.contains(t));
+    temperature.ok_or_else(|| {
+        line.error(
+            "\"temperature\" must be a number from 0.01 to 100; --temperature T scores every line at T instead",
+        )
+    })
 }
 
 fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32>> {

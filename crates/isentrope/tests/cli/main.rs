@@ -12,6 +12,7 @@ mod examples;
 mod generate;
 mod grade;
 mod independence;
+mod inspect;
 #[cfg(unix)]
 mod interrupt;
 mod lab_theory;

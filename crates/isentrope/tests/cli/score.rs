@@ -55,6 +55,28 @@ fn generated_logprobs_and_entropies_are_scored_alike_to_the_last_bit() {
 }
 
 #[test]
+fn lines_may_say_at_which_temperature_they_are_scored() {
+    let model = token_model("qwen3");
+    let line = |temperature: Value| json!({"tokens": [3, 1, 4, 1, 5], "temperature": temperature});
+    let at = |temperature: &str| {
+        score(&model, &[json!({"tokens": [3, 1, 4, 1, 5]})], &["--temperature", temperature]).0
+    };
+    let (lines, _) =
+        score(&model, &[line(json!(0.7)), line(json!(null)), line(json!(1.3)), line(json!(0.7))], &[]);
+    for (line, temperature) in lines.iter().zip(["0.7", "1", "1.3", "0.7"]) {
+        assert_eq!(bits(line, "logprobs"), bits(&at(temperature)[0], "logprobs"), "{temperature}");
+    }
+    let (lines, _) = score(&model, &[line(json!(0.7)), line(json!("x"))], &["--temperature", "1.3"]);
+    assert!(lines.iter().all(|line| bits(line, "logprobs") == bits(&at("1.3")[0], "logprobs")));
+    let scratch = Scratch::new();
+    for wrong in [json!(0), json!("1"), json!(1e9)] {
+        let input = scratch.lines("input.jsonl", &[line(wrong)]);
+        let said = crate::program::failure(&mut isentrope(&["score", &model, "--in", &input]));
+        assert!(said.contains("input.jsonl:1: \"temperature\" must be"), "{said}");
+    }
+}
+
+#[test]
 fn scores_are_those_of_transformers_at_both_temperatures() {
     let bytes = fs::read(fixture("models/qwen2-tied/expected.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&bytes).unwrap();

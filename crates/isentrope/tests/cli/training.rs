@@ -241,7 +241,9 @@ pub fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 pub fn results(out: &Path) -> BTreeMap<String, Vec<u8>> {
     let decided = |name: &str| {
         name == "metrics.jsonl"
-            || ["rollouts/", "evaluations/", "checkpoints/"].iter().any(|part| name.starts_with(part))
+            || ["rollouts/", "tokens/", "evaluations/", "checkpoints/"]
+                .iter()
+                .any(|part| name.starts_with(part))
     };
     let mut files = tree(out);
     files.retain(|name, _| decided(name));

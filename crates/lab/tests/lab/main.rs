@@ -5,6 +5,7 @@ mod alarms;
 mod csv_logs;
 mod json_logs;
 mod metric_names;
+mod inspect;
 mod run_directory;
 mod show;
 mod text_plot;

@@ -9,6 +9,7 @@ use crate::group::Group;
 use crate::observer::{Observer, Phase};
 use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
+use crate::token_records::{Budget, Dropped};
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Model};
@@ -114,6 +115,8 @@ pub(crate) struct Collector<'a, B: Backend> {
     pub position: u64,
     /// Groups that are there already: the step before has left them over.
     pub carried: usize,
+    /// How much of the step is recorded.
+    pub recorded: Budget,
     /// Where problems come from.
     pub source: &'a mut Source,
     /// Whoever watches.
@@ -126,6 +129,8 @@ pub struct Collected {
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
     pub statistics: RolloutStatistics,
+    /// Responses of groups that the filter has dropped, as far as they may be recorded.
+    pub(crate) dropped: Dropped,
     /// How many problems were taken from the source.
     pub taken: u64,
     /// Time spent on verdicts.
@@ -146,6 +151,7 @@ impl<B: Backend> Collector<'_, B> {
         let mut collected = Collected {
             groups: Vec::new(),
             statistics: RolloutStatistics::default(),
+            dropped: Dropped::new(self.recorded),
             taken: 0,
             verification: Duration::ZERO,
         };
@@ -177,6 +183,8 @@ impl<B: Backend> Collector<'_, B> {
                 collected.statistics.add(&group);
                 if !filter || self.teaches(&group) {
                     collected.groups.push(group);
+                } else {
+                    collected.dropped.add(&group);
                 }
             }
             collected.verification += judging.elapsed();

@@ -18,10 +18,11 @@ use crate::metrics::Metrics;
 use crate::minibatch::{LossInputs, TrainingBatch};
 use crate::observer::{Phase, Progress};
 use crate::run::StepRecord;
+use crate::token_records::{Budget, Dropped, TokenRecords};
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
 use isentrope_kernels::Backend;
-use isentrope_objective::{Alarms, DrawKey, Statistics};
+use isentrope_objective::{Alarms, DrawKey, Objective, Statistics};
 use isentrope_rollout::{Prompter, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -92,6 +93,11 @@ impl Trainer for PolicyGradient {
             step: context.step,
             position: state.position,
             carried: state.surplus.len(),
+            recorded: Budget {
+                tokens: self.recipe.lab.record_tokens,
+                seed: self.recipe.run.seed,
+                step: context.step,
+            },
             source: &mut self.source,
             observer: context.observer,
         };
@@ -110,8 +116,14 @@ impl Trainer for PolicyGradient {
         state: &mut TrainerState,
         context: &mut LearnContext<'_, B>,
     ) -> Result<()> {
-        let groups = self.take_groups(collected, state, context);
+        let (groups, dropped) = self.take_groups(collected, state, context);
         let advantages = group_advantages(self.recipe.objective.advantage, &groups);
+        let mask_truncated = self.recipe.reward.mask_truncated;
+        let is_learnt = |group: usize, sample: usize| {
+            let response = &groups[group].responses[sample];
+            TrainingBatch::learns(response, advantages[group][sample], mask_truncated).is_some()
+        };
+        let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
         let other_terms = state.entropy_coefficient != 0.0 || context.reference.is_some();
         if let Some(why) = nothing_to_learn(&advantages, other_terms) {
             context.observer.note(why);
@@ -120,7 +132,7 @@ impl Trainer for PolicyGradient {
         let states = States {
             groups: &groups,
             advantages: &advantages,
-            mask_truncated: self.recipe.reward.mask_truncated,
+            mask_truncated,
             minibatch: prompts,
             temperature: self.recipe.rollout.temperature,
         };
@@ -133,15 +145,23 @@ impl Trainer for PolicyGradient {
         let mut totals = UpdateTotals::default();
         let (mut tokens, total) = (0, epochs.saturating_mul(groups.len().div_ceil(prompts)));
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
-        for (number, (groups, advantages)) in minibatches.enumerate() {
-            let batch = TrainingBatch::new(groups, advantages, self.recipe.reward.mask_truncated);
+        for (number, (of_update, advantages)) in minibatches.enumerate() {
+            let batch = TrainingBatch::new(of_update, advantages, mask_truncated);
             if !batch.is_empty() {
-                self.update(number, &batch, state, context, &mut totals)?;
+                let (objective, norm) = self.update(number, &batch, state, context)?;
+                let first = number % groups.len().div_ceil(prompts) * prompts;
+                records.learn(first, number + 1, &batch, &objective);
+                totals.add(objective.statistics, norm);
             }
             tokens += batch.response_tokens();
             context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
         context.record.metrics.set("update/groups_without_signal", share_without_signal(&advantages));
+        let LearnContext { step, learner, prompter, directory, record, .. } = context;
+        record.clock.time("records", || {
+            let temperature = self.recipe.rollout.temperature;
+            records.write(learner, &prompter.tokenizer, temperature, || directory.tokens(*step))
+        })?;
         totals.record(&mut context.record.metrics);
         if let Some(before) = before {
             context.observer.progress(measuring(1));
@@ -158,13 +178,13 @@ impl Trainer for PolicyGradient {
 
 impl PolicyGradient {
     /// The groups to learn from: those carried over and those just collected. What is beyond `rollout.prompts` is carried
-    /// over to the next step.
+    /// over to the next step. With them come the responses that the filter has dropped.
     fn take_groups<B: Backend>(
         &self,
         collected: Collected,
         state: &mut TrainerState,
         context: &mut LearnContext<'_, B>,
-    ) -> Vec<Group> {
+    ) -> (Vec<Group>, Dropped) {
         let metrics = &mut context.record.metrics;
         collected.statistics.record(metrics);
         metrics.set("rollout/carried", state.surplus.len() as f64);
@@ -177,18 +197,17 @@ impl PolicyGradient {
             let what = format!("{count} responses could not be judged and are left out; the first: {fault}");
             context.observer.note(&what);
         }
-        groups
+        (groups, collected.dropped)
     }
 
-    /// The update `number` of this step.
+    /// The update `number` of this step: its loss, and the norm of its gradient.
     fn update<B: Backend>(
         &self,
         number: usize,
         batch: &TrainingBatch,
         state: &mut TrainerState,
         context: &mut LearnContext<'_, B>,
-        totals: &mut UpdateTotals,
-    ) -> Result<()> {
+    ) -> Result<(Objective, f64)> {
         let LearnContext { step, learner, reference, learning_rate, record, .. } = context;
         let StepRecord { clock, .. } = record;
         let temperature = self.recipe.rollout.temperature;
@@ -209,8 +228,7 @@ impl PolicyGradient {
         let update = clock.time("optimizer", || learner.step(*learning_rate))?;
         let bonus = &self.recipe.objective.entropy_bonus;
         state.entropy_coefficient = bonus.next_coefficient(state.entropy_coefficient, loss.entropy);
-        totals.add(loss.objective.statistics, update.norm);
-        Ok(())
+        Ok((loss.objective, update.norm))
     }
 }
 

@@ -78,7 +78,7 @@ impl Before {
                 move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
             });
             let (mut first, mut group) = (0, None);
-            for TrainedOn { number, group: of, response, advantage } in responses {
+            for TrainedOn { number, group: of, response, advantage, .. } in responses {
                 let tokens = first..first + response.tokens.len();
                 first = tokens.end;
                 before.responses.push(OfResponse {

@@ -1,7 +1,7 @@
 //! The directory of a run: everything that is written while it goes on, but for checkpoints' contents.
 //!
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
-//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `evaluations/`, `checkpoints/`.
+//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `checkpoints/`.
 
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::log::{Log, METRICS, TENSORBOARD, TIMINGS};
@@ -79,7 +79,7 @@ impl RunDirectory {
         }
         write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
         write_file(&self.dir.join(RECIPE), text.as_bytes())?;
-        for part in [ROLLOUTS, EVALUATIONS] {
+        for part in RESPONSES {
             make_directory(&self.dir.join(part))?;
         }
         self.checkpoints.make()
@@ -109,7 +109,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
-        [ROLLOUTS, EVALUATIONS].iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
+        RESPONSES.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
@@ -135,6 +135,14 @@ impl RunDirectory {
         ResponseFile::create(&self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
     }
 
+    /// Starts the file of a step's token records.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io).
+    pub fn tokens(&self, step: u64) -> Result<ResponseFile> {
+        ResponseFile::create(&self.dir.join(format!("{TOKENS}/step-{step:06}.jsonl")))
+    }
+
     /// Starts the file of the responses to a set of held-out problems after a step.
     ///
     /// # Errors
@@ -148,10 +156,14 @@ impl RunDirectory {
 pub(super) const ROLLOUTS: &str = "rollouts";
 /// Where responses to held-out problems are kept.
 pub(super) const EVALUATIONS: &str = "evaluations";
+/// Where token records are kept.
+const TOKENS: &str = "tokens";
+/// Directories of files of responses, each of a step.
+const RESPONSES: [&str; 3] = [ROLLOUTS, EVALUATIONS, TOKENS];
 
 /// All that a run writes into its directory, but for [`VALUES`].
-const WRITTEN: [&str; 8] =
-    [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, "checkpoints"];
+const WRITTEN: [&str; 9] =
+    [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, TOKENS, "checkpoints"];
 
 /// Names of files whose hashes differ.
 fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::group::Group;
 use isentrope_data::Problem;
 use isentrope_files::AtomicFile;
+use isentrope_lab::tokens::TokenRecord;
 use isentrope_rollout::Response;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -37,6 +38,14 @@ impl ResponseFile {
             self.line(response.line(problem, sample))?;
         }
         Ok(())
+    }
+
+    /// Writes a response with the numbers of its tokens.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io).
+    pub fn record(&mut self, record: &TokenRecord) -> Result<()> {
+        Ok(self.0.json_line(record)?)
     }
 
     fn line(&mut self, line: Map<String, Value>) -> Result<()> {

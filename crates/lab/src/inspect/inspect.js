@@ -1,0 +1,219 @@
+"use strict";
+// The view of tokens: cards of responses, drawn as far as the reader comes.
+(() => {
+  const CARDS = 30;      // drawn at a time
+  const TOKENS = 3000;   // of a response drawn at a time
+  const SIGNED = {covariance: true, entropy: false, advantage: true, change: true};
+  const UNITS = {covariance: " nats", entropy: " nats", advantage: "", change: " nats"};
+  const at = id => document.getElementById(id);
+  const element = (name, className, text) => {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const shown = value => value === null || value === undefined ? "–" : Number(value).toPrecision(3).replace("-", "−");
+
+  const responses = DATA.responses.map((response, index) => {
+    const finite = values => values.filter(value => value !== null);
+    const entropies = finite(response.entropies);
+    return Object.assign(response, {
+      index,
+      length: response.ids.length,
+      entropy: entropies.length ? entropies.reduce((a, b) => a + b, 0) / entropies.length : null,
+      covariance: finite(response.covariances).reduce((a, b) => a === null || b > a ? b : a, null),
+      picked: new Set(response.selected),
+      bounded: new Set(response.clipped),
+    });
+  });
+  const advantage = (response, i) => response.advantages.length === 1 ? response.advantages[0] : response.advantages[i];
+  const VALUE = {
+    covariance: (response, i) => response.covariances[i],
+    entropy: (response, i) => response.entropies[i],
+    advantage,
+    change: (response, i) => response.changes[i],
+  };
+
+  // Colours: from none to the end of the scale; beyond it all look alike.
+  let colour = "covariance";
+  const background = value => {
+    if (value === null || value === undefined) return "";
+    const share = Math.min(1, Math.abs(value) / DATA.scales[colour]);
+    const hue = !SIGNED[colour] ? "--one" : value < 0 ? "--low" : "--high";
+    return share < 0.02 ? "" : `rgb(var(${hue}) / ${(0.6 * share).toFixed(3)})`;
+  };
+  const legend = () => {
+    const end = DATA.scales[colour];
+    const unit = UNITS[colour];
+    at("low").textContent = SIGNED[colour] ? shown(-end) + unit : "0";
+    at("high").textContent = shown(end) + unit + " and more";
+    at("bar").style.background = SIGNED[colour]
+      ? "linear-gradient(to right, rgb(var(--low) / 0.6), transparent, rgb(var(--high) / 0.6))"
+      : "linear-gradient(to right, transparent, rgb(var(--one) / 0.6))";
+  };
+
+  // Cards.
+  const token = (response, i) => {
+    const piece = response.pieces[i];
+    const span = element("span", "t", piece === "" ? `⟨${response.ids[i]}⟩` : piece.replace(/\n/g, "↵\n").replace(/\t/g, "⇥\t"));
+    if (piece === "") span.classList.add("bare");
+    if (response.picked.has(i)) span.classList.add("selected");
+    if (response.bounded.has(i)) span.classList.add("clipped");
+    span.dataset.i = i;
+    span.tabIndex = i === 0 ? 0 : -1;
+    span.style.background = background(VALUE[colour](response, i));
+    return span;
+  };
+  const drawTokens = (response, box) => {
+    const from = box.querySelectorAll(".t").length;
+    const to = Math.min(response.length, from + TOKENS);
+    const drawn = document.createDocumentFragment();
+    for (let i = from; i < to; i++) drawn.append(token(response, i));
+    box.append(drawn);
+    if (to < response.length) {
+      const next = element("button", "", `${Math.min(TOKENS, response.length - to)} more of ${response.length} tokens`);
+      next.type = "button";
+      next.onclick = () => { next.remove(); drawTokens(response, box); };
+      box.append(next);
+    }
+  };
+  const card = response => {
+    const article = element("article");
+    article.dataset.index = response.index;
+    const header = element("header");
+    header.append(element("b", "", response.verdict));
+    const facts = [
+      `reward ${shown(response.reward)}`,
+      response.advantages.length === 0 ? "not trained on"
+        : response.advantages.length === 1 ? `advantage ${shown(response.advantages[0])}` : "advantage by token",
+      `${response.length} tokens${response.truncated ? ", cut off" : ""}`,
+      `mean entropy ${shown(response.entropy)}`,
+    ];
+    if (response.covariance !== null) facts.push(`largest covariance ${shown(response.covariance)}`);
+    if (response.update !== null) facts.push(`update ${response.update}`);
+    facts.push(`${response.origin}, sample ${response.sample}`);
+    if (response.sampled_step !== STEP) facts.push(`sampled in step ${response.sampled_step}`);
+    facts.forEach(fact => header.append(element("span", "", fact)));
+    const prompt = element("details");
+    prompt.append(element("summary", "", "prompt: " + response.prompt.slice(0, 200)), element("pre", "", response.prompt));
+    const box = element("div", "tokens");
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", "tokens of the response");
+    drawTokens(response, box);
+    article.append(header, prompt, box);
+    return article;
+  };
+
+  // Which responses, in which order; more are drawn as their end comes into sight.
+  const end = new IntersectionObserver(seen => { if (seen.at(-1).isIntersecting) draw(); }, {rootMargin: "800px"});
+  let found = [];
+  let drawn = 0;
+  const text = response => response.text ??= (response.prompt + "\n" + response.pieces.join("")).toLowerCase();
+  const choose = () => {
+    const verdict = at("verdict").value;
+    const words = at("search").value.trim().toLowerCase();
+    found = responses.filter(response => (verdict === "" || response.verdict === verdict)
+      && (words === "" || text(response).includes(words)));
+    const by = at("sort").value;
+    const key = by.replace("-", "");
+    if (key !== "file") {
+      const sign = by.startsWith("-") ? 1 : -1;
+      const value = response => response[key] === null ? (sign > 0 ? Infinity : -Infinity) : response[key];
+      found.sort((a, b) => (value(a) === value(b) ? a.index - b.index : sign * (value(a) < value(b) ? -1 : 1)));
+    }
+    at("count").textContent = `${found.length} of ${responses.length} responses`;
+    at("list").replaceChildren();
+    drawn = 0;
+    hide();
+    draw();
+  };
+  const draw = () => {
+    const next = found.slice(drawn, drawn + CARDS);
+    at("list").append(...next.map(card));
+    drawn += next.length;
+    at("more").hidden = drawn >= found.length;
+    at("more").textContent = `${found.length - drawn} more responses`;
+    // Observed anew, it is told of once more where it is still in sight.
+    end.unobserve(at("more"));
+    end.observe(at("more"));
+  };
+
+  // What is known of one token.
+  let active = null;
+  const responseOf = span => responses[span.closest("article").dataset.index];
+  const show = span => {
+    if (active) active.classList.remove("active");
+    active = span;
+    span.classList.add("active");
+    const response = responseOf(span);
+    const i = Number(span.dataset.i);
+    const change = response.changes[i];
+    const logprob = response.logprobs[i];
+    const quadrant = response.quadrants[i];
+    const facts = [
+      ["token", response.pieces[i] === "" ? "no text" : JSON.stringify(response.pieces[i]).replace(/\\\\/g, "\\")],
+      ["id", response.ids[i]],
+      ["place", `${i + 1} of ${response.length}`],
+      ["covariance", shown(response.covariances[i])],
+      ["entropy", shown(response.entropies[i])],
+      ["log-prob", logprob === null ? "–" : `${shown(logprob)} (p ${shown(Math.exp(logprob))})`],
+      ["log-prob change", shown(change)],
+      ["advantage", shown(advantage(response, i))],
+    ];
+    if (quadrant >= 0) facts.push(["lies", QUADRANTS[quadrant]]);
+    if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
+    if (response.bounded.has(i)) facts.push(["clipped", "yes"]);
+    const list = element("dl");
+    for (const [name, value] of facts) {
+      const pair = element("div");
+      pair.append(element("dt", "", name), element("dd", "", value));
+      list.append(pair);
+    }
+    at("details").replaceChildren(list);
+    at("details").hidden = false;
+  };
+  const hide = () => {
+    if (active) active.classList.remove("active");
+    active = null;
+    at("details").hidden = true;
+  };
+  const spanOf = event => event.target.closest?.("#list .t");
+  for (const kind of ["pointerover", "click", "focusin"]) {
+    at("list").addEventListener(kind, event => { const span = spanOf(event); if (span) show(span); });
+  }
+  at("list").addEventListener("keydown", event => {
+    const span = spanOf(event);
+    if (!span) return;
+    const all = [...span.parentElement.querySelectorAll(".t")];
+    const here = all.indexOf(span);
+    const to = {ArrowRight: here + 1, ArrowDown: here + 10, ArrowLeft: here - 1, ArrowUp: here - 10, Home: 0, End: all.length - 1}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = all[Math.max(0, Math.min(all.length - 1, to))];
+    span.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+  document.addEventListener("keydown", event => { if (event.key === "Escape") hide(); });
+
+  // Controls.
+  for (const verdict of [...new Set(responses.map(response => response.verdict))].sort()) {
+    const option = element("option", "", verdict);
+    option.value = verdict;
+    at("verdict").append(option);
+  }
+  at("sort").onchange = choose;
+  at("verdict").onchange = choose;
+  let typing = 0;
+  at("search").oninput = () => { clearTimeout(typing); typing = setTimeout(choose, 150); };
+  at("colour").onchange = () => {
+    colour = at("colour").value;
+    legend();
+    for (const span of document.querySelectorAll("#list .t")) {
+      span.style.background = background(VALUE[colour](responseOf(span), Number(span.dataset.i)));
+    }
+  };
+  at("more").onclick = draw;
+  legend();
+  choose();
+})();

@@ -1,0 +1,131 @@
+//! What sort of token it is: where reasoning may turn, arithmetic, or anything else.
+
+/// What sort of token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One of [`FORKING_WORDS`].
+    Forking,
+    /// Digits, operators, brackets and points, with at least one digit or operator.
+    Arithmetic,
+    /// Any other.
+    Other,
+}
+
+/// Words at which a line of reasoning may turn: connectives and hints at another approach, of the kind that has the highest
+/// entropies in chains of thought (arXiv:2506.01939). In the order of letters.
+pub const FORKING_WORDS: [&str; 53] = [
+    "actually",
+    "again",
+    "also",
+    "alternatively",
+    "although",
+    "another",
+    "assume",
+    "assuming",
+    "because",
+    "but",
+    "check",
+    "consider",
+    "considering",
+    "either",
+    "except",
+    "first",
+    "given",
+    "hence",
+    "hmm",
+    "hold",
+    "how",
+    "however",
+    "if",
+    "instead",
+    "let",
+    "maybe",
+    "next",
+    "note",
+    "notice",
+    "now",
+    "or",
+    "otherwise",
+    "perhaps",
+    "rather",
+    "recall",
+    "since",
+    "so",
+    "still",
+    "suppose",
+    "supposing",
+    "then",
+    "therefore",
+    "though",
+    "thus",
+    "try",
+    "unless",
+    "until",
+    "verify",
+    "wait",
+    "whereas",
+    "whether",
+    "while",
+    "yet",
+];
+
+/// Signs of arithmetic beside digits.
+const OPERATORS: &str = "+-*/=<>^%|!×·÷−±√≤≥≠≈≡∑∏∞";
+/// What may stand beside them.
+const BESIDE: &str = "()[]{}.,:";
+
+impl Kind {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 3] = [Self::Forking, Self::Arithmetic, Self::Other];
+
+    /// What tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forking => "forking words",
+            Self::Arithmetic => "digits and operators",
+            Self::Other => "other",
+        }
+    }
+
+    /// That of a token with this text; blanks around it and capitals make no difference.
+    pub fn of(piece: &str) -> Self {
+        let word = piece.trim().trim_end_matches([',', '.', ':', ';', '!', '?']);
+        if word.len() < 20 && FORKING_WORDS.binary_search(&&*word.to_lowercase()).is_ok() {
+            return Self::Forking;
+        }
+        let signs = piece.trim();
+        let counts = |c: char| c.is_ascii_digit() || OPERATORS.contains(c);
+        match signs.chars().all(|c| counts(c) || BESIDE.contains(c)) && signs.chars().any(counts) {
+            true => Self::Arithmetic,
+            false => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_follow_from_the_text() {
+        assert!(FORKING_WORDS.is_sorted());
+        for (piece, kind) in [
+            (" Wait", Kind::Forking),
+            ("However,", Kind::Forking),
+            ("so", Kind::Forking),
+            ("sow", Kind::Other),
+            (" 12", Kind::Arithmetic),
+            ("+", Kind::Arithmetic),
+            ("(3", Kind::Arithmetic),
+            (">", Kind::Arithmetic),
+            (".", Kind::Other),
+            (")", Kind::Other),
+            ("!", Kind::Arithmetic),
+            ("", Kind::Other),
+            (" ", Kind::Other),
+            ("x2", Kind::Other),
+        ] {
+            assert_eq!(Kind::of(piece), kind, "{piece:?}");
+        }
+    }
+}

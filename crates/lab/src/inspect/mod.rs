@@ -1,0 +1,203 @@
+//! Which tokens a step has spent the policy's entropy on: its token records as tables and as a page.
+//!
+//! [`Inspection`] is a step's records with what the run's log says of the whole step; [`tables`] is what they come to, on a
+//! terminal (`text.rs`) and at the head of the page (`web.rs`), where every token stands in its response.
+
+mod kinds;
+mod tables;
+mod text;
+mod token;
+mod web;
+
+pub use kinds::{FORKING_WORDS, Kind};
+pub use tables::{PAPER, TOP_FRACTIONS, Table, tables};
+pub use token::{Quadrant, Token};
+
+use crate::log::RunLog;
+use crate::run_files::RunFiles;
+use crate::tokens::{TokenRecord, read};
+use crate::{Error, Result};
+use std::path::Path;
+use std::str::FromStr;
+
+/// Which step is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepChoice {
+    /// The last that has records.
+    Last,
+    /// This one.
+    Step(u64),
+}
+
+impl FromStr for StepChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "last" => Ok(Self::Last),
+            number => number.parse().map(Self::Step).map_err(|_| "a step's number, or last".to_owned()),
+        }
+    }
+}
+
+/// The token records of one step of a run.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The run's name.
+    pub run: String,
+    /// The step.
+    pub step: u64,
+    /// In the order of the file.
+    pub records: Vec<TokenRecord>,
+    /// What the reader should know of them, in sentences.
+    pub notes: Vec<String>,
+    /// Mean covariance of the top tokens of the whole step, by [`TOP_FRACTIONS`], where the log has it, in nats.
+    pub whole_step: [Option<f64>; TOP_FRACTIONS.len()],
+    /// Responses and tokens that the step has sampled, where the log has it.
+    pub sampled: Option<(f64, f64)>,
+}
+
+impl Inspection {
+    /// Reads the records of a step of the run in a directory.
+    ///
+    /// # Errors
+    /// When there are none, with what to do; when they cannot be read, or are malformed.
+    pub fn open(dir: &Path, step: StepChoice) -> Result<Self> {
+        let files = RunFiles::new(dir);
+        let steps = files.token_steps()?;
+        let Some(&last) = steps.last() else { return Err(no_records(&files)?) };
+        let step = match step {
+            StepChoice::Last => last,
+            StepChoice::Step(step) if steps.contains(&step) => step,
+            StepChoice::Step(step) => {
+                let what = format!(
+                    "{} has no token records of step {step}; it has those of {}",
+                    dir.display(),
+                    ranges(&steps)
+                );
+                return Err(Error::Refused(what));
+            }
+        };
+        let path = files.tokens(step);
+        let file = read(&path)?;
+        let mut notes = Vec::new();
+        if file.is_cut {
+            notes.push(format!(
+                "{} is very long: what follows is of its first {} responses",
+                path.display(),
+                file.records.len()
+            ));
+        }
+        if let Some((at, record)) = file.records.iter().enumerate().find(|(_, record)| record.step != step) {
+            let what = format!(
+                "response {}: \"step\" is {}, and the file is that of step {step}",
+                at + 1,
+                record.step
+            );
+            return Err(Error::invalid(&path, what));
+        }
+        // A run that was killed in its first step has no log yet.
+        let log = if dir.join("metrics.jsonl").exists() { Some(RunLog::open(dir)?) } else { None };
+        let of_log = |name: &str| log.as_ref()?.series(name)?.at(step);
+        if log.is_some() && of_log("update/count").is_none() {
+            notes.push(format!(
+                "metrics.jsonl has nothing of step {step}: the run ended before it was written"
+            ));
+        }
+        let name = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        Ok(Self {
+            run: name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned(),
+            step,
+            records: file.records,
+            notes,
+            whole_step: tables::METRICS.map(of_log),
+            sampled: of_log("rollout/responses").zip(of_log("rollout/tokens")),
+        })
+    }
+
+    /// All tokens of its responses, in order.
+    pub fn tokens(&self) -> Vec<Token<'_>> {
+        self.records.iter().enumerate().flat_map(|(index, record)| Token::all(index, record)).collect()
+    }
+
+    /// What was recorded, in a sentence.
+    pub fn summary(&self) -> String {
+        let of = |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {all:.0}"));
+        let (responses, tokens) = self.sampled.unzip();
+        let learnt = self.records.iter().filter(|record| record.is_learnt()).count();
+        let trained = match self.records.len() {
+            0 => String::new(),
+            all if learnt == all => ", all trained on".to_owned(),
+            _ => format!(", {learnt} trained on"),
+        };
+        format!(
+            "{}{} responses recorded{trained}; {}{} tokens",
+            self.records.len(),
+            of(responses),
+            self.records.iter().map(TokenRecord::len).sum::<usize>(),
+            of(tokens)
+        )
+    }
+}
+
+/// Why a directory has no records, and what to do.
+fn no_records(files: &RunFiles) -> Result<Error> {
+    let shown = files.dir.display();
+    if !files.dir.is_dir() {
+        return Ok(Error::Refused(format!("{shown}: there is no such directory; name that of a run")));
+    }
+    let recipe = files.recipe()?;
+    if recipe.is_none() && !files.dir.join("metrics.jsonl").exists() {
+        return Ok(Error::Refused(format!("{shown} is not the directory of a run: it has no metrics.jsonl")));
+    }
+    let recipe = recipe.unwrap_or_default();
+    let recorded = recipe.pointer("/lab/record_tokens").and_then(serde_json::Value::as_u64);
+    let why = match recorded {
+        _ if recipe.get("sft").is_some() => {
+            "it is one of SFT, which samples no responses to learn from".to_owned()
+        }
+        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (2048 is the default), `isentrope train ... \
+                    --resume --set lab.record_tokens=2048` records the steps that are still to be made"
+            .to_owned(),
+        Some(_) => "none of its steps has come to its end".to_owned(),
+        None => "it was made by a version that kept none. `isentrope train ... --resume` with a larger run.steps records \
+                 further steps; the same recipe run anew records all, of the very same numbers"
+            .to_owned(),
+    };
+    Ok(Error::Refused(format!("{shown} has no token records: {why}")))
+}
+
+/// Ascending numbers in words, neighbours together.
+fn ranges(steps: &[u64]) -> String {
+    const MOST: usize = 8;
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &step in steps {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == step => *last = step,
+            _ => ranges.push((step, step)),
+        }
+    }
+    let shown = |&(first, last): &(u64, u64)| match last - first {
+        0 => first.to_string(),
+        _ => format!("{first} to {last}"),
+    };
+    let mut parts: Vec<String> = ranges.iter().take(MOST).map(shown).collect();
+    if ranges.len() > MOST {
+        parts.push(format!("... {}", steps[steps.len() - 1]));
+    }
+    let word = if steps.len() == 1 { "step" } else { "steps" };
+    format!("{word} {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_in_ranges() {
+        assert_eq!(ranges(&[3]), "step 3");
+        assert_eq!(ranges(&[1, 2, 3, 5, 7, 8]), "steps 1 to 3, 5, 7 to 8");
+        let many: Vec<u64> = (1..50).map(|i| 2 * i).collect();
+        assert_eq!(ranges(&many), "steps 2, 4, 6, 8, 10, 12, 14, 16, ... 98");
+    }
+}

@@ -1,0 +1,214 @@
+//! What tokens come to: table 1 of arXiv:2505.22617 for a step, and who its tokens of large covariance are.
+
+use super::token::{Quadrant, Token};
+use super::{Inspection, Kind};
+use crate::visible::visible;
+use std::collections::HashMap;
+
+/// The shares of the tokens whose mean covariance table 1 has.
+pub const TOP_FRACTIONS: [f64; 6] = [2e-4, 2e-3, 2e-2, 0.2, 0.5, 1.0];
+/// Table 1 of arXiv:2505.22617: Qwen2.5-7B, first step, in nats.
+pub const PAPER: [f64; 6] = [5.654, 3.112, 1.385, 0.351, 0.152, 0.003];
+/// The metrics that have the same of a whole step.
+pub(super) const METRICS: [&str; 6] = [
+    "cov/top_0.02_percent",
+    "cov/top_0.2_percent",
+    "cov/top_2_percent",
+    "cov/top_20_percent",
+    "cov/top_50_percent",
+    "cov/mean",
+];
+/// Those of the shares that are looked at more closely.
+const CLOSER: [usize; 4] = [1, 2, 3, 5];
+/// The share that tokens and positions are told of.
+const TOP: f64 = 2e-2;
+/// Most tokens that a table names.
+const NAMED: usize = 15;
+
+/// A table of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Heads of its columns but the first.
+    pub columns: Vec<String>,
+    /// Each row's name and cells.
+    pub rows: Vec<(String, Vec<String>)>,
+    /// What the reader should know, in sentences; may be empty.
+    pub note: String,
+}
+
+/// All tables of a step, in the order in which they are shown.
+pub fn tables(inspection: &Inspection) -> Vec<Table> {
+    let tokens = inspection.tokens();
+    let mut ranked: Vec<&Token<'_>> = tokens.iter().filter(|token| token.covariance.is_finite()).collect();
+    ranked.sort_by(|a, b| b.covariance.total_cmp(&a.covariance));
+    vec![
+        covariances(inspection, &ranked),
+        who(&ranked),
+        positions(&ranked),
+        by_token(&ranked),
+        by_position(&tokens),
+    ]
+}
+
+/// Tokens that a fraction of n amounts to: rounded down, one at least, all at most.
+fn count(fraction: f64, n: usize) -> usize {
+    ((fraction * n as f64) as usize).max(1).min(n)
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{} %", (fraction * 1e4).round() / 100.0)
+}
+
+/// A mean in nats; a dash where there is nothing.
+fn nats(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |value| format!("{value:.3}"))
+}
+
+/// The share of them for which `is` holds, in percent.
+fn share<T>(of: &[T], is: impl Fn(&T) -> bool) -> String {
+    match of.len() {
+        0 => "-".into(),
+        n => format!("{:.1}", 100.0 * of.iter().filter(|item| is(item)).count() as f64 / n as f64),
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0usize);
+    for value in values.filter(|value| value.is_finite()) {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / count as f64)
+}
+
+fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
+    let top = |fraction| &ranked[..count(fraction, ranked.len())];
+    let recorded = TOP_FRACTIONS.map(|fraction| nats(mean(top(fraction).iter().map(|t| t.covariance))));
+    Table {
+        title: "Mean covariance of the top tokens by covariance, in nats".into(),
+        columns: TOP_FRACTIONS.map(percent).to_vec(),
+        rows: vec![
+            ("recorded tokens".into(), recorded.to_vec()),
+            ("how many".into(), TOP_FRACTIONS.map(|fraction| top(fraction).len().to_string()).to_vec()),
+            ("the whole step".into(), inspection.whole_step.map(nats).to_vec()),
+            ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| nats(Some(value))).to_vec()),
+        ],
+        note: "Covariance of a token: (log-prob - mean) (advantage - mean), means over its update; a top share is rounded \
+               down, one token at least. The whole step is the mean over its updates (cov/top_* in metrics.jsonl). \
+               Qwen2.5-7B: table 1 of arXiv:2505.22617."
+            .into(),
+    }
+}
+
+fn who(ranked: &[&Token<'_>]) -> Table {
+    let tops = CLOSER.map(|at| &ranked[..count(TOP_FRACTIONS[at], ranked.len())]);
+    let row = |name: &str, is: &dyn Fn(&Token<'_>) -> bool| {
+        (name.to_owned(), tops.map(|top| share(top, |token| is(token))).to_vec())
+    };
+    let mut rows: Vec<_> =
+        Quadrant::ALL.iter().map(|&q| row(q.name(), &|token| token.quadrant == Some(q))).collect();
+    rows.extend(Kind::ALL.iter().map(|&kind| row(kind.name(), &|token| token.kind == kind)));
+    rows.push(row("picked by the covariance method", &|token| token.selected));
+    rows.push(row("ratio clipped", &|token| token.clipped));
+    Table {
+        title: "Who the top tokens are, in percent of them".into(),
+        columns: CLOSER.map(|at| percent(TOP_FRACTIONS[at])).to_vec(),
+        rows,
+        note: "Unlikely: log-prob below the mean of the update; worse: advantage below the mean.".into(),
+    }
+}
+
+fn positions(ranked: &[&Token<'_>]) -> Table {
+    let top = &ranked[..count(TOP, ranked.len())];
+    let row = |name: String, of: &[&Token<'_>]| {
+        (name, (0..10).map(|tenth| share(of, |token| token.tenth() == tenth)).collect())
+    };
+    Table {
+        title: "Where in the response they stand, in percent of them by tenths".into(),
+        columns: (1..=10).map(|tenth| tenth.to_string()).collect(),
+        rows: vec![row(format!("top {}", percent(TOP)), top), row("all".into(), ranked)],
+        note: String::new(),
+    }
+}
+
+/// What tokens of the same text come to.
+#[derive(Default)]
+struct Same {
+    count: usize,
+    top: usize,
+    covariance: f64,
+    entropy: f64,
+    change: Vec<f64>,
+}
+
+fn by_token(ranked: &[&Token<'_>]) -> Table {
+    let top = count(TOP, ranked.len());
+    let mut same: HashMap<(&str, u32), Same> = HashMap::new();
+    for (rank, token) in ranked.iter().enumerate() {
+        let of = same.entry((token.piece, if token.piece.is_empty() { token.id } else { 0 })).or_default();
+        of.count += 1;
+        of.top += usize::from(rank < top);
+        of.covariance += token.covariance;
+        of.entropy += token.entropy;
+        of.change.push(token.change);
+    }
+    let mut rows: Vec<_> = same.into_iter().filter(|(_, of)| of.top > 0).collect();
+    rows.sort_by(|(a, x), (b, y)| {
+        (y.top.cmp(&x.top)).then(y.covariance.total_cmp(&x.covariance)).then(a.cmp(b))
+    });
+    let others = rows.len().saturating_sub(NAMED);
+    rows.truncate(NAMED);
+    let cells = |of: &Same| {
+        let n = of.count as f64;
+        vec![
+            of.top.to_string(),
+            of.count.to_string(),
+            nats(Some(of.covariance / n)),
+            nats(Some(of.entropy / n)),
+            nats(mean(of.change.iter().copied())),
+        ]
+    };
+    Table {
+        title: format!("Most frequent tokens in the top {}", percent(TOP)),
+        columns: ["in top", "in all", "mean cov", "entropy", "change"].map(Into::into).to_vec(),
+        rows: rows.iter().map(|((piece, id), of)| (quoted(piece, *id), cells(of))).collect(),
+        note: match others {
+            0 => {
+                "Means are over all tokens of the text; change is that of the log-prob over the step.".into()
+            }
+            n => format!(
+                "And {n} others. Means are over all tokens of the text; change is that of the log-prob over the step."
+            ),
+        },
+    }
+}
+
+fn by_position(tokens: &[Token<'_>]) -> Table {
+    let row = |tenth: usize| {
+        let here = || tokens.iter().filter(move |token| token.tenth() == tenth);
+        let cells = vec![
+            here().count().to_string(),
+            nats(mean(here().map(|t| t.covariance))),
+            nats(mean(here().map(|t| t.entropy))),
+            nats(mean(here().map(|t| t.logprob))),
+            nats(mean(here().map(|t| t.change))),
+        ];
+        (format!("{} to {} %", tenth * 10, tenth * 10 + 10), cells)
+    };
+    Table {
+        title: "Tokens by their position in the response".into(),
+        columns: ["tokens", "mean cov", "entropy", "log-prob", "change"].map(Into::into).to_vec(),
+        rows: (0..10).map(row).collect(),
+        note: String::new(),
+    }
+}
+
+/// A token's text between quotes, on one line; of one without text its id.
+pub(super) fn quoted(piece: &str, id: u32) -> String {
+    match piece {
+        "" => format!("token {id}, no text"),
+        piece => format!("\"{}\"", visible(piece).replace('\n', "\\n").replace('\t', "\\t")),
+    }
+}

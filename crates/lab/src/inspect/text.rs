@@ -1,0 +1,81 @@
+//! Tables for a terminal of 80 columns.
+
+use super::{Inspection, Table, tables};
+use crate::visible::visible;
+use std::fmt::Write;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns.
+const WIDTH: usize = 80;
+
+impl Inspection {
+    /// What the records come to, for a terminal.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}, step {}: {}\n", visible(&self.run), self.step, self.summary());
+        // Positions have a table of their own on the page.
+        for table in tables(self).iter().take(4) {
+            let _ = write!(text, "\n{}", table.text());
+        }
+        text
+    }
+}
+
+impl Table {
+    /// As lines of at most 80 columns.
+    pub fn text(&self) -> String {
+        let cells = self.rows.iter().flat_map(|(_, cells)| cells).chain(&self.columns);
+        let cell = cells.map(|cell| cell.width()).max().unwrap_or(0) + 2;
+        let room = WIDTH.saturating_sub(2 + cell * self.columns.len());
+        let name = self.rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(room);
+        let mut text = format!("{}\n", self.title);
+        let mut line = |name_of: &str, cells: &[String]| {
+            let shown = cut(name_of, name);
+            let mut line = format!("  {shown}{}", " ".repeat(name - shown.width()));
+            for content in cells {
+                let _ = write!(line, "{}{content}", " ".repeat(cell - content.width()));
+            }
+            let _ = writeln!(text, "{}", line.trim_end());
+        };
+        line("", &self.columns);
+        if self.rows.is_empty() {
+            line("none", &[]);
+        }
+        self.rows.iter().for_each(|(name, cells)| line(name, cells));
+        for sentence in wrapped(&self.note, WIDTH - 2) {
+            let _ = writeln!(text, "  {sentence}");
+        }
+        text
+    }
+}
+
+/// As much of a text as fits.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= width
+    };
+    let mut cut: String = text.chars().take_while(fits).collect();
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// Words in lines.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

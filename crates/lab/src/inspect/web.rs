@@ -1,0 +1,200 @@
+//! The page: the tables, and every response with its tokens.
+
+use super::{Inspection, Table, Token, tables, token::Quadrant};
+use crate::page::{Page, escaped, script_value};
+use crate::tokens::{Advantages, TokenRecord};
+use crate::visible::visible;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Most tokens that a page holds: browsers take about 50 bytes of it for each.
+const MOST_TOKENS: usize = 250_000;
+/// The share of the values by which colours are scaled: rarer ones look like the end of the scale.
+const SCALE: f64 = 0.98;
+
+/// What the page's script is given.
+#[derive(Serialize)]
+struct Data<'a> {
+    responses: Vec<Response<'a>>,
+    /// Ends of the colour scales.
+    scales: Scales,
+}
+
+#[derive(Serialize)]
+struct Scales {
+    covariance: f64,
+    entropy: f64,
+    advantage: f64,
+    change: f64,
+}
+
+/// A response. Numbers have four digits, those that are not finite are null.
+#[derive(Serialize)]
+struct Response<'a> {
+    origin: Cow<'a, str>,
+    sample: usize,
+    sampled_step: u64,
+    verdict: Cow<'a, str>,
+    reward: Option<f64>,
+    truncated: bool,
+    update: Option<usize>,
+    prompt: Cow<'a, str>,
+    ids: &'a [u32],
+    pieces: Vec<Cow<'a, str>>,
+    logprobs: Vec<Option<f64>>,
+    entropies: Vec<Option<f64>>,
+    changes: Vec<Option<f64>>,
+    /// One where all are equal.
+    advantages: Vec<Option<f64>>,
+    covariances: Vec<Option<f64>>,
+    /// Places in [`Quadrant::ALL`], -1 where it is not known.
+    quadrants: Vec<i8>,
+    selected: &'a [usize],
+    clipped: &'a [usize],
+}
+
+impl Inspection {
+    /// The page.
+    ///
+    /// # Errors
+    /// As serde_json's.
+    pub fn html(&self) -> serde_json::Result<String> {
+        let mut room = MOST_TOKENS;
+        let fits = |record: &&TokenRecord| {
+            let fits = record.len() <= room;
+            room = room.saturating_sub(record.len());
+            fits
+        };
+        let shown = self.records.iter().take_while(fits).count().max(1).min(self.records.len());
+        let mut notes = self.notes.clone();
+        if shown < self.records.len() {
+            notes.push(format!(
+                "The page has the first {shown} of the {} recorded responses, which is as many tokens as a browser takes; the \
+                 tables are of all.",
+                self.records.len()
+            ));
+        }
+        let data = Data {
+            responses: self.records[..shown]
+                .iter()
+                .enumerate()
+                .map(|(i, record)| response(i, record))
+                .collect(),
+            scales: scales(&self.tokens()),
+        };
+        let quadrants = Quadrant::ALL.map(Quadrant::name);
+        let script = format!(
+            "const DATA = {};\nconst QUADRANTS = {};\nconst STEP = {};\n{}",
+            script_value(&data)?,
+            script_value(&quadrants)?,
+            self.step,
+            include_str!("inspect.js")
+        );
+        let page = Page {
+            title: visible(&format!("{}: tokens of step {}", self.run, self.step)).into_owned(),
+            style: include_str!("inspect.css").to_owned(),
+            body: self.body(&notes),
+            script,
+        };
+        Ok(page.html())
+    }
+
+    fn body(&self, notes: &[String]) -> String {
+        let mut body = format!("<p class=\"quiet\">{}</p>\n", escaped(&visible(&self.summary())));
+        for note in notes {
+            let _ = writeln!(body, "<p class=\"note\">{}</p>", escaped(&visible(note)));
+        }
+        let tables: String = tables(self).iter().map(Table::html).collect();
+        let _ = write!(body, "<h2>Tokens of large covariance</h2>\n<div class=\"tables\">\n{tables}</div>\n");
+        body.push_str(include_str!("inspect.html"));
+        body
+    }
+}
+
+impl Table {
+    fn html(&self) -> String {
+        let Self { title, columns, rows, note } = self;
+        let mut html = format!(
+            "<section><div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>",
+            escaped(title)
+        );
+        for column in columns {
+            let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
+        }
+        html.push_str("</tr>\n");
+        for (name, cells) in rows {
+            let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(name));
+            for cell in cells {
+                let _ = write!(html, "<td>{}</td>", escaped(cell));
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</table></div>\n");
+        if !note.is_empty() {
+            let _ = writeln!(html, "<p class=\"quiet small\">{}</p>", escaped(note));
+        }
+        html.push_str("</section>\n");
+        html
+    }
+}
+
+fn response(index: usize, record: &TokenRecord) -> Response<'_> {
+    let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
+    let each = |value: fn(&Token<'_>) -> f64| tokens.iter().map(|token| short(value(token))).collect();
+    Response {
+        origin: visible(&record.origin),
+        sample: record.sample,
+        sampled_step: record.sampled_step,
+        verdict: visible(&record.verdict),
+        reward: short(record.reward),
+        truncated: record.truncated,
+        update: record.update,
+        prompt: visible(&record.prompt_text),
+        ids: &record.tokens[record.prompt_tokens..],
+        pieces: record.pieces.iter().map(|piece| visible(piece)).collect(),
+        logprobs: each(|token| token.logprob),
+        entropies: each(|token| token.entropy),
+        changes: each(|token| token.change),
+        advantages: match &record.advantages {
+            None => Vec::new(),
+            Some(Advantages::Same(advantage)) => vec![short(*advantage)],
+            Some(Advantages::Each(_)) => each(|token| token.advantage),
+        },
+        covariances: if record.is_learnt() { each(|token| token.covariance) } else { Vec::new() },
+        quadrants: match record.is_learnt() {
+            false => Vec::new(),
+            true => tokens.iter().map(place_of_quadrant).collect(),
+        },
+        selected: &record.selected,
+        clipped: &record.clipped,
+    }
+}
+
+fn place_of_quadrant(token: &Token<'_>) -> i8 {
+    Quadrant::ALL.iter().position(|&q| Some(q) == token.quadrant).map_or(-1, |place| place as i8)
+}
+
+/// A number with four digits.
+fn short(value: f64) -> Option<f64> {
+    value.is_finite().then(|| format!("{value:.3e}").parse().unwrap_or(value))
+}
+
+fn scales(tokens: &[Token<'_>]) -> Scales {
+    let end = |value: fn(&Token<'_>) -> f64| {
+        let mut sizes: Vec<f64> = tokens
+            .iter()
+            .map(|token| value(token).abs())
+            .filter(|size| size.is_finite() && *size > 0.0)
+            .collect();
+        sizes.sort_unstable_by(f64::total_cmp);
+        let at = (SCALE * sizes.len().saturating_sub(1) as f64) as usize;
+        sizes.get(at).and_then(|&size| short(size)).unwrap_or(1.0)
+    };
+    Scales {
+        covariance: end(|token| token.covariance),
+        entropy: end(|token| token.entropy),
+        advantage: end(|token| token.advantage),
+        change: end(|token| token.change),
+    }
+}

@@ -1,0 +1,203 @@
+//! What the token records of a step come to, and the page that is made of them.
+
+use isentrope_lab::inspect::{Inspection, StepChoice, tables};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A record of tokens with these texts; log-probs fall from -1 by 1 each, covariances follow from the means 0 and -2.
+fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
+    let n = pieces.len();
+    let logprobs: Vec<f64> = (0..n).map(|i| -1.0 - i as f64).collect();
+    let covariances: Vec<f64> = logprobs.iter().map(|logprob| (logprob + 2.0) * advantage).collect();
+    json!({
+        "step": step, "sampled_step": step, "position": 7, "origin": "problems.jsonl:8", "sample": 1, "verdict": "wrong",
+        "reward": 0.0, "truncated": false, "temperature": 1.0, "prompt_text": "?", "prompt_tokens": 1,
+        "tokens": (0..=n).collect::<Vec<_>>(), "pieces": pieces, "logprobs": logprobs,
+        "entropies": vec![0.5; n], "logprobs_after": logprobs.iter().map(|x| x - 0.25).collect::<Vec<_>>(),
+        "update": 1, "advantages": advantage, "mean_advantage": 0.0, "mean_logprob": -2.0, "covariances": covariances,
+        "selected": [n - 1], "clipped": [0],
+    })
+}
+
+/// A run directory with these lines of records for a step, and a log.
+fn run(step: u64, lines: &[Value]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tokens")).unwrap();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    fs::write(dir.path().join(format!("tokens/step-{step:06}.jsonl")), text).unwrap();
+    let metrics = json!({
+        "step": step, "update/count": 1, "cov/top_2_percent": 1.25, "cov/mean": null, "rollout/responses": 64,
+        "rollout/tokens": 4096,
+    });
+    fs::write(dir.path().join("metrics.jsonl"), format!("{metrics}\n")).unwrap();
+    dir
+}
+
+fn open(dir: &TempDir) -> Inspection {
+    Inspection::open(dir.path(), StepChoice::Last).unwrap()
+}
+
+fn refused(dir: &TempDir) -> String {
+    Inspection::open(dir.path(), StepChoice::Last).unwrap_err().to_string()
+}
+
+/// The cells of a row of one of the tables.
+fn row(inspection: &Inspection, table: usize, name: &str) -> Vec<String> {
+    let table = tables(inspection).swap_remove(table);
+    let names: Vec<String> = table.rows.iter().map(|(name, _)| name.clone()).collect();
+    let found = table.rows.into_iter().find(|(row, _)| row == name);
+    found.unwrap_or_else(|| panic!("no {name:?} in {names:?}")).1
+}
+
+#[test]
+fn planted_tokens_come_to_what_was_planted() {
+    // Covariances -1, 0, 1, 2 of the worse response, and 1, 0 of the better one.
+    let dir = run(3, &[record(3, &["1", "+", " wait", "x"], -1.0), record(3, &["So", ""], 1.0)]);
+    let inspection = open(&dir);
+    assert_eq!((inspection.step, inspection.tokens().len()), (3, 6));
+    assert_eq!(inspection.summary(), "2 of 64 responses recorded, all trained on; 6 of 4096 tokens");
+    assert_eq!(
+        row(&inspection, 0, "recorded tokens"),
+        ["2.000", "2.000", "2.000", "2.000", "1.333", "0.500"]
+    );
+    assert_eq!(row(&inspection, 0, "how many"), ["1", "1", "1", "1", "3", "6"]);
+    assert_eq!(row(&inspection, 0, "the whole step"), ["-", "-", "1.250", "-", "-", "-"]);
+    assert_eq!(row(&inspection, 1, "unlikely, worse response"), ["100.0", "100.0", "100.0", "33.3"]);
+    assert_eq!(row(&inspection, 1, "likely, better response")[3], "33.3");
+    assert_eq!(row(&inspection, 1, "forking words")[3], "33.3");
+    assert_eq!(row(&inspection, 1, "digits and operators")[3], "33.3");
+    assert_eq!(row(&inspection, 1, "picked by the covariance method"), ["100.0", "100.0", "100.0", "33.3"]);
+    assert_eq!(row(&inspection, 2, "top 2 %")[7], "100.0");
+    assert_eq!(row(&inspection, 3, "\"x\""), ["1", "1", "2.000", "0.500", "-0.250"]);
+    assert_eq!(row(&inspection, 4, "0 to 10 %"), ["2", "0.000", "0.500", "-1.000", "-0.250"]);
+    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80), "{}", inspection.text());
+}
+
+#[test]
+fn a_token_that_had_moved_before_its_update_lies_where_its_covariance_says() {
+    let mut moved = record(1, &["a"], -1.0);
+    // Sampled above the mean, and below it by the time of the update.
+    moved["covariances"] = json!([0.5]);
+    assert_eq!(row(&open(&run(1, &[moved])), 1, "unlikely, worse response")[3], "100.0");
+}
+
+#[test]
+fn steps_without_numbers_are_shown_too() {
+    let dir = run(1, &[]);
+    assert!(
+        open(&dir).text().contains("0 of 64 responses recorded; 0 of 4096 tokens"),
+        "{}",
+        open(&dir).text()
+    );
+    assert!(open(&dir).html().unwrap().contains("\"responses\":[]"));
+
+    let mut untrained = record(1, &["a", "b"], 1.0);
+    for key in
+        ["update", "advantages", "mean_advantage", "mean_logprob", "covariances", "selected", "clipped"]
+    {
+        untrained.as_object_mut().unwrap().remove(key);
+    }
+    let dir = run(1, &[untrained]);
+    assert!(open(&dir).summary().contains("1 of 64 responses recorded, 0 trained on"));
+    assert_eq!(row(&open(&dir), 0, "recorded tokens"), ["-"; 6]);
+    assert!(open(&dir).html().is_ok());
+
+    let mut diverged = record(1, &["a", "b"], 1.0);
+    for key in ["logprobs_after", "covariances", "entropies"] {
+        diverged[key] = json!([null, null]);
+    }
+    let dir = run(1, &[diverged]);
+    assert_eq!(row(&open(&dir), 0, "recorded tokens"), ["-"; 6]);
+    assert!(open(&dir).html().unwrap().contains("\"covariances\":[null,null]"));
+
+    // Killed before the first step was recorded, or before this one.
+    let dir = run(1, &[record(1, &["a"], 1.0)]);
+    fs::remove_file(dir.path().join("metrics.jsonl")).unwrap();
+    assert!(open(&dir).summary().starts_with("1 responses recorded"));
+    fs::write(dir.path().join("metrics.jsonl"), "{\"step\":0}\n").unwrap();
+    assert!(open(&dir).notes[0].contains("nothing of step 1"));
+}
+
+#[test]
+fn a_run_without_records_says_how_to_get_them() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(refused(&dir).contains("is not the directory of a run"));
+    fs::write(dir.path().join("metrics.jsonl"), "").unwrap();
+    assert!(refused(&dir).contains("a version that kept none"));
+    for (recipe, what) in [
+        (json!({"run": {}}), "a version that kept none"),
+        (json!({"lab": {"record_tokens": 0}}), "lab.record_tokens is 0"),
+        (json!({"lab": {"record_tokens": 2048}}), "none of its steps has come to its end"),
+        (json!({"sft": {"batch": 3}}), "it is one of SFT"),
+    ] {
+        fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
+        assert!(refused(&dir).contains(what), "{}", refused(&dir));
+    }
+    let nowhere = Inspection::open(&PathBuf::from("no/such/run"), StepChoice::Last).unwrap_err().to_string();
+    assert!(nowhere.starts_with("no/such/run: there is no such directory"), "{nowhere}");
+    let dir = run(4, &[]);
+    let other = Inspection::open(dir.path(), StepChoice::Step(5)).unwrap_err().to_string();
+    assert!(other.contains("no token records of step 5; it has those of step 4"), "{other}");
+}
+
+#[test]
+fn malformed_records_are_named_by_file_and_line() {
+    let sound = record(2, &["a", "b"], 1.0);
+    let with = |key: &str, value: Value| {
+        let mut line = sound.clone();
+        line[key] = value;
+        line
+    };
+    for (line, what) in [
+        (json!("x"), "line 2: invalid type"),
+        (json!({"step": 2}), "line 2: missing field"),
+        (with("logprobs", json!([1.0])), "line 2: \"logprobs\" has 1 entries, and the response has 2 tokens"),
+        (with("pieces", json!([])), "line 2: \"pieces\" has 0 entries"),
+        (with("covariances", json!([1, 2, 3])), "line 2: \"covariances\" has 3 entries"),
+        (with("advantages", json!([1])), "line 2: \"advantages\" has 1 entries"),
+        (with("advantages", json!(null)), "line 2: has \"covariances\" and no \"advantages\""),
+        (with("prompt_tokens", json!(0)), "line 2: \"prompt_tokens\" is 0"),
+        (with("prompt_tokens", json!(4)), "line 2: \"prompt_tokens\" is 4"),
+        (with("selected", json!([2])), "line 2: \"selected\" must be ascending places"),
+        (with("clipped", json!([1, 0])), "line 2: \"clipped\" must be ascending places"),
+        (with("tokens", json!([1, 2, -3])), "line 2: invalid value"),
+        (with("step", json!(3)), "response 2: \"step\" is 3, and the file is that of step 2"),
+    ] {
+        let said = refused(&run(2, &[sound.clone(), line]));
+        assert!(said.contains("step-000002.jsonl: ") && said.contains(what), "{what}: {said}");
+    }
+    let dir = run(2, std::slice::from_ref(&sound));
+    let path = dir.path().join("tokens/step-000002.jsonl");
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{whole}{}", &whole[..whole.len() / 2])).unwrap();
+    assert!(refused(&dir).contains("step-000002.jsonl: line 2: EOF"), "{}", refused(&dir));
+}
+
+#[test]
+fn hostile_text_stays_text() {
+    let mut hostile = record(1, &["</script><img src=x>", "a\u{202e}b", "\u{1b}[2J", "<b>&\n"], 1.0);
+    for key in ["origin", "verdict", "prompt_text"] {
+        hostile[key] = json!("</script><script>alert(1)</script>\u{2066}");
+    }
+    let inspection = open(&run(1, &[hostile]));
+    let (page, text) = (inspection.html().unwrap(), inspection.text());
+    assert_eq!(page.matches("</script>").count(), 1, "the page's own");
+    assert!(!page.contains("<img") && !page.contains("<b>&"), "{page}");
+    for shown in [&page, &text] {
+        let hidden = |c: char| matches!(c, '\u{202e}' | '\u{2066}' | '\u{1b}');
+        assert!(!shown.contains(hidden), "{shown}");
+    }
+    assert!(page.contains("a\\\\u{202e}b"), "{page}");
+}
+
+#[test]
+fn a_page_has_no_more_tokens_than_a_browser_takes() {
+    let long = record(1, &vec!["a"; 60_000], 1.0);
+    let inspection = open(&run(1, &vec![long; 6]));
+    let page = inspection.html().unwrap();
+    assert!(page.contains("The page has the first 4 of the 6 recorded responses"));
+    assert!(page.len() < 20_000_000, "{}", page.len());
+    assert_eq!(row(&inspection, 0, "how many")[5], "360000");
+}
