@@ -34,9 +34,15 @@ fn what_cannot_be_read_is_named_and_no_page_is_written() {
     let scratch = Scratch::new();
     let (a, b) = (run(&scratch, "a"), run(&scratch, "b"));
     scratch.file("b/metrics.jsonl", "{\"step\":1}\n{\"step\":one}\n");
-    failure_saying(&mut isentrope(&["report", &a, &b, "--out", &scratch.path("x.html")]), &["b/metrics.jsonl: line 2: "]);
+    failure_saying(
+        &mut isentrope(&["report", &a, &b, "--out", &scratch.path("x.html")]),
+        &["b/metrics.jsonl: line 2: "],
+    );
     failure_saying(&mut isentrope(&["report", &scratch.path("none")]), &["none: "]);
-    failure_saying(&mut isentrope(&["report", &a, "--out", &scratch.path("no/x.html")]), &["cannot write there"]);
+    failure_saying(
+        &mut isentrope(&["report", &a, "--out", &scratch.path("no/x.html")]),
+        &["cannot write there"],
+    );
     failure_saying(&mut isentrope(&["report", &a, "--out", &b]), &["is a directory"]);
     wrong_usage(&mut isentrope(&["report"]), "RUN");
     assert_eq!(scratch.names(), ["a", "b"]);

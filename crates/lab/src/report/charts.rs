@@ -189,7 +189,7 @@ pub(super) const CHARTS: &[Declared] = &[
     },
     Declared {
         id: "kl",
-        title: "Divergence",
+        title: "KL divergence",
         unit: NATS,
         reading: "How far the updates of a step move the policy from the one that sampled, and training from the reference model.",
         lines: &[

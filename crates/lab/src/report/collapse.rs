@@ -3,7 +3,7 @@
 use super::curves::swatch;
 use super::number::{percent, plain};
 use super::points::Measured;
-use super::run::Run;
+use super::run::{Run, place};
 use crate::law::Point;
 use crate::page::escaped;
 use std::fmt::Write;
@@ -55,9 +55,9 @@ pub(super) fn half_way(points: &[Point], quantity: Quantity) -> Option<f64> {
 
 /// The section: a table for each evaluation set.
 pub(super) fn html(runs: &[Run]) -> String {
-    let mut sets: Vec<&Option<String>> = Vec::new();
+    let mut sets: Vec<&str> = Vec::new();
     for measured in runs.iter().flat_map(|run| &run.measured).filter(|m| m.points.len() > 1) {
-        if !sets.contains(&&measured.set) {
+        if !sets.contains(&measured.set.as_str()) {
             sets.push(&measured.set);
         }
     }
@@ -71,7 +71,7 @@ pub(super) fn html(runs: &[Run]) -> String {
     );
     for set in sets {
         let of_set = |(i, run): (usize, &'_ Run)| -> Option<(usize, Measured)> {
-            run.measured.iter().find(|m| m.set == *set && m.points.len() > 1).map(|m| (i, m.clone()))
+            run.measured.iter().find(|m| m.set == set && m.points.len() > 1).map(|m| (i, m.clone()))
         };
         let columns: Vec<(usize, Measured)> = runs.iter().enumerate().filter_map(of_set).collect();
         html += &table(runs, &columns);
@@ -85,7 +85,7 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
     let _ = write!(
         html,
         "<h3>On {}</h3>\n<div class=\"wide\"><table class=\"collapse\">\n<thead><tr><th></th>",
-        escaped(any.place())
+        escaped(place(&any.set))
     );
     let is_alone = runs.len() == 1;
     for (i, _) in columns {
@@ -103,7 +103,9 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
     html += "<th class=\"group\">entropy spent</th><th>gain made</th></tr></thead>\n<tbody>\n";
     let cell = |share: Option<f64>| share.map_or("–".to_owned(), percent_of_whole);
     for twelfth in 1..=TWELFTHS {
-        let _ = write!(html, "<tr><td>{twelfth}/12</td>");
+        let paper = PAPER.iter().find(|row| row.0 == twelfth);
+        let class = if paper.is_some() { " class=\"with-paper\"" } else { "" };
+        let _ = write!(html, "<tr{class}><td>{twelfth}/12</td>");
         for (_, Measured { points, .. }) in columns {
             let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
             let step = first.step as f64
@@ -125,7 +127,6 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
                 cell(share(points, GAINED, step))
             );
         }
-        let paper = PAPER.iter().find(|row| row.0 == twelfth);
         let [entropy, gain] = [paper.map(|row| row.1), paper.map(|row| row.2)]
             .map(|share| share.map_or(String::new(), percent_of_whole));
         let _ = writeln!(html, "<td class=\"group\">{entropy}</td><td>{gain}</td></tr>");
@@ -147,7 +148,7 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
 }
 
 fn percent_of_whole(share: f64) -> String {
-    format!("{:.0} %", (100.0 * share).round() + 0.0).replace('-', "−")
+    format!("{:.0}\u{a0}%", (100.0 * share).round() + 0.0).replace('-', "−")
 }
 
 #[cfg(test)]

@@ -271,8 +271,10 @@ pub(super) fn swatch(run: usize) -> String {
 impl Shown {
     fn html(&self, chart: &Chart, runs: usize) -> String {
         let id = &chart.id;
-        let mut html =
-            format!("<figure id=\"chart-{id}\">\n<h3>{}</h3>\n<div class=\"tools\">", escaped(self.title));
+        let mut html = format!(
+            "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{}</h3><div class=\"tools\">",
+            escaped(self.title)
+        );
         if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
             let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\">");
             for (i, (_, name)) in self.metrics.iter().enumerate() {
@@ -283,7 +285,7 @@ impl Shown {
         if !chart.share {
             let _ = write!(html, "<label><input type=\"checkbox\" data-log=\"{id}\"> logarithmic</label>");
         }
-        let _ = write!(html, "</div>\n<div class=\"plot\" id=\"plot-{id}\"></div>\n<figcaption>");
+        let _ = write!(html, "</div></div>\n<div class=\"plot\" id=\"plot-{id}\"></div>\n<figcaption>");
         html += &escaped(self.reading);
         for remark in &self.remarks {
             let _ = write!(html, " {}", escaped(remark));

@@ -2,8 +2,8 @@
 
 use super::curves::{Chart, Line, Style, legend, rounded, swatch};
 use super::number::{percent, plain};
-use super::points::Measured;
-use super::run::Run;
+use super::points::{Measured, ROLLOUT};
+use super::run::{Run, place};
 use crate::law::{Fit, Interval, Point, Study};
 use crate::page::escaped;
 use std::fmt::Write;
@@ -43,14 +43,14 @@ struct Prediction {
 pub(super) struct LawSection {
     studied: Vec<Studied>,
     charts: Vec<Chart>,
-    sets: Vec<Option<String>>,
+    sets: Vec<String>,
 }
 
 impl LawSection {
     /// Studies the runs.
     pub fn of(runs: &[Run]) -> Self {
         let mut studied = Vec::new();
-        let mut sets: Vec<Option<String>> = Vec::new();
+        let mut sets: Vec<String> = Vec::new();
         for (i, run) in runs.iter().enumerate() {
             for (j, measured) in run.measured.iter().enumerate() {
                 let study = Study::of(measured.points.clone(), SEED);
@@ -90,9 +90,7 @@ impl LawSection {
         }
         html += "<div class=\"charts few\">\n";
         for (chart, set) in self.charts.iter().zip(&self.sets) {
-            let title = set
-                .as_deref()
-                .map_or("Of the responses sampled for training".into(), |set| format!("On {set}"));
+            let title = format!("On {}", place(set));
             let _ = write!(
                 html,
                 "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\"></div>\n<figcaption>{2}\
@@ -126,7 +124,7 @@ impl LawSection {
 
     fn table(&self, runs: &[Run]) -> String {
         let mut html = String::from(
-            "<div class=\"wide\"><table>\n<thead><tr><th>run</th><th>on</th><th><i>a</i></th><th><i>b</i></th>\
+            "<div class=\"wide\"><table class=\"runs\">\n<thead><tr><th>run</th><th>on</th><th><i>a</i></th><th><i>b</i></th>\
              <th>ceiling <i>b</i> − <i>a</i></th><th><i>R</i>²</th><th>evaluations</th><th>last accuracy</th>\
              <th>the beginning’s prediction of it</th></tr></thead>\n<tbody>\n",
         );
@@ -134,7 +132,8 @@ impl LawSection {
             let run = &runs[studied.run];
             let measured = &run.measured[studied.measured];
             let swatch = if runs.len() > 1 { swatch(studied.run) } else { String::new() };
-            let _ = write!(html, "<tr><td>{swatch}{}</td><td>{}</td>", run.html(), escaped(measured.place()));
+            let _ =
+                write!(html, "<tr><td>{swatch}{}</td><td>{}</td>", run.html(), escaped(place(&measured.set)));
             let Some(fit) = studied.study.holds() else {
                 let why = escaped(&refusals(&studied.study));
                 let _ =
@@ -157,7 +156,7 @@ impl LawSection {
                 "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{prediction}</td></tr>",
                 with_interval(&fit.a, plain),
                 with_interval(&fit.b, plain),
-                with_interval(&fit.ceiling, percent),
+                ceiling(fit),
                 plain(fit.r_squared),
                 measured.points.len(),
                 percent(last),
@@ -186,23 +185,25 @@ impl LawSection {
 /// Which accuracy and which entropy were measured, as HTML.
 fn meant(measured: &Measured) -> String {
     let (accuracy, entropy) = (escaped(&measured.accuracy), escaped(&measured.entropy));
-    let whose = match (&measured.set, measured.is_own_entropy()) {
-        (Some(_), true) => "of the same responses, at the temperature of the evaluation",
-        (Some(_), false) => {
-            "of the rollout that the same weights sampled next, on the training prompts at its temperature"
-        }
-        (None, _) => {
-            "of the same responses, before the step’s updates; they are of the training prompts, not of held-out ones"
-        }
-    };
-    let place = escaped(measured.place());
-    format!("{place}: accuracy is <code>{accuracy}</code>, entropy is <code>{entropy}</code>, {whose}.")
+    let mut text = format!(
+        "{}: accuracy is <code>{accuracy}</code>, entropy is <code>{entropy}</code>",
+        escaped(place(&measured.set))
+    );
+    if measured.notes.is_empty() && measured.set != ROLLOUT {
+        text += ", of the same responses, at the temperature of the evaluation";
+    }
+    for note in &measured.notes {
+        text += "; ";
+        text += &escaped(note);
+    }
+    text + "."
 }
 
 /// Why the law is not to be relied on, as text.
 pub(super) fn refusals(study: &Study) -> String {
     if !study.refusals.is_empty() {
-        return study.refusals.join(" ");
+        let said: Vec<&str> = study.refusals.iter().map(|reason| reason.trim_end_matches('.')).collect();
+        return format!("{}.", said.join("; "));
     }
     match study.points.len() {
         1 => "there is one evaluation, and a line through it could go anywhere.".into(),
@@ -217,6 +218,15 @@ pub(super) fn with_interval(interval: &Interval, shown: fn(f64) -> String) -> St
         format!("{} <span class=\"quiet\">[{}, {}]</span>", shown(value), shown(low), shown(high))
     } else {
         shown(value)
+    }
+}
+
+/// The ceiling, where accuracy can be there.
+pub(super) fn ceiling(fit: &Fit) -> String {
+    match fit.ceiling.value {
+        value if value > 1.0 => format!("above {}", percent(1.0)),
+        value if value < 0.0 => format!("below {}", percent(0.0)),
+        _ => with_interval(&fit.ceiling, percent),
     }
 }
 
@@ -253,11 +263,11 @@ fn interval_at(fit: &Fit, entropy: f64) -> Interval {
     }
 }
 
-fn chart(number: usize, set: &Option<String>, studied: &[Studied], runs: &[Run]) -> Chart {
+fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run]) -> Chart {
     let mut lines = Vec::new();
     for study in studied {
         let measured = &runs[study.run].measured[study.measured];
-        if measured.set == *set {
+        if measured.set == set {
             lines.extend(drawn(study));
         }
     }

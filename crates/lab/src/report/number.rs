@@ -7,8 +7,8 @@ pub(super) fn percent(share: f64) -> String {
     }
     let percent = 100.0 * share;
     match percent.abs() {
-        p if p > 0.0 && p < 0.1 => format!("{} %", plain(percent)),
-        _ => format!("{} %", minus(&format!("{percent:.1}"))),
+        p if p > 0.0 && p < 0.1 => format!("{}\u{a0}%", plain(percent)),
+        _ => format!("{}\u{a0}%", minus(&format!("{percent:.1}"))),
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(shown, ["0", "1.235", "−0.012", "45.68", "234.6", "12346", "1.50e−5", "3.00e7"]);
         assert_eq!(
             [0.4512, 0.0, 1.0, -0.00001, 0.0002].map(percent),
-            ["45.1 %", "0.0 %", "100.0 %", "−1.00e−3 %", "0.020 %"]
+            ["45.1\u{a0}%", "0.0\u{a0}%", "100.0\u{a0}%", "−1.00e−3\u{a0}%", "0.020\u{a0}%"]
         );
         assert_eq!([0.0, 999.0, 1000.0, -1_234_567.0].map(count), ["0", "999", "1,000", "−1,234,567"]);
         assert_eq!((plain(f64::NAN), percent(f64::INFINITY)), ("–".into(), "–".into()));

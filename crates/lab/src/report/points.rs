@@ -11,56 +11,43 @@ const SAMPLED: [&str; 4] = [
     "policy/entropy_token_mean_filtered",
 ];
 
+/// What stands for the rollout where a set is named.
+pub(super) const ROLLOUT: &str = "rollout";
+
 /// Accuracies with the entropies that belong to them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
-    /// The evaluation set; none where there were no evaluations, and these are of the rollouts.
-    pub set: Option<String>,
+    /// The evaluation set; [`ROLLOUT`] where there were no evaluations.
+    pub set: String,
     /// Which entropy, as a metric.
     pub entropy: String,
     /// Which accuracy, as a metric.
     pub accuracy: String,
+    /// What the reader must know of these, in sentences without their full stop.
+    pub notes: Vec<String>,
     /// In the order of steps; at least one.
     pub points: Vec<Point>,
 }
 
-impl Measured {
-    /// Where it was measured, for headings.
-    pub fn place(&self) -> &str {
-        self.set.as_deref().unwrap_or("training prompts")
-    }
-
-    /// Whether the entropy is the evaluation's own.
-    pub fn is_own_entropy(&self) -> bool {
-        self.entropy.starts_with("eval/")
-    }
-
-    /// The first point and the last.
-    pub fn ends(&self) -> Option<(Point, Point)> {
-        Some((*self.points.first()?, *self.points.last()?))
-    }
-}
-
 /// What a run has measured, one per evaluation set. The entropy is the set's own where there is one, else that of the rollout
 /// after the evaluation, which the same weights have sampled. A run without evaluations has the rollouts' own accuracy.
-pub(super) fn of(log: &RunLog) -> Vec<Measured> {
+pub(super) fn of_run(log: &RunLog) -> Vec<Measured> {
     let sampled = SAMPLED.into_iter().find_map(|name| Some((name, log.series(name)?)));
     let mut all = Vec::new();
     for (set, accuracy, values) in evaluations(log) {
         let own = format!("eval/{set}/entropy");
+        let note = "the evaluation has no entropy of its own: that of the rollout which the same weights sampled next stands \
+                    beside it, at the temperature and on the prompts of training";
         let of_rollout = |(name, series): (&str, &Series)| {
-            (name.to_owned(), pairs(values, |step| series.at(step + 1).or_else(|| series.at(step))))
+            let points = pairs(values, |step| series.at(step + 1).or_else(|| series.at(step)));
+            (name.to_owned(), vec![note.to_owned()], points)
         };
         let chosen = match log.series(&own) {
-            Some(series) => Some((own, pairs(values, |step| series.at(step)))),
+            Some(series) => Some((own, Vec::new(), pairs(values, |step| series.at(step)))),
             None => sampled.map(of_rollout),
         };
-        all.extend(chosen.map(|(entropy, points)| Measured {
-            set: Some(set.to_owned()),
-            entropy,
-            accuracy: accuracy.to_owned(),
-            points,
-        }));
+        let (set, accuracy) = (set.to_owned(), accuracy.to_owned());
+        all.extend(chosen.map(|(entropy, notes, points)| Measured { set, entropy, accuracy, notes, points }));
     }
     all.retain(|measured| !measured.points.is_empty());
     if all.is_empty() {
@@ -95,7 +82,10 @@ fn of_rollouts(log: &RunLog, sampled: Option<(&str, &Series)>) -> Option<Measure
         .find_map(|name| Some((name, log.series(name).filter(|series| is_share(series))?)))?;
     let points = pairs(values, |step| entropies.at(step));
     let (entropy, accuracy) = (entropy.to_owned(), accuracy.to_owned());
-    (!points.is_empty()).then_some(Measured { set: None, entropy, accuracy, points })
+    let note = "both are of what was sampled for training, before the step's updates; there, not on held-out problems, does \
+                this law hold";
+    let (set, notes) = (ROLLOUT.to_owned(), vec![note.to_owned()]);
+    (!points.is_empty()).then_some(Measured { set, entropy, accuracy, notes, points })
 }
 
 fn pairs(accuracies: &Series, entropy: impl Fn(u64) -> Option<f64>) -> Vec<Point> {

@@ -46,7 +46,7 @@
     const { color, dash, symbol } = look(several || line.metric === undefined ? line.run : line.metric);
     const name = short(plain(several ? data.runs[line.run] : line.name));
     const visible = !hidden.has(line.run);
-    const base = { x: line.x, y: line.y, name, visible, type: "scatter", legendgroup: String(line.metric) };
+    const base = { x: line.x, y: line.y, name, visible, type: "scatter" };
     const solid = { color, width: 2, dash };
     switch (line.as) {
       case "band":
@@ -77,7 +77,14 @@
     const line = style("--line");
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true, showline: true };
     const ofSteps = chart.x === "step";
-    const shares = chart.share ? { tickformat: ".0~%", hoverformat: ".2%" } : { hoverformat: ".4~g", exponentformat: "power" };
+    // An axis of shares ends where shares do, whatever is extrapolated.
+    const shares = chart.share
+      ? { tickformat: ".3~p", hoverformat: ".3~p", autorangeoptions: { clipmin: -0.02, clipmax: 1.02 } }
+      : { hoverformat: ".5~r", exponentformat: "power", minexponent: 5, separatethousands: true };
+    // What is fitted reaches to the end of the entropy; a little beside it there is room for the mark of the ceiling.
+    const widest = Math.max(0, ...chart.lines.flatMap((l) => l.x));
+    const toZero = !ofSteps && chart.lines.some((l) => l.as === "band");
+    const entropies = toZero ? { range: [-0.03 * widest, 1.05 * widest] } : {};
     const isLog = logarithmic.has(chart.id);
     return {
       autosize: true,
@@ -91,8 +98,8 @@
       showlegend: !several && new Set(chart.lines.map((l) => l.name)).size > 1,
       legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", font: { size: 11 } },
       xaxis: {
-        ...axis, title: { text: chart.x, standoff: 6 }, rangemode: ofSteps ? "normal" : "tozero",
-        ...(ofSteps ? { hoverformat: ",d", tickformat: ",~d" } : { hoverformat: ".3f" }), zeroline: !ofSteps,
+        ...axis, title: { text: chart.x, standoff: 6 }, ...entropies,
+        ...(ofSteps ? { hoverformat: ",d", tickformat: ",~d" } : { hoverformat: ".3f" }), zeroline: toZero,
       },
       yaxis: { ...axis, ...shares, title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },
       uirevision: chart.id + isLog + metricOf[chart.id],
@@ -162,6 +169,7 @@
   // Paper is white and narrow, whatever the screen is.
   addEventListener("beforeprint", () => {
     root.classList.add("paper");
+    for (const part of document.querySelectorAll("details.run")) part.open = true;
     swatches();
     for (const chart of data.charts) draw(chart, chart.x === "step" ? PAPER_WIDTH / 2 - 12 : PAPER_WIDTH);
   });

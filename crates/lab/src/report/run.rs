@@ -1,7 +1,8 @@
 //! The runs of a report, each under a name of its own.
 
-use super::points::{self, Measured};
+use super::points::{self, Measured, ROLLOUT};
 use crate::Result;
+use crate::law::Point;
 use crate::log::RunLog;
 use crate::page::escaped;
 use crate::run_files::RunFiles;
@@ -33,6 +34,16 @@ impl Run {
     }
 }
 
+/// Where something was measured, for headings.
+pub(super) fn place(set: &str) -> &str {
+    if set == ROLLOUT { "training prompts" } else { set }
+}
+
+/// The first point and the last.
+pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
+    Some((*measured.points.first()?, *measured.points.last()?))
+}
+
 /// Reads runs.
 ///
 /// # Errors
@@ -46,7 +57,7 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     }
     let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
-        let measured = points::of(&log);
+        let measured = points::of_run(&log);
         Run { label, log, recipe, measured }
     };
     Ok(labels.into_iter().zip(runs).map(run).collect())

@@ -2,11 +2,11 @@
 
 use super::collapse::{GAINED, SPENT, growth, half_way};
 use super::curves::swatch;
-use super::law_section::{LawSection, refusals, with_interval};
+use super::law_section::{LawSection, ceiling, refusals};
 use super::number::{count, percent, plain};
 use super::overview::best;
-use super::points::Measured;
-use super::run::Run;
+use super::points::{Measured, ROLLOUT};
+use super::run::{Run, ends, place};
 use crate::law::Study;
 use crate::log::Series;
 use crate::page::escaped;
@@ -16,6 +16,9 @@ use std::fmt::Write;
 const DULL: f64 = 0.5;
 /// A share of truncated responses that is.
 const TRUNCATED: f64 = 0.02;
+
+/// More runs than these are folded up.
+const MANY: usize = 4;
 
 /// Metrics whose last finite value tells of a run that diverged.
 const FINITE: [&str; 4] = ["policy/loss", "grad/norm", "policy/entropy", "sft/loss"];
@@ -28,10 +31,15 @@ pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
         html += &list(&compared);
     }
     for (i, run) in runs.iter().enumerate() {
-        if runs.len() > 1 {
-            let _ = writeln!(html, "<h3>{}{}</h3>", swatch(i), run.html());
-        }
-        html += &list(&sentences(run, i, law));
+        let said = list(&sentences(run, i, law));
+        let name = format!("{}{}", swatch(i), run.html());
+        html += &match runs.len() {
+            1 => said,
+            n if n > MANY => {
+                format!("<details class=\"run\">\n<summary>{name}</summary>\n{said}</details>\n")
+            }
+            _ => format!("<h3>{name}</h3>\n{said}"),
+        };
     }
     html + "</section>\n"
 }
@@ -66,7 +74,7 @@ fn values<'a>(run: &'a Run, metric: &str) -> Option<&'a Series> {
     run.log.series(metric).filter(|series| !series.values.is_empty())
 }
 
-fn ends(series: &Series) -> (f64, f64) {
+fn first_and_last(series: &Series) -> (f64, f64) {
     let first = series.values.first().copied().unwrap_or(f64::NAN);
     (first, series.last().map_or(f64::NAN, |(_, value)| value))
 }
@@ -108,7 +116,7 @@ fn extent(run: &Run, last: u64) -> String {
 
 fn duration(seconds: f64) -> String {
     match seconds {
-        s if s < 100.0 => format!("{} seconds", plain(s)),
+        s if s < 100.0 => format!("{s:.0} seconds"),
         s if s < 6000.0 => format!("{:.0} minutes", s / 60.0),
         s => format!("{:.1} hours", s / 3600.0),
     }
@@ -121,8 +129,9 @@ fn divergence(run: &Run, last: u64) -> Option<String> {
         .filter(|(_, step)| *step < last)
         .map(|(metric, step)| format!("{} after step {step}", code(metric)))
         .collect();
-    let skipped =
-        values(run, "optimizer/skipped").map(|series| ends(series).1).filter(|skipped| *skipped > 0.0);
+    let skipped = values(run, "optimizer/skipped")
+        .map(|series| first_and_last(series).1)
+        .filter(|skipped| *skipped > 0.0);
     let mut text = String::new();
     if !gone.is_empty() {
         let _ = write!(
@@ -140,16 +149,17 @@ fn divergence(run: &Run, last: u64) -> Option<String> {
 
 /// Which entropy this is, in words.
 fn which_entropy(measured: &Measured) -> String {
-    let place = match (&measured.set, measured.is_own_entropy()) {
-        (Some(set), true) => format!("Entropy in evaluations on <bdi>{}</bdi>", escaped(set)),
-        _ => "Entropy of the responses sampled for training".into(),
+    let place = if measured.entropy.starts_with("eval/") {
+        format!("Entropy in evaluations on <bdi>{}</bdi>", escaped(&measured.set))
+    } else {
+        "Entropy of the responses sampled for training".into()
     };
     format!("{place} ({})", code(&measured.entropy))
 }
 
 fn entropy(measured: &Measured) -> Option<String> {
     let what = which_entropy(measured);
-    let (first, last) = measured.ends()?;
+    let (first, last) = ends(measured)?;
     if measured.points.len() == 1 {
         return Some(format!(
             "{what}: {} nats after step {}, the only measurement.",
@@ -171,12 +181,9 @@ fn entropy(measured: &Measured) -> Option<String> {
 }
 
 fn accuracy(measured: &Measured) -> Option<String> {
-    let place = match &measured.set {
-        Some(set) => format!("Accuracy on <bdi>{}</bdi>", escaped(set)),
-        None => "Accuracy on the training prompts".into(),
-    };
-    let what = format!("{place} ({})", code(&measured.accuracy));
-    let (first, last) = measured.ends()?;
+    let place = if measured.set == ROLLOUT { "the training prompts".into() } else { escaped(&measured.set) };
+    let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(&measured.accuracy));
+    let (first, last) = ends(measured)?;
     if measured.points.len() == 1 {
         return Some(format!(
             "{what}: {} after step {}, the only measurement.",
@@ -202,34 +209,31 @@ fn accuracy(measured: &Measured) -> Option<String> {
 }
 
 fn the_law(measured: &Measured, study: &Study) -> String {
-    let place = escaped(measured.place());
+    let place = escaped(place(&measured.set));
     let Some(fit) = study.holds() else {
         let why = escaped(&refusals(study));
         return format!("The law gives no prediction on <bdi>{place}</bdi>: {why}");
     };
-    let (first, last) = match measured.ends() {
-        Some(ends) => ends,
-        None => return String::new(),
-    };
+    let Some((_, last)) = ends(measured) else { return String::new() };
+    let fitted = format!(
+        "By the law fitted to {} evaluations on <bdi>{place}</bdi> (R² {})",
+        measured.points.len(),
+        plain(fit.r_squared)
+    );
+    if !(0.0..=1.0).contains(&fit.ceiling.value) {
+        return format!(
+            "{fitted}, accuracy would end {} when no entropy is left, which cannot be: the part of the way that was seen is too \
+             small to say where it ends.",
+            ceiling(fit)
+        );
+    }
     let left = fit.ceiling.value - last.accuracy;
     let left = if left > 0.0 {
         format!("the {} nats that are left would buy {} more", plain(last.entropy), percent(left))
     } else {
         format!("the last evaluation is {} above it already", percent(-left))
     };
-    let spent = 1.0 - last.entropy / first.entropy;
-    let spent = if spent > 0.0 {
-        format!(" {} of the entropy that it began with is spent.", percent(spent))
-    } else {
-        String::new()
-    };
-    format!(
-        "By the law fitted to {} evaluations on <bdi>{place}</bdi> (R² {}), accuracy ends at <b>{}</b> when no entropy is left; \
-         {left}.{spent}",
-        measured.points.len(),
-        plain(fit.r_squared),
-        with_interval(&fit.ceiling, percent),
-    )
+    format!("{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.", ceiling(fit))
 }
 
 /// For runs without any accuracy: fine-tuning, or logs that have none.
@@ -237,13 +241,13 @@ fn sampled_entropy(run: &Run) -> Option<String> {
     let metrics =
         ["policy/entropy", "policy/entropy_token_mean", "policy/entropy_token_mean_filtered", "sft/entropy"];
     let (metric, series) = metrics.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
-    let (from, to) = ends(series);
+    let (from, to) = first_and_last(series);
     let verb = if to < from { "fell" } else { "did not fall: it went" };
     Some(format!("Entropy ({}) {verb} from {} to <b>{}</b> nats.", code(metric), plain(from), plain(to)))
 }
 
 fn length(run: &Run) -> Option<String> {
-    let (from, to) = ends(values(run, "response/length_mean")?);
+    let (from, to) = first_and_last(values(run, "response/length_mean")?);
     let verb = match to - from {
         change if change > 0.0 => "grew",
         change if change < 0.0 => "shrank",
@@ -273,7 +277,7 @@ fn truncation(run: &Run) -> Option<String> {
         "<b>{}</b> of the responses were cut off at the limit{limit} in the mean over steps, {} in the last step and {} at most \
          (step {step}).",
         percent(mean(series)),
-        percent(ends(series).1),
+        percent(first_and_last(series).1),
         percent(most)
     ))
 }
@@ -298,7 +302,7 @@ fn covariance(run: &Run) -> Option<String> {
     let largest_covariance = values(run, "cov/max").and_then(largest);
     if method == Some("none") || (method.is_none() && picked == 0.0) {
         let (_, p99) = (largest_covariance?, values(run, "cov/p99")?);
-        let (from, to) = ends(p99);
+        let (from, to) = first_and_last(p99);
         return Some(format!(
             "No covariance method held tokens back. The covariance’s 99th percentile went from {} to {} nats.",
             plain(from),
@@ -330,14 +334,19 @@ fn covariance(run: &Run) -> Option<String> {
             percent(mean(series))
         )
     });
-    let unlikely = values(run, "cov/quadrant_low_logprob_negative_advantage");
-    let unlikely = unlikely.map_or(String::new(), |series| {
-        format!(
-            ". {} of the picked were unlikely tokens of worse responses, in the last step",
-            percent(ends(series).1)
-        )
+    let unlikely = share_of_picked(run, "cov/quadrant_low_logprob_negative_advantage");
+    let unlikely = unlikely.map_or(String::new(), |share| {
+        format!(". {} of the picked were unlikely tokens of worse responses", percent(share))
     });
     Some(format!("{name} picked <b>{}</b> tokens in all{of}{share}{unlikely}.", count(picked)))
+}
+
+/// A share of the picked tokens, over all steps.
+fn share_of_picked(run: &Run, metric: &str) -> Option<f64> {
+    let (picked, shares) = (values(run, "cov/selected")?, values(run, metric)?);
+    let both: Vec<(f64, f64)> = picked.iter().filter_map(|(step, n)| Some((n, shares.at(step)?))).collect();
+    let all: f64 = both.iter().map(|(n, _)| n).sum();
+    (all > 0.0).then(|| both.iter().map(|(n, share)| n * share).sum::<f64>() / all)
 }
 
 fn updates(run: &Run) -> Option<String> {
@@ -363,16 +372,18 @@ fn updates(run: &Run) -> Option<String> {
 
 /// Which run is ahead, on each evaluation set that several have.
 fn compared(runs: &[Run]) -> Vec<String> {
-    let mut sets: Vec<&str> =
-        runs.iter().flat_map(|run| &run.measured).filter_map(|m| m.set.as_deref()).collect();
+    let mut sets: Vec<&str> = runs
+        .iter()
+        .flat_map(|run| &run.measured)
+        .map(|m| m.set.as_str())
+        .filter(|set| *set != ROLLOUT)
+        .collect();
     sets.sort_unstable();
     sets.dedup();
     let mut all = Vec::new();
     for set in sets {
-        let of_set: Vec<(&Run, &Measured)> = runs
-            .iter()
-            .filter_map(|run| Some((run, run.measured.iter().find(|m| m.set.as_deref() == Some(set))?)))
-            .collect();
+        let of_set: Vec<(&Run, &Measured)> =
+            runs.iter().filter_map(|run| Some((run, run.measured.iter().find(|m| m.set == set)?))).collect();
         let last = |m: &Measured| m.points.last().copied();
         let by = |quantity: fn(&Measured) -> Option<f64>| {
             let of = |&(run, m): &(&Run, &Measured)| Some((run.html(), quantity(m)?, last(m)?.step));

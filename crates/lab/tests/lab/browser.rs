@@ -46,7 +46,13 @@ impl Browser {
         // The browser speaks over descriptors 3 and 4, which the shell makes of its own input and output.
         let mut process = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", &program])
-            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
+            .args([
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+            ])
             .args(["--no-first-run", "--disable-extensions", "--disable-background-networking"])
             .arg("--remote-debugging-pipe")
             .arg(format!("--user-data-dir={}", profile.path().display()))
@@ -60,16 +66,18 @@ impl Browser {
         let output = BufReader::new(output);
         let mut browser = Self { process, input, output, last: 0, session, complaints, _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
-        let attached = browser.call(
-            "Target.attachToTarget",
-            json!({"targetId": target["targetId"], "flatten": true}),
-        );
+        let attached =
+            browser.call("Target.attachToTarget", json!({"targetId": target["targetId"], "flatten": true}));
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Page.enable", "Runtime.enable", "Log.enable", "Network.enable"] {
             browser.call(domain, json!({}));
         }
         browser.look(look);
-        browser.call("Page.navigate", json!({"url": format!("file://{}", file.canonicalize().unwrap().display())}));
+        browser.call(
+            "Page.navigate",
+            json!({"url": format!("file://{}", file.canonicalize().unwrap().display())}),
+        );
+        browser.wait("location.protocol === 'file:' && document.readyState === 'complete'");
         browser.wait(ready);
         browser
     }
@@ -106,7 +114,8 @@ impl Browser {
     /// Keeps a picture of the whole page, if pictures are asked for.
     pub fn keep_picture(&mut self, name: &str) {
         let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) else { return };
-        let reply = self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
+        let reply =
+            self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
         let picture = BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap();
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join(name), picture).unwrap();

@@ -33,7 +33,11 @@ pub fn step(step: u64, decay: f64, every: u64, salt: u64) -> Map<String, Value> 
             "policy/entropy_token_mean_filtered": h * 1.05, "policy/loss": 0.02 * wave(3),
             "policy/clip_fraction": 0.004 + 0.003 * wave(4), "policy/clip_fraction_low": 0.001, "policy/clip_fraction_high": 0.003,
             "policy/dual_clip_fraction": 0.0, "policy/kl_old": 2e-4 * (1.0 + wave(5)), "policy/log_ratio_abs": 0.01,
-            "policy/ratio_max": 1.5 + wave(6), "cov/mean": 0.01 + 0.005 * wave(7), "cov/max": 6.0 + wave(8),
+            "policy/ratio_max": 1.5 + wave(6),
+        });
+        map.extend(metrics.as_object().unwrap().clone());
+        let metrics = json!({
+            "cov/mean": 0.01 + 0.005 * wave(7), "cov/max": 6.0 + wave(8),
             "cov/p99": 2.5 + 0.5 * wave(9), "cov/top_0.02_percent": 5.5, "cov/top_0.2_percent": 4.5 + 0.4 * wave(10),
             "cov/top_2_percent": 2.6, "cov/top_20_percent": 0.4, "cov/top_50_percent": 0.17, "cov/selected": 7.0,
             "cov/eligible": 3500.0, "cov/quadrant_low_logprob_negative_advantage": 0.9,
