@@ -2,7 +2,7 @@
 
 use super::charts::{CHARTS, Declared, Unit, named};
 use super::run::Run;
-use super::thin::thin;
+use super::thin::{means, thin};
 use crate::log::Series;
 use crate::page::escaped;
 use serde::Serialize;
@@ -13,6 +13,9 @@ use std::fmt::Write;
 const MAX_POINTS: usize = 240_000;
 /// Points of one line: more than twice as many as a wide screen has columns for one.
 const MAX_OF_LINE: usize = 3000;
+/// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it is cut.
+const NOISY: usize = 300;
+const STRETCHES: usize = 100;
 
 /// A chart as the page's script gets it.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +53,9 @@ pub(super) struct Line {
     /// Upper end of each point's interval, where it has one; `y` is the lower end of a band then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
+    /// Means over stretches of steps, where there are many points.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub means: Vec<(f64, f64)>,
     /// What is said of each point on hovering, beside its numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
@@ -79,6 +85,7 @@ pub(super) struct Curves {
     shown: Vec<Shown>,
     charts: Vec<Chart>,
     is_thinned: bool,
+    has_means: bool,
 }
 
 /// What the page says of a chart.
@@ -133,7 +140,7 @@ impl Curves {
         let lines =
             kept.iter().flat_map(|(_, _, metrics, _)| metrics).map(|m| m.of_runs.iter().flatten().count());
         let most = (MAX_POINTS / lines.sum::<usize>().max(1)).clamp(40, MAX_OF_LINE);
-        let mut curves = Self { shown: Vec::new(), charts: Vec::new(), is_thinned: false };
+        let mut curves = Self { shown: Vec::new(), charts: Vec::new(), is_thinned: false, has_means: false };
         for (declared, together, metrics, remarks) in kept {
             let lines: Vec<Line> = metrics
                 .iter()
@@ -147,6 +154,7 @@ impl Curves {
                 .collect();
             curves.is_thinned |=
                 metrics.iter().flat_map(|m| &m.of_runs).flatten().any(|s| s.values.len() > most);
+            curves.has_means |= lines.iter().any(|line| !line.means.is_empty());
             let (y, share) = match declared.unit {
                 Unit::Share => (String::new(), true),
                 Unit::Named(name) => (name.to_owned(), false),
@@ -169,10 +177,14 @@ impl Curves {
             return String::new();
         }
         let mut html = String::from("<section id=\"curves\">\n<h2>Curves</h2>\n");
-        html +=
-            "<p class=\"quiet\">Drag to zoom, double-click for the whole; point at a curve for its values. ";
+        html += "<p class=\"quiet\"><span class=\"on-screen\">Drag to zoom, double-click for the whole; point at a curve \
+                 for its values. ";
         if runs.len() > 1 {
             html += "The names of the runs switch them on and off in all charts. ";
+        }
+        html += "</span>";
+        if self.has_means {
+            html += "Faint: the values; strong: their means over stretches of steps. ";
         }
         if self.is_thinned {
             html += "Long curves are drawn with fewer points: of each stretch of steps the least and the largest value, so that \
@@ -230,16 +242,18 @@ fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool) -> (Vec<Metric<'_>>,
 }
 
 fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -> Line {
-    let points = thin(&series.iter().collect::<Vec<_>>(), most);
+    let all: Vec<(u64, f64)> = series.iter().collect();
+    let points = thin(&all, most);
     let style = if points.len() <= 60 { Style::Marked } else { Style::Line };
-    let x = points.iter().map(|(step, _)| *step as f64).collect();
+    let means = if all.len() < NOISY { Vec::new() } else { means(&all, STRETCHES) };
     Line {
         run,
         metric,
         name,
         style,
-        x,
+        x: points.iter().map(|(step, _)| *step as f64).collect(),
         y: points.iter().map(|(_, y)| rounded(*y)).collect(),
+        means: means.into_iter().map(|(x, y)| (rounded(x), rounded(y))).collect(),
         ..Line::default()
     }
 }

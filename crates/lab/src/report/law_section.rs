@@ -109,7 +109,7 @@ impl LawSection {
         let drawn = |style| chart.lines.iter().any(|line| line.style == style);
         match (drawn(Style::Band), drawn(Style::Dotted)) {
             (true, _) => {
-                "Each point is an evaluation; training goes from right to left. Curve and band: the fitted law and its 95 % \
+                "Each point is an evaluation; training goes from right to left. Curve and band: the fitted law and its 95\u{a0}% \
                  interval; at 0, the ceiling that it predicts. Dotted: what the first evaluations alone predict."
             }
             (false, true) => {
@@ -297,7 +297,8 @@ fn drawn(studied: &Studied) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(fit) = studied.study.holds() {
         let at: Vec<Interval> = entropies.iter().map(|entropy| interval_at(fit, *entropy)).collect();
-        let band = line("95 % interval", Style::Band, entropies.clone(), at.iter().map(|i| i.low).collect());
+        let band =
+            line("95\u{a0}% interval", Style::Band, entropies.clone(), at.iter().map(|i| i.low).collect());
         lines.push(Line { high: at.iter().map(|i| rounded(i.high)).collect(), ..band });
         lines.push(line("the law", Style::Line, entropies.clone(), at.iter().map(|i| i.value).collect()));
         let c = fit.ceiling;

@@ -33,6 +33,7 @@
   const logarithmic = new Set();
   const metricOf = {};
   const touch = matchMedia("(pointer: coarse)").matches;
+  const menuStays = matchMedia("(hover: none)").matches;
 
   const style = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const look = (i) => ({
@@ -69,8 +70,17 @@
       case "marked":
         return { ...base, mode: "lines+markers", line: solid, marker: { color, symbol, size: 6 } };
       default:
-        return { ...base, mode: "lines", line: { ...solid, width: line.x.length > 200 ? 1.3 : 2, dash: chart.x === "step" ? dash : "solid" } };
+        return { ...base, mode: "lines", line: { ...solid, dash: chart.x === "step" ? dash : "solid" } };
     }
+  }
+
+  // Many values are drawn faintly, and their means over stretches of steps on top.
+  function traces(chart, line) {
+    const drawn = trace(chart, line);
+    if (!line.means) return [drawn];
+    const faintly = { ...drawn, line: { color: drawn.line.color, width: 1 }, opacity: 0.35, showlegend: false };
+    const means = { ...drawn, x: line.means.map((point) => point[0]), y: line.means.map((point) => point[1]), hoverinfo: "skip" };
+    return [faintly, means];
   }
 
   function layout(chart) {
@@ -88,7 +98,8 @@
     const isLog = logarithmic.has(chart.id);
     return {
       autosize: true,
-      margin: { l: 50, r: 14, t: 8, b: 40 },
+      margin: { l: 50, r: 14, t: menuStays ? 30 : 10, b: 40 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: style("--quiet"), activecolor: style("--text") },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: style("--text"), family: "system-ui, sans-serif", size: 12 },
@@ -115,8 +126,8 @@
     const one = several || !chart.together;
     const metric = metricOf[chart.id] ?? 0;
     const lines = chart.lines.filter((line) => chart.x !== "step" || !one || line.metric === metric);
-    const extent = width ? { autosize: false, width, height: 280 } : {};
-    return Plotly.react("plot-" + chart.id, lines.map((line) => trace(chart, line)), { ...layout(chart), ...extent }, config);
+    const extent = width ? { autosize: false, width, height: chart.x === "step" ? 280 : 400 } : {};
+    return Plotly.react("plot-" + chart.id, lines.flatMap((line) => traces(chart, line)), { ...layout(chart), ...extent }, config);
   }
 
   function swatches() {

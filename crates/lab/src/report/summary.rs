@@ -88,6 +88,11 @@ fn largest(series: &Series) -> Option<(u64, f64)> {
     series.iter().reduce(|best, point| if point.1 > best.1 { point } else { best })
 }
 
+/// A difference of shares, in percentage points.
+fn points(difference: f64) -> String {
+    format!("{:.1} points", 100.0 * difference)
+}
+
 fn code(metric: &str) -> String {
     format!("<code>{}</code>", escaped(metric))
 }
@@ -229,9 +234,9 @@ fn the_law(measured: &Measured, study: &Study) -> String {
     }
     let left = fit.ceiling.value - last.accuracy;
     let left = if left > 0.0 {
-        format!("the {} nats that are left would buy {} more", plain(last.entropy), percent(left))
+        format!("the {} nats that are left would buy {} more", plain(last.entropy), points(left))
     } else {
-        format!("the last evaluation is {} above it already", percent(-left))
+        format!("the last evaluation is {} above it already", points(-left))
     };
     format!("{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.", ceiling(fit))
 }
