@@ -14,6 +14,8 @@ const SEED: u64 = 0;
 const PREFIX: f64 = 0.15;
 /// Fewest points that a prediction is made from.
 const PREFIX_POINTS: usize = 4;
+/// Most evaluations of a run that are drawn.
+const MAX_DRAWN: usize = 400;
 /// Points of a curve that is drawn.
 const CURVE: usize = 60;
 
@@ -105,7 +107,18 @@ impl LawSection {
         html + "</section>\n"
     }
 
-    fn caption(&self, chart: &Chart) -> &'static str {
+    /// How to read a chart.
+    fn caption(&self, chart: &Chart) -> String {
+        let most = self.studied.iter().map(|studied| studied.study.points.len()).max().unwrap_or(0);
+        let most = if every(most) > 1 {
+            format!(" Of long runs, at most {MAX_DRAWN} evaluations are drawn, evenly chosen.")
+        } else {
+            String::new()
+        };
+        Self::reading(chart).to_owned() + &most
+    }
+
+    fn reading(chart: &Chart) -> &'static str {
         let drawn = |style| chart.lines.iter().any(|line| line.style == style);
         match (drawn(Style::Band), drawn(Style::Dotted)) {
             (true, _) => {
@@ -281,6 +294,11 @@ fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run]) -> Chart {
     }
 }
 
+/// Every which of so many evaluations is drawn.
+fn every(evaluations: usize) -> usize {
+    evaluations.div_ceil(MAX_DRAWN).max(1)
+}
+
 /// Points, law and predictions of one run.
 fn drawn(studied: &Studied) -> Vec<Line> {
     let points = &studied.study.points;
@@ -308,8 +326,9 @@ fn drawn(studied: &Studied) -> Vec<Line> {
         let y = entropies.iter().map(|entropy| prediction.fit.accuracy(*entropy)).collect();
         lines.push(line("predicted from the beginning", Style::Dotted, entropies, y));
     }
-    let (x, y) = points.iter().map(|point| (point.entropy, point.accuracy)).unzip();
-    let text = points.iter().map(|point| format!("step {}", point.step)).collect();
+    let shown = points.iter().step_by(every(points.len()));
+    let (x, y) = shown.clone().map(|point| (point.entropy, point.accuracy)).unzip();
+    let text = shown.map(|point| format!("step {}", point.step)).collect();
     lines.push(Line { text, ..line("evaluations", Style::Points, x, y) });
     lines
 }

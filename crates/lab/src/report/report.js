@@ -92,8 +92,8 @@
       ? { tickformat: ".3~p", hoverformat: ".3~p", autorangeoptions: { clipmin: -0.02, clipmax: 1.02 } }
       : { hoverformat: ".5~r", exponentformat: "power", minexponent: 5, separatethousands: true };
     // What is fitted reaches to the end of the entropy; a little beside it there is room for the mark of the ceiling.
-    const widest = Math.max(0, ...chart.lines.flatMap((l) => l.x));
     const toZero = !ofSteps && chart.lines.some((l) => l.as === "band");
+    const widest = toZero ? chart.lines.flatMap((l) => l.x).reduce((a, b) => Math.max(a, b), 0) : 0;
     const entropies = toZero ? { range: [-0.03 * widest, 1.05 * widest] } : {};
     const isLog = logarithmic.has(chart.id);
     return {

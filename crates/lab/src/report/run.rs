@@ -57,7 +57,8 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     }
     let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
-        let measured = points::of_run(&log);
+        let mut measured = points::of_run(&log);
+        measured.retain(|measured| !measured.points.is_empty());
         Run { label, log, recipe, measured }
     };
     Ok(labels.into_iter().zip(runs).map(run).collect())
