@@ -44,6 +44,7 @@ enum Command {
     Grade(commands::grade::Grade),
     Lab(commands::lab::Lab),
     Inspect(commands::inspect::Inspect),
+    Report(commands::report::Report),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -81,6 +82,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Grade(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Inspect(command) => command.run(),
+        Command::Report(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

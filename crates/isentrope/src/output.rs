@@ -1,4 +1,4 @@
-//! JSON lines out: a file appears under its name when it is complete, and not before.
+//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and not before.
 
 use crate::interrupt;
 use crate::standard_output::{check_open, failed, print};
@@ -52,8 +52,13 @@ impl Output {
     pub fn line(&mut self, value: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_string(value)?;
         text.push('\n');
+        self.text(&text)
+    }
+
+    /// Writes text as it is.
+    pub fn text(&mut self, text: &str) -> Result<()> {
         match self {
-            Self::Stdout => print(&text)?,
+            Self::Stdout => print(text)?,
             Self::Device { path, writer } => {
                 writer.write_all(text.as_bytes()).map_err(|e| failed(path.display(), e))?;
             }

@@ -229,6 +229,10 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
         if let Some(example) = &summary.example {
             let _ = writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
         }
+        let _ = writeln!(
+            text,
+            "    isentrope report {dir}      what happened, as a web page to look at and to share"
+        );
         let (run, more) = (format!("isentrope {command} {dir}/recipe.toml"), 2 * summary.step);
         let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
         let _ = writeln!(text, "    {run} --dry-run      shows every setting; docs/recipe.md explains them");

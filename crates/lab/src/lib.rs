@@ -9,6 +9,8 @@
 //! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`theory`] says how well covariances tell the change of the
 //! entropy. [`page`] is what web pages have in common, [`text_plot`]
 //! draws curves on a terminal. No file here knows a model or a trainer.
+//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`report`] shows both on a web page,
+//! [`page`] is what such pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
 
 pub mod alarms;
 mod error;
@@ -16,6 +18,7 @@ pub mod inspect;
 pub mod law;
 pub mod log;
 pub mod page;
+pub mod report;
 pub mod run_files;
 pub mod show;
 pub mod text_plot;

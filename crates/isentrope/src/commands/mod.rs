@@ -7,6 +7,7 @@ pub mod generate;
 pub mod grade;
 pub mod lab;
 pub mod inspect;
+pub mod report;
 pub mod score;
 pub mod sft;
 pub mod show;

@@ -24,6 +24,7 @@ mod pages;
 mod processes;
 mod program;
 mod recipes;
+mod report;
 mod score;
 #[cfg(target_os = "linux")]
 mod show;

@@ -1,5 +1,9 @@
 //! Web pages of one file: nothing is fetched, light and dark as the reader's system is, readable on a phone and in print.
 
+mod packed;
+
+pub use packed::{Packed, plotly_js};
+
 use std::fmt::Write;
 
 /// What all pages look like.
@@ -14,6 +18,8 @@ pub struct Page {
     pub style: String,
     /// HTML below the title.
     pub body: String,
+    /// Text that it carries compressed.
+    pub packed: Vec<Packed>,
     /// JavaScript that runs when the page is there.
     pub script: String,
 }
@@ -21,16 +27,20 @@ pub struct Page {
 impl Page {
     /// The page as HTML. What it may load is nothing, which browsers are told.
     pub fn html(&self) -> String {
-        let Self { title, style, body, script } = self;
+        let Self { title, style, body, packed, script } = self;
         let title = escaped(title);
+        let unpacked = if packed.is_empty() { "" } else { packed::UNPACKED };
+        let packed: String = packed.iter().map(Packed::html).collect();
         let mut html = String::new();
         let _ = write!(
             html,
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
              content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
-             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:\">\n\
+             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
+             base-uri 'none'; form-action 'none'\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n\
-             </head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n<script>\n{script}</script>\n</body>\n</html>\n"
+             </head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n{packed}<script>\n{unpacked}{script}</script>\n</body>\n\
+             </html>\n"
         );
         html
     }

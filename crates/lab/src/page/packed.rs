@@ -1,0 +1,76 @@
+//! Bytes that a page carries compressed: the plotting library, long series.
+
+use crate::{Error, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::{Compression, GzBuilder};
+use plotly::Plot;
+use std::io::Write;
+
+/// Text under a name, which the page's script gets by `await unpacked(name)`.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    name: &'static str,
+    base64: String,
+}
+
+impl Packed {
+    /// Compresses text, to the same bytes every time. The name is one of an HTML element, and must be safe as one.
+    ///
+    /// # Errors
+    /// When it cannot be compressed.
+    pub fn new(name: &'static str, text: &[u8]) -> Result<Self> {
+        let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+        let packed = gzip.write_all(text).and_then(|()| gzip.finish());
+        let packed =
+            packed.map_err(|e| Error::Refused(format!("a part of the page cannot be compressed: {e}")))?;
+        Ok(Self { name, base64: BASE64_STANDARD.encode(packed) })
+    }
+
+    /// The element that holds it. Browsers take its type for data and run nothing of it.
+    pub(super) fn html(&self) -> String {
+        let Self { name, base64 } = self;
+        format!("<script type=\"application/gzip\" id=\"packed-{name}\">{base64}</script>\n")
+    }
+}
+
+/// The function that scripts get packed text by.
+pub(super) const UNPACKED: &str = r#"async function unpacked(name) {
+  if (!globalThis.DecompressionStream) throw new Error("this browser cannot unpack data: it is from before 2023");
+  const base64 = document.getElementById("packed-" + name).textContent;
+  const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+"#;
+
+/// The source of plotly.js, without the formula renderer that comes with it.
+pub fn plotly_js() -> String {
+    let sources = Plot::offline_js_sources();
+    let first = sources.split_once('>').map_or("", |(_, rest)| rest);
+    first.split_once("</script>").map_or("", |(source, _)| source).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+
+    #[test]
+    fn what_is_packed_comes_back_and_is_the_same_every_time() {
+        let packed = Packed::new("a", "</script>é".as_bytes()).unwrap();
+        assert_eq!(packed.base64, Packed::new("a", "</script>é".as_bytes()).unwrap().base64);
+        let mut text = String::new();
+        let bytes = BASE64_STANDARD.decode(&packed.base64).unwrap();
+        GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "</script>é");
+        assert!(packed.html().starts_with("<script type=\"application/gzip\" id=\"packed-a\">"));
+    }
+
+    #[test]
+    fn the_plotting_library_is_there_and_the_formula_renderer_is_not() {
+        let source = plotly_js();
+        assert!(source.starts_with("/**\n* plotly.js v") && source.len() > 3_000_000, "{}", source.len());
+        assert!(!source.contains("MathJax=") && source.len() < 6_000_000, "{}", source.len());
+    }
+}

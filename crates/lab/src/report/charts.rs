@@ -1,0 +1,319 @@
+//! Which metrics are drawn together. A chart is on the page if a run has one of its metrics.
+
+/// What a chart's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// From 0 to 1, shown as percentages.
+    Share,
+    /// Anything else, by its name.
+    Named(&'static str),
+}
+
+/// Metrics of one unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declared {
+    /// Its place in the page's address.
+    pub id: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// What its values are.
+    pub unit: Unit,
+    /// How to read it, as a sentence.
+    pub reading: &'static str,
+    /// Metrics, and what a legend calls them. `*` in a metric is the name of an evaluation set, `#` a whole number; the same
+    /// signs in the other name stand for what was found. Without a name it is the metric's own.
+    pub lines: &'static [(&'static str, &'static str)],
+}
+
+const NATS: Unit = Unit::Named("nats");
+const TOKENS: Unit = Unit::Named("tokens");
+
+/// All charts, in the order of the page.
+pub(super) const CHARTS: &[Declared] = &[
+    Declared {
+        id: "entropy",
+        title: "Entropy while sampling",
+        unit: NATS,
+        reading: "What exploration is left. Where the curve has come down to the floor, the policy gives nearly the same answers \
+                  again and again, and little more will be learnt.",
+        lines: &[
+            ("policy/entropy", "all responses"),
+            ("policy/entropy_filtered", "responses trained on"),
+            ("policy/entropy_token_mean", "all responses, mean over tokens"),
+            ("policy/entropy_token_mean_filtered", "trained on, mean over tokens"),
+            ("sft/entropy", "examples"),
+        ],
+    },
+    Declared {
+        id: "eval-entropy",
+        title: "Entropy in evaluations",
+        unit: NATS,
+        reading: "The same on problems that are not trained on, at the temperature of the evaluation.",
+        lines: &[("eval/*/entropy", "*")],
+    },
+    Declared {
+        id: "accuracy",
+        title: "Accuracy in evaluations",
+        unit: Unit::Share,
+        reading: "Mean over problems of the share of correct responses. What was bought with the entropy.",
+        lines: &[("eval/*/mean@#", "* mean@#"), ("eval/mean_of_sets", "mean of the sets")],
+    },
+    Declared {
+        id: "accuracy-of-several",
+        title: "Accuracy of several responses",
+        unit: Unit::Share,
+        reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. Where mean@k rises and pass@k \
+                  does not, the policy has only become surer of what it could do before.",
+        lines: &[("eval/*/pass@#", "* pass@#"), ("eval/*/maj@#", "* maj@#")],
+    },
+    Declared {
+        id: "by-size",
+        title: "Accuracy by size of the problem",
+        unit: Unit::Share,
+        reading: "Problems of the built-in task by how many numbers they give.",
+        lines: &[("eval/*/mean@#_#_numbers", "* mean@#, # numbers")],
+    },
+    Declared {
+        id: "reward",
+        title: "Reward",
+        unit: Unit::Named("reward"),
+        reading: "Of the responses sampled for training. It follows the difficulty of each step's prompts, so it jumps more than \
+                  the accuracy of evaluations.",
+        lines: &[
+            ("reward/mean", "reward"),
+            ("reward/score", "score, without penalty"),
+            ("reward/part_#", "part #"),
+            ("eval/*/score", "score on *"),
+        ],
+    },
+    Declared {
+        id: "signal",
+        title: "Prompts without a signal",
+        unit: Unit::Share,
+        reading: "Prompts whose responses are all right or all wrong say nothing about which is better. When these two come to \
+                  most prompts, the step learns from few.",
+        lines: &[("reward/solved_all", "solved by all responses"), ("reward/solved_none", "solved by none")],
+    },
+    Declared {
+        id: "verdicts",
+        title: "Verdicts",
+        unit: Unit::Share,
+        reading: "What became of the sampled responses.",
+        lines: &[
+            ("verdict/correct", "correct"),
+            ("verdict/wrong", "wrong"),
+            ("verdict/unparseable", "without an answer"),
+            ("verdict/timed_out", "timed out"),
+            ("verdict/fault", "could not be judged"),
+        ],
+    },
+    Declared {
+        id: "length",
+        title: "Length of responses",
+        unit: TOKENS,
+        reading: "A length that creeps up to the limit while accuracy stands still is a warning.",
+        lines: &[
+            ("response/length_mean", "mean"),
+            ("response/length_max", "longest"),
+            ("eval/*/length_mean", "mean on *"),
+        ],
+    },
+    Declared {
+        id: "truncated",
+        title: "Truncated responses",
+        unit: Unit::Share,
+        reading: "Cut off at the longest length. They seldom hold an answer.",
+        lines: &[("response/truncated", "while sampling"), ("eval/*/truncated", "on *")],
+    },
+    Declared {
+        id: "covariance",
+        title: "Distribution of the covariance",
+        unit: NATS,
+        reading: "Covariance of log-prob and advantage by token: the mean says how fast entropy falls. A few tokens of the upper \
+                  end drive most of it (the paper's table 1), and these are what Clip-Cov and KL-Cov hold back.",
+        lines: &[
+            ("cov/p99", "99th percentile"),
+            ("cov/max", "largest"),
+            ("cov/top_0.02_percent", "mean of the top 0.02 %"),
+            ("cov/top_0.2_percent", "mean of the top 0.2 %"),
+            ("cov/top_2_percent", "mean of the top 2 %"),
+            ("cov/top_20_percent", "mean of the top 20 %"),
+            ("cov/top_50_percent", "mean of the top 50 %"),
+        ],
+    },
+    Declared {
+        id: "covariance-mean",
+        title: "Mean covariance",
+        unit: NATS,
+        reading: "Above 0, likely tokens are rewarded more than unlikely ones, and entropy falls.",
+        lines: &[("cov/mean", "mean over tokens")],
+    },
+    Declared {
+        id: "picked",
+        title: "Tokens that the covariance method picked",
+        unit: TOKENS,
+        reading: "Per step, of how many it could pick from.",
+        lines: &[("cov/selected", "picked"), ("cov/eligible", "to pick from")],
+    },
+    Declared {
+        id: "quadrants",
+        title: "Who was picked",
+        unit: Unit::Share,
+        reading: "Shares of the picked tokens: unlikely or likely under the policy, in worse or better responses.",
+        lines: &[
+            ("cov/quadrant_low_logprob_negative_advantage", "unlikely, worse"),
+            ("cov/quadrant_low_logprob_positive_advantage", "unlikely, better"),
+            ("cov/quadrant_high_logprob_negative_advantage", "likely, worse"),
+            ("cov/quadrant_high_logprob_positive_advantage", "likely, better"),
+        ],
+    },
+    Declared {
+        id: "gradient-share",
+        title: "Share of the covariance term in the gradient",
+        unit: Unit::Share,
+        reading: "How much the method weighs; for Clip-Cov, how much it takes away.",
+        lines: &[("cov/gradient_share", "share")],
+    },
+    Declared {
+        id: "clip",
+        title: "Clipped tokens",
+        unit: Unit::Share,
+        reading: "Tokens whose gradient the clipping of the ratio takes. Above some percent, the updates of a rollout go further \
+                  than it supports.",
+        lines: &[
+            ("policy/clip_fraction", "all"),
+            ("policy/clip_fraction_low", "ratio too low"),
+            ("policy/clip_fraction_high", "ratio too high"),
+            ("policy/dual_clip_fraction", "dual clip"),
+        ],
+    },
+    Declared {
+        id: "kl",
+        title: "KL divergence",
+        unit: NATS,
+        reading: "How far the updates of a step move the policy from the one that sampled, and training from the reference model.",
+        lines: &[
+            ("policy/kl_old", "KL from the sampling policy"),
+            ("policy/log_ratio_abs", "mean |log ratio|"),
+            ("kl/reference", "KL from the reference model"),
+        ],
+    },
+    Declared {
+        id: "ratio",
+        title: "Largest ratio of a token",
+        unit: Unit::Named("ratio"),
+        reading: "New probability over old, in any update of the step.",
+        lines: &[("policy/ratio_max", "largest")],
+    },
+    Declared {
+        id: "gradient",
+        title: "Gradient norm",
+        unit: Unit::Named("norm"),
+        reading: "Before clipping. Spikes that come more often or grow announce a run that breaks.",
+        lines: &[("grad/norm", "mean of the updates"), ("grad/norm_max", "largest of the updates")],
+    },
+    Declared {
+        id: "loss",
+        title: "Loss",
+        unit: Unit::Named("loss"),
+        reading: "In reinforcement learning it says little of progress; cross-entropy of fine-tuning does.",
+        lines: &[("policy/loss", "policy"), ("sft/loss", "examples"), ("eval/loss", "held-out examples")],
+    },
+    Declared {
+        id: "throughput",
+        title: "Throughput",
+        unit: Unit::Named("tokens per second"),
+        reading: "Sampling, and passing forward and backward. Sampling that slows down as lengths stay is worth a look at the \
+                  machine.",
+        lines: &[
+            ("throughput/rollout_tokens_per_s", "sampling"),
+            ("throughput/update_tokens_per_s", "update"),
+        ],
+    },
+    Declared {
+        id: "time",
+        title: "Time of a step",
+        unit: Unit::Named("seconds"),
+        reading: "Where the time goes; evaluations are in the steps that have them.",
+        lines: &[
+            ("time/step_s", "whole step"),
+            ("time/rollout_s", "sampling and judging"),
+            ("time/verify_s", "of this, judging"),
+            ("time/update_s", "passes"),
+            ("time/objective_s", "of this, the objective"),
+            ("time/optimizer_s", "optimizer"),
+            ("time/data_s", "data"),
+            ("time/eval_s", "evaluation"),
+        ],
+    },
+    Declared {
+        id: "rate",
+        title: "Learning rate",
+        unit: Unit::Named("learning rate"),
+        reading: "As the schedule has it.",
+        lines: &[("optimizer/learning_rate", "learning rate")],
+    },
+];
+
+/// What a legend calls a metric, if the declared line `(pattern, name)` means it.
+pub(super) fn named(line: (&str, &str), metric: &str) -> Option<String> {
+    let (pattern, name) = line;
+    let found = matched(pattern, metric)?;
+    let mut found = found.into_iter();
+    let shown: String = name
+        .chars()
+        .map(|c| match c {
+            '*' | '#' => found.next().unwrap_or_default().to_owned(),
+            c => c.to_string(),
+        })
+        .collect();
+    Some(if shown.is_empty() { metric.to_owned() } else { shown })
+}
+
+/// What stands in a metric for the signs of a pattern, in order; none where it is another metric.
+fn matched<'a>(pattern: &str, metric: &'a str) -> Option<Vec<&'a str>> {
+    let Some(at) = pattern.find(['*', '#']) else {
+        return (pattern == metric).then(Vec::new);
+    };
+    let (before, sign, after) = (&pattern[..at], &pattern[at..=at], &pattern[at + 1..]);
+    let rest = metric.strip_prefix(before)?;
+    let lengths: Vec<usize> = match sign {
+        "#" => vec![rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len()],
+        _ => (1..=rest.len()).rev().filter(|i| rest.is_char_boundary(*i)).collect(),
+    };
+    lengths.into_iter().filter(|length| *length > 0).find_map(|length| {
+        let mut found = vec![&rest[..length]];
+        found.extend(matched(after, &rest[length..])?);
+        Some(found)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_a_pattern_stand_for_sets_and_numbers() {
+        let pattern = ("eval/*/mean@#", "* mean@#");
+        assert_eq!(named(pattern, "eval/a/b/mean@8").as_deref(), Some("a/b mean@8"));
+        for other in ["eval/a/mean@8_3_numbers", "eval/a/mean@", "eval//mean@8", "eval/a/pass@8", "mean@8"] {
+            assert_eq!(named(pattern, other), None, "{other}");
+        }
+        assert_eq!(named(("grad/norm", "mean"), "grad/norm").as_deref(), Some("mean"));
+        assert_eq!(named(("grad/norm", "mean"), "grad/norm_max"), None);
+        let sized = ("eval/*/mean@#_#_numbers", "* mean@#, # numbers");
+        assert_eq!(named(sized, "eval/é/mean@8_3_numbers").as_deref(), Some("é mean@8, 3 numbers"));
+    }
+
+    #[test]
+    fn no_metric_is_declared_twice_and_no_place_either() {
+        let mut ids: Vec<&str> = CHARTS.iter().map(|chart| chart.id).collect();
+        let mut metrics: Vec<&str> = CHARTS.iter().flat_map(|chart| chart.lines).map(|line| line.0).collect();
+        for names in [&mut ids, &mut metrics] {
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The curves over steps: from declared charts and the runs' numbers to what is drawn, and the places on the page for it.
+
+use super::charts::{CHARTS, Declared, Unit, named};
+use super::run::Run;
+use super::thin::{means, thin};
+use crate::log::Series;
+use crate::page::escaped;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Points on a whole page. With the digits that they have, so many come to less than 2 MB when packed.
+const MAX_POINTS: usize = 240_000;
+/// Points of one line: more than twice as many as a wide screen has columns for one.
+const MAX_OF_LINE: usize = 3000;
+/// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it is cut.
+const NOISY: usize = 300;
+const STRETCHES: usize = 100;
+
+/// A chart as the page's script gets it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Chart {
+    /// The element that it is drawn in.
+    pub id: String,
+    /// What x is.
+    pub x: &'static str,
+    /// What y is.
+    pub y: String,
+    /// Whether y is a share.
+    pub share: bool,
+    /// Whether lines of one run share the frame: told apart by colour where there is one run, else one metric at a time.
+    pub together: bool,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+/// What is drawn of one metric of one run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Line {
+    /// The run's number.
+    pub run: usize,
+    /// The metric, as a number among the chart's.
+    pub metric: usize,
+    /// What the legend calls the metric.
+    pub name: String,
+    /// How it is drawn.
+    #[serde(rename = "as")]
+    pub style: Style,
+    /// `[points]`.
+    pub x: Vec<f64>,
+    /// `[points]`.
+    pub y: Vec<f64>,
+    /// Upper end of each point's interval, where it has one; `y` is the lower end of a band then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub high: Vec<f64>,
+    /// Means over stretches of steps, where there are many points.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub means: Vec<(f64, f64)>,
+    /// What is said of each point on hovering, beside its numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Style {
+    /// Joined points.
+    #[default]
+    Line,
+    /// Joined points that are so few that each is marked.
+    Marked,
+    /// Points alone.
+    Points,
+    /// What is fitted or predicted.
+    Dotted,
+    /// From `y` to `high`.
+    Band,
+    /// A point with an interval: from the first to the last of three values.
+    Interval,
+}
+
+/// All curves of a page.
+pub(super) struct Curves {
+    shown: Vec<Shown>,
+    charts: Vec<Chart>,
+    is_thinned: bool,
+    has_means: bool,
+}
+
+/// What the page says of a chart.
+struct Shown {
+    title: &'static str,
+    reading: &'static str,
+    /// Metrics by number, with what the legend calls them.
+    metrics: Vec<(String, String)>,
+    /// What is not drawn, in sentences.
+    remarks: Vec<String>,
+}
+
+/// A metric of one run or several.
+struct Metric<'a> {
+    metric: String,
+    name: String,
+    /// By run.
+    of_runs: Vec<Option<&'a Series>>,
+}
+
+impl Curves {
+    /// The curves that the runs have.
+    pub fn of(runs: &[Run]) -> Self {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for run in runs {
+            names.extend(run.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
+        }
+        let mut rest = names.clone();
+        let mut found: Vec<(Declared, bool, Vec<Metric<'_>>)> = Vec::new();
+        for declared in CHARTS {
+            let mut metrics = Vec::new();
+            for line in declared.lines {
+                for metric in &names {
+                    if let Some(name) = named(*line, metric) {
+                        rest.remove(metric);
+                        metrics.push(Metric::of(runs, metric, name));
+                    }
+                }
+            }
+            found.push((*declared, true, metrics));
+        }
+        let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
+        found.push((OTHERS, false, others));
+
+        let mut kept = Vec::new();
+        for (declared, together, metrics) in found {
+            let (metrics, remarks) = told_apart(metrics, runs.len() == 1 && together);
+            if !metrics.is_empty() {
+                kept.push((declared, together, metrics, remarks));
+            }
+        }
+        let lines =
+            kept.iter().flat_map(|(_, _, metrics, _)| metrics).map(|m| m.of_runs.iter().flatten().count());
+        let most = (MAX_POINTS / lines.sum::<usize>().max(1)).clamp(40, MAX_OF_LINE);
+        let mut curves = Self { shown: Vec::new(), charts: Vec::new(), is_thinned: false, has_means: false };
+        for (declared, together, metrics, remarks) in kept {
+            let lines: Vec<Line> = metrics
+                .iter()
+                .enumerate()
+                .flat_map(|(number, metric)| {
+                    let of = move |(run, series): (usize, &Option<&Series>)| {
+                        series.map(|series| line(series, run, number, metric.name.clone(), most))
+                    };
+                    metric.of_runs.iter().enumerate().filter_map(of)
+                })
+                .collect();
+            curves.is_thinned |=
+                metrics.iter().flat_map(|m| &m.of_runs).flatten().any(|s| s.values.len() > most);
+            curves.has_means |= lines.iter().any(|line| !line.means.is_empty());
+            let (y, share) = match declared.unit {
+                Unit::Share => (String::new(), true),
+                Unit::Named(name) => (name.to_owned(), false),
+            };
+            curves.charts.push(Chart { id: declared.id.into(), x: "step", y, share, together, lines });
+            let metrics = metrics.into_iter().map(|m| (m.metric, m.name)).collect();
+            curves.shown.push(Shown { title: declared.title, reading: declared.reading, metrics, remarks });
+        }
+        curves
+    }
+
+    /// What is drawn.
+    pub fn charts(&self) -> &[Chart] {
+        &self.charts
+    }
+
+    /// The places for it, with a legend of the runs.
+    pub fn html(&self, runs: &[Run]) -> String {
+        if self.charts.is_empty() {
+            return String::new();
+        }
+        let mut html = String::from("<section id=\"curves\">\n<h2>Curves</h2>\n");
+        html += "<p class=\"quiet\"><span class=\"on-screen\">Drag to zoom, double-click for the whole; point at a curve \
+                 for its values. ";
+        if runs.len() > 1 {
+            html += "The names of the runs switch them on and off in all charts. ";
+        }
+        html += "</span>";
+        if self.has_means {
+            html += "Faint: the values; strong: their means over stretches of steps. ";
+        }
+        if self.is_thinned {
+            html += "Long curves are drawn with fewer points: of each stretch of steps the least and the largest value, so that \
+                     no spike is lost. ";
+        }
+        html += "</p>\n";
+        if runs.len() > 1 {
+            html += &legend(runs);
+        }
+        html += "<div class=\"charts\">\n";
+        for (chart, shown) in self.charts.iter().zip(&self.shown) {
+            html += &shown.html(chart, runs.len());
+        }
+        html + "</div>\n</section>\n"
+    }
+}
+
+const OTHERS: Declared = Declared {
+    id: "others",
+    title: "Everything else",
+    unit: Unit::Named("value"),
+    reading: "What the runs have measured beside the above, one metric at a time.",
+    lines: &[],
+};
+
+impl<'a> Metric<'a> {
+    fn of(runs: &'a [Run], metric: &str, name: String) -> Self {
+        let series = |run: &'a Run| run.log.series(metric).filter(|series| !series.values.is_empty());
+        Self { metric: metric.to_owned(), name, of_runs: runs.iter().map(series).collect() }
+    }
+
+    fn is_zero(&self) -> bool {
+        self.of_runs.iter().flatten().all(|series| series.values.iter().all(|value| *value == 0.0))
+    }
+}
+
+/// The metrics that are worth a line, and sentences on the others: those that are 0 throughout and, where the lines of one run
+/// would cover one another, those that are equal to one before. A chart keeps its first metric.
+fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool) -> (Vec<Metric<'_>>, Vec<String>) {
+    let (mut kept, mut zero, mut remarks): (Vec<Metric<'_>>, Vec<String>, Vec<String>) = Default::default();
+    let all_zero = metrics.iter().all(Metric::is_zero);
+    for metric in metrics {
+        let same = kept.iter().find(|m| in_one_frame && m.of_runs == metric.of_runs).map(|m| m.name.clone());
+        match same {
+            _ if metric.is_zero() && !(all_zero && kept.is_empty()) => zero.push(metric.name),
+            Some(same) => remarks.push(format!("“{}” is the same as “{same}”.", metric.name)),
+            None => kept.push(metric),
+        }
+    }
+    if !zero.is_empty() {
+        let quoted: Vec<String> = zero.iter().map(|name| format!("“{name}”")).collect();
+        remarks.push(format!("0 in every step: {}.", quoted.join(", ")));
+    }
+    (kept, remarks)
+}
+
+fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -> Line {
+    let all: Vec<(u64, f64)> = series.iter().collect();
+    let points = thin(&all, most);
+    let style = if points.len() <= 60 { Style::Marked } else { Style::Line };
+    let means = if all.len() < NOISY { Vec::new() } else { means(&all, STRETCHES) };
+    Line {
+        run,
+        metric,
+        name,
+        style,
+        x: points.iter().map(|(step, _)| *step as f64).collect(),
+        y: points.iter().map(|(_, y)| rounded(*y)).collect(),
+        means: means.into_iter().map(|(x, y)| (rounded(x), rounded(y))).collect(),
+        ..Line::default()
+    }
+}
+
+/// A number with as many digits as can be seen.
+pub(super) fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// Buttons that switch runs on and off.
+pub(super) fn legend(runs: &[Run]) -> String {
+    let mut html = String::from("<div class=\"legend\" role=\"group\" aria-label=\"runs\">\n");
+    for (i, run) in runs.iter().enumerate() {
+        let _ = writeln!(
+            html,
+            "<button type=\"button\" aria-pressed=\"true\" data-run=\"{i}\">{}{}</button>",
+            swatch(i),
+            run.html()
+        );
+    }
+    html + "</div>\n"
+}
+
+/// A run's colour, dash and marker as a small picture, which the script draws.
+pub(super) fn swatch(run: usize) -> String {
+    format!("<svg class=\"swatch\" data-run=\"{run}\" width=\"34\" height=\"12\" aria-hidden=\"true\"></svg>")
+}
+
+impl Shown {
+    fn html(&self, chart: &Chart, runs: usize) -> String {
+        let id = &chart.id;
+        let mut html = format!(
+            "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{}</h3><div class=\"tools\">",
+            escaped(self.title)
+        );
+        if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
+            let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\">");
+            for (i, (_, name)) in self.metrics.iter().enumerate() {
+                let _ = write!(html, "<option value=\"{i}\">{}</option>", escaped(name));
+            }
+            html += "</select>";
+        }
+        if !chart.share {
+            let _ = write!(html, "<label><input type=\"checkbox\" data-log=\"{id}\"> logarithmic</label>");
+        }
+        let _ = write!(html, "</div></div>\n<div class=\"plot\" id=\"plot-{id}\"></div>\n<figcaption>");
+        html += &escaped(self.reading);
+        for remark in &self.remarks {
+            let _ = write!(html, " {}", escaped(remark));
+        }
+        let names: Vec<String> =
+            self.metrics.iter().map(|(name, _)| format!("<code>{}</code>", escaped(name))).collect();
+        let _ = write!(html, " <span class=\"quiet\">{}</span></figcaption>\n</figure>\n", names.join(", "));
+        html
+    }
+}

@@ -1,0 +1,198 @@
+"use strict";
+// Draws the charts of a report with plotly.js. Colours are those of report.css, so that one place has them.
+(async () => {
+  const root = document.documentElement;
+  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "cross", "triangle-down"];
+  const COLOURS = 8;
+  const PAPER_WIDTH = 690;
+
+  const fail = (why) => {
+    const note = document.createElement("p");
+    note.id = "undrawn";
+    note.textContent = "The charts cannot be drawn here (" + why + "). The summary and the tables are complete.";
+    document.querySelector("main").prepend(note);
+    root.dataset.charts = "failed";
+  };
+
+  let data;
+  try {
+    const source = document.createElement("script");
+    source.textContent = await unpacked("plotly");
+    document.head.append(source);
+    data = JSON.parse(await unpacked("data"));
+  } catch (error) {
+    return fail(String(error));
+  }
+
+  // plotly.js takes some markup in texts as HTML; names mean none.
+  const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const short = (text) => (text.length > 40 ? text.slice(0, 18) + "…" + text.slice(-20) : text);
+  const several = data.runs.length > 1;
+  const hidden = new Set();
+  const logarithmic = new Set();
+  const metricOf = {};
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const menuStays = matchMedia("(hover: none)").matches;
+
+  const style = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const look = (i) => ({
+    color: style("--c" + (i % COLOURS)),
+    dash: DASHES[i % DASHES.length],
+    symbol: SYMBOLS[i % SYMBOLS.length],
+  });
+  const faint = (color) => color + "2e"; // colours are #rrggbb
+
+  function trace(chart, line) {
+    const { color, dash, symbol } = look(several || line.metric === undefined ? line.run : line.metric);
+    const name = short(plain(several ? data.runs[line.run] : line.name));
+    const visible = !hidden.has(line.run);
+    const base = { x: line.x, y: line.y, name, visible, type: "scatter" };
+    const solid = { color, width: 2, dash };
+    switch (line.as) {
+      case "band":
+        return {
+          ...base, x: line.x.concat([...line.x].reverse()), y: line.y.concat([...line.high].reverse()),
+          mode: "lines", line: { width: 0 }, fill: "toself", fillcolor: faint(color), hoverinfo: "skip",
+        };
+      case "interval":
+        return {
+          ...base, x: [line.x[1]], y: [line.y[1]], mode: "markers", marker: { color, symbol, size: 11, line: { color, width: 1 } },
+          error_y: { type: "data", symmetric: false, array: [line.y[2] - line.y[1]], arrayminus: [line.y[1] - line.y[0]], color },
+          cliponaxis: false,
+        };
+      case "points":
+        return {
+          ...base, mode: "markers", text: line.text.map(plain), marker: { color, symbol, size: 8, opacity: 0.8 },
+        };
+      case "dotted":
+        return { ...base, mode: "lines", line: { color, width: 2, dash: "dot" } };
+      case "marked":
+        return { ...base, mode: "lines+markers", line: solid, marker: { color, symbol, size: 6 } };
+      default:
+        return { ...base, mode: "lines", line: { ...solid, dash: chart.x === "step" ? dash : "solid" } };
+    }
+  }
+
+  // Many values are drawn faintly, and their means over stretches of steps on top.
+  function traces(chart, line) {
+    const drawn = trace(chart, line);
+    if (!line.means) return [drawn];
+    const faintly = { ...drawn, line: { color: drawn.line.color, width: 1 }, opacity: 0.35, showlegend: false };
+    const means = { ...drawn, x: line.means.map((point) => point[0]), y: line.means.map((point) => point[1]), hoverinfo: "skip" };
+    return [faintly, means];
+  }
+
+  function layout(chart) {
+    const line = style("--line");
+    const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true, showline: true };
+    const ofSteps = chart.x === "step";
+    // An axis of shares ends where shares do, whatever is extrapolated.
+    const shares = chart.share
+      ? { tickformat: ".3~p", hoverformat: ".3~p", autorangeoptions: { clipmin: -0.02, clipmax: 1.02 } }
+      : { hoverformat: ".5~r", exponentformat: "power", minexponent: 5, separatethousands: true };
+    // What is fitted reaches to the end of the entropy; a little beside it there is room for the mark of the ceiling.
+    const toZero = !ofSteps && chart.lines.some((l) => l.as === "band");
+    const widest = toZero ? chart.lines.flatMap((l) => l.x).reduce((a, b) => Math.max(a, b), 0) : 0;
+    const entropies = toZero ? { range: [-0.03 * widest, 1.05 * widest] } : {};
+    const isLog = logarithmic.has(chart.id);
+    return {
+      autosize: true,
+      margin: { l: 50, r: 14, t: menuStays ? 30 : 10, b: 40 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: style("--quiet"), activecolor: style("--text") },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: style("--text"), family: "system-ui, sans-serif", size: 12 },
+      hovermode: ofSteps ? "x unified" : "closest",
+      hoverlabel: { bgcolor: style("--panel"), bordercolor: line, font: { color: style("--text") }, namelength: -1 },
+      dragmode: touch ? false : "zoom",
+      showlegend: !several && new Set(chart.lines.map((l) => l.name)).size > 1,
+      legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", font: { size: 11 } },
+      xaxis: {
+        ...axis, title: { text: chart.x, standoff: 6 }, ...entropies,
+        ...(ofSteps ? { hoverformat: ",d", tickformat: ",~d" } : { hoverformat: ".3f" }), zeroline: toZero,
+      },
+      yaxis: { ...axis, ...shares, title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },
+      uirevision: chart.id + isLog + metricOf[chart.id],
+    };
+  }
+
+  const config = {
+    responsive: true, displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
+  };
+
+  function draw(chart, width) {
+    const one = several || !chart.together;
+    const metric = metricOf[chart.id] ?? 0;
+    const lines = chart.lines.filter((line) => chart.x !== "step" || !one || line.metric === metric);
+    const extent = width ? { autosize: false, width, height: chart.x === "step" ? 280 : 400 } : {};
+    return Plotly.react("plot-" + chart.id, lines.flatMap((line) => traces(chart, line)), { ...layout(chart), ...extent }, config);
+  }
+
+  function swatches() {
+    for (const picture of document.querySelectorAll("svg.swatch")) {
+      const { color, dash } = look(Number(picture.dataset.run));
+      const gaps = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 4", longdashdot: "11 3 2 3" }[dash];
+      const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      line.setAttribute("d", "M1 6H33");
+      line.setAttribute("stroke", color);
+      line.setAttribute("stroke-width", "3");
+      line.setAttribute("stroke-dasharray", gaps);
+      picture.replaceChildren(line);
+    }
+  }
+
+  // One after another, so that the page can be read and scrolled meanwhile.
+  async function drawAll() {
+    swatches();
+    for (const chart of data.charts) {
+      await draw(chart);
+      await new Promise((done) => setTimeout(done));
+    }
+  }
+
+  const byId = (id) => data.charts.find((chart) => chart.id === id);
+  for (const button of document.querySelectorAll(".legend button")) {
+    button.addEventListener("click", () => {
+      const run = Number(button.dataset.run);
+      hidden.has(run) ? hidden.delete(run) : hidden.add(run);
+      for (const same of document.querySelectorAll('.legend button[data-run="' + run + '"]')) {
+        same.setAttribute("aria-pressed", String(!hidden.has(run)));
+      }
+      drawAll();
+    });
+  }
+  for (const choice of document.querySelectorAll("select[data-chart]")) {
+    choice.addEventListener("change", () => {
+      metricOf[choice.dataset.chart] = Number(choice.value);
+      draw(byId(choice.dataset.chart));
+    });
+  }
+  for (const box of document.querySelectorAll("input[data-log]")) {
+    box.checked = false;
+    box.addEventListener("change", () => {
+      box.checked ? logarithmic.add(box.dataset.log) : logarithmic.delete(box.dataset.log);
+      draw(byId(box.dataset.log));
+    });
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  // Paper is white and narrow, whatever the screen is.
+  addEventListener("beforeprint", () => {
+    root.classList.add("paper");
+    for (const part of document.querySelectorAll("details.run")) part.open = true;
+    swatches();
+    for (const chart of data.charts) draw(chart, chart.x === "step" ? PAPER_WIDTH / 2 - 12 : PAPER_WIDTH);
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("paper");
+    drawAll();
+  });
+
+  try {
+    await drawAll();
+    root.dataset.charts = "drawn";
+  } catch (error) {
+    fail(String(error));
+  }
+})();

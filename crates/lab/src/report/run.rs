@@ -1,0 +1,95 @@
+//! The runs of a report, each under a name of its own.
+
+use super::points::{self, Measured, ROLLOUT};
+use crate::Result;
+use crate::law::Point;
+use crate::log::RunLog;
+use crate::page::escaped;
+use crate::run_files::RunFiles;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A run as the report knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// What it is called on the page; no two runs share it.
+    pub label: String,
+    /// Its numbers.
+    pub log: RunLog,
+    /// Its settings, where it has a recipe.
+    pub recipe: Option<Value>,
+    /// Its accuracies with the entropies that belong to them, one row per evaluation set.
+    pub measured: Vec<Measured>,
+}
+
+impl Run {
+    /// Its name as HTML, which no direction marks in it can leave.
+    pub fn html(&self) -> String {
+        format!("<bdi>{}</bdi>", escaped(&self.label))
+    }
+
+    /// A value of the recipe by its dotted key.
+    pub fn setting(&self, key: &str) -> Option<&Value> {
+        key.split('.').try_fold(self.recipe.as_ref()?, |value, name| value.get(name))
+    }
+}
+
+/// Where something was measured, for headings.
+pub(super) fn place(set: &str) -> &str {
+    if set == ROLLOUT { "training prompts" } else { set }
+}
+
+/// The first point and the last.
+pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
+    Some((*measured.points.first()?, *measured.points.last()?))
+}
+
+/// Reads runs.
+///
+/// # Errors
+/// When one cannot be read.
+pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
+    let mut runs = Vec::with_capacity(paths.len());
+    for path in paths {
+        let log = RunLog::open(path)?;
+        let recipe = if path.is_dir() { RunFiles::new(path).recipe()? } else { None };
+        runs.push((log, recipe));
+    }
+    let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
+    let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
+        let mut measured = points::of_run(&log);
+        measured.retain(|measured| !measured.points.is_empty());
+        Run { label, log, recipe, measured }
+    };
+    Ok(labels.into_iter().zip(runs).map(run).collect())
+}
+
+/// A name for each: its own, with as much of its path before it as tells it from the others, and a number where nothing does.
+fn labels(logs: &[&RunLog]) -> Vec<String> {
+    let parts: Vec<Vec<String>> = logs.iter().map(|log| above(log)).collect();
+    let label = |i: usize, depth: usize| {
+        let above = &parts[i][parts[i].len().saturating_sub(depth)..];
+        above.iter().map(String::as_str).chain([logs[i].name.as_str()]).collect::<Vec<_>>().join("/")
+    };
+    let mut labels: Vec<String> = Vec::with_capacity(logs.len());
+    for i in 0..logs.len() {
+        let is_alone = |depth: usize| {
+            (0..logs.len())
+                .all(|j| j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth))
+        };
+        let depth = (0..=parts[i].len()).find(|depth| is_alone(*depth)).unwrap_or(0);
+        let mut name = label(i, depth);
+        if labels.contains(&name) {
+            name = (2..).map(|n| format!("{name} ({n})")).find(|n| !labels.contains(n)).unwrap_or(name);
+        }
+        labels.push(name);
+    }
+    labels
+}
+
+/// The names of the directories above a run's.
+fn above(log: &RunLog) -> Vec<String> {
+    let path = log.path.canonicalize().unwrap_or_else(|_| log.path.clone());
+    let names = path.parent().into_iter().flat_map(|dir| dir.iter());
+    names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name != "/").collect()
+}

@@ -1,0 +1,415 @@
+//! What happened, in sentences. Every one has its numbers with it; what was not measured is not spoken of.
+
+use super::collapse::{GAINED, SPENT, growth, half_way};
+use super::curves::swatch;
+use super::law_section::{LawSection, ceiling, refusals};
+use super::number::{count, percent, plain};
+use super::overview::best;
+use super::points::{Measured, ROLLOUT};
+use super::run::{Run, ends, place};
+use crate::law::Study;
+use crate::log::Series;
+use crate::page::escaped;
+use std::fmt::Write;
+
+/// A share of prompts without a signal that is worth a word.
+const DULL: f64 = 0.5;
+/// A share of truncated responses that is.
+const TRUNCATED: f64 = 0.02;
+
+/// More runs than these are folded up.
+const MANY: usize = 4;
+
+/// Metrics whose last finite value tells of a run that diverged.
+const FINITE: [&str; 4] = ["policy/loss", "grad/norm", "policy/entropy", "sft/loss"];
+
+/// The section.
+pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
+    let mut html = String::from("<section id=\"summary\">\n<h2>What happened</h2>\n");
+    let compared = compared(runs);
+    if !compared.is_empty() {
+        html += &list(&compared);
+    }
+    for (i, run) in runs.iter().enumerate() {
+        let said = list(&sentences(run, i, law));
+        let name = format!("{}{}", swatch(i), run.html());
+        html += &match runs.len() {
+            1 => said,
+            n if n > MANY => {
+                format!("<details class=\"run\">\n<summary>{name}</summary>\n{said}</details>\n")
+            }
+            _ => format!("<h3>{name}</h3>\n{said}"),
+        };
+    }
+    html + "</section>\n"
+}
+
+fn list(sentences: &[String]) -> String {
+    let items: String = sentences.iter().map(|sentence| format!("<li>{sentence}</li>\n")).collect();
+    format!("<ul>\n{items}</ul>\n")
+}
+
+/// What happened in a run, as HTML.
+fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
+    let Some(last) = run.log.last_step() else {
+        return vec!["Nothing has been measured yet: its log has no numbers.".into()];
+    };
+    let mut all = vec![extent(run, last)];
+    all.extend(divergence(run, last));
+    for (i, measured) in run.measured.iter().enumerate() {
+        all.extend(entropy(measured));
+        all.extend(accuracy(measured));
+        all.extend(law.study(number, i).map(|study| the_law(measured, study)));
+    }
+    if run.measured.is_empty() {
+        all.extend(sampled_entropy(run));
+    }
+    all.extend(
+        [length(run), truncation(run), signal(run), covariance(run), updates(run)].into_iter().flatten(),
+    );
+    all
+}
+
+fn values<'a>(run: &'a Run, metric: &str) -> Option<&'a Series> {
+    run.log.series(metric).filter(|series| !series.values.is_empty())
+}
+
+fn first_and_last(series: &Series) -> (f64, f64) {
+    let first = series.values.first().copied().unwrap_or(f64::NAN);
+    (first, series.last().map_or(f64::NAN, |(_, value)| value))
+}
+
+fn mean(series: &Series) -> f64 {
+    series.values.iter().sum::<f64>() / series.values.len() as f64
+}
+
+/// The largest value and its first step.
+fn largest(series: &Series) -> Option<(u64, f64)> {
+    series.iter().reduce(|best, point| if point.1 > best.1 { point } else { best })
+}
+
+/// A difference of shares, in percentage points.
+fn points(difference: f64) -> String {
+    format!("{:.1} points", 100.0 * difference)
+}
+
+fn code(metric: &str) -> String {
+    format!("<code>{}</code>", escaped(metric))
+}
+
+fn steps(number: u64) -> String {
+    if number == 1 { "1 step".into() } else { format!("{} steps", count(number as f64)) }
+}
+
+fn extent(run: &Run, last: u64) -> String {
+    let planned = run.setting("run.steps").and_then(serde_json::Value::as_u64);
+    let time = values(run, "time/step_s").map(|s| s.values.iter().sum::<f64>());
+    let time = time
+        .map_or(String::new(), |seconds| format!(", in {} of training and evaluation", duration(seconds)));
+    match planned {
+        Some(planned) if planned == last => {
+            format!("It ran for all <b>{}</b> of its recipe{time}.", steps(last))
+        }
+        Some(planned) if planned > last => format!(
+            "It has come to step <b>{}</b> of the {} in its recipe{time}: it was interrupted, or is still running.",
+            count(last as f64),
+            count(planned as f64)
+        ),
+        _ => format!("Its log goes to step <b>{}</b>{time}.", count(last as f64)),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} seconds"),
+        s if s < 6000.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{:.1} hours", s / 3600.0),
+    }
+}
+
+/// Numbers that stop being finite while the log goes on, and updates that were left out.
+fn divergence(run: &Run, last: u64) -> Option<String> {
+    let gone = FINITE.into_iter().filter_map(|metric| Some((metric, values(run, metric)?.last()?.0)));
+    let gone: Vec<String> = gone
+        .filter(|(_, step)| *step < last)
+        .map(|(metric, step)| format!("{} after step {step}", code(metric)))
+        .collect();
+    let skipped = values(run, "optimizer/skipped")
+        .map(|series| first_and_last(series).1)
+        .filter(|skipped| *skipped > 0.0);
+    let mut text = String::new();
+    if !gone.is_empty() {
+        let _ = write!(
+            text,
+            "<strong>It may have diverged</strong>: there is no finite value of {}, while the log goes on to step {last}.",
+            gone.join(", ")
+        );
+    }
+    if let Some(skipped) = skipped {
+        let _ =
+            write!(text, " {} updates were left out because their gradient was not finite.", count(skipped));
+    }
+    (!text.is_empty()).then(|| text.trim_start().to_owned())
+}
+
+/// Which entropy this is, in words.
+fn which_entropy(measured: &Measured) -> String {
+    let place = if measured.entropy.starts_with("eval/") {
+        format!("Entropy in evaluations on <bdi>{}</bdi>", escaped(&measured.set))
+    } else {
+        "Entropy of the responses sampled for training".into()
+    };
+    format!("{place} ({})", code(&measured.entropy))
+}
+
+fn entropy(measured: &Measured) -> Option<String> {
+    let what = which_entropy(measured);
+    let (first, last) = ends(measured)?;
+    if measured.points.len() == 1 {
+        return Some(format!(
+            "{what}: {} nats after step {}, the only measurement.",
+            plain(first.entropy),
+            first.step
+        ));
+    }
+    let (from, to) = (plain(first.entropy), plain(last.entropy));
+    let Some(fall) = growth(&measured.points, SPENT) else {
+        return Some(format!(
+            "{what} did not fall: from {from} to <b>{to}</b> nats between steps {} and {}.",
+            first.step, last.step
+        ));
+    };
+    let half = half_way(&measured.points, SPENT).map_or(String::new(), |step| {
+        format!("; half of the fall was over by step {step:.0} of {}", last.step)
+    });
+    Some(format!("{what} fell from {from} to <b>{to}</b> nats, by {}{half}.", percent(fall / first.entropy)))
+}
+
+fn accuracy(measured: &Measured) -> Option<String> {
+    let place = if measured.set == ROLLOUT { "the training prompts".into() } else { escaped(&measured.set) };
+    let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(&measured.accuracy));
+    let (first, last) = ends(measured)?;
+    if measured.points.len() == 1 {
+        return Some(format!(
+            "{what}: {} after step {}, the only measurement.",
+            percent(first.accuracy),
+            first.step
+        ));
+    }
+    let (from, to) = (percent(first.accuracy), percent(last.accuracy));
+    let half = growth(&measured.points, GAINED).and_then(|_| half_way(&measured.points, GAINED));
+    let half = half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
+    let verb = match last.accuracy - first.accuracy {
+        change if change > 0.0 => "rose",
+        change if change < 0.0 => "fell",
+        _ => "stayed",
+    };
+    let best = best(&measured.points)?;
+    let best = if best.step == last.step {
+        "; that is its best".to_owned()
+    } else {
+        format!("; its best was {} after step {}", percent(best.accuracy), best.step)
+    };
+    Some(format!("{what} {verb} from {from} to <b>{to}</b>{half}{best}."))
+}
+
+fn the_law(measured: &Measured, study: &Study) -> String {
+    let place = escaped(place(&measured.set));
+    let Some(fit) = study.holds() else {
+        let why = escaped(&refusals(study));
+        return format!("The law gives no prediction on <bdi>{place}</bdi>: {why}");
+    };
+    let Some((_, last)) = ends(measured) else { return String::new() };
+    let fitted = format!(
+        "By the law fitted to {} evaluations on <bdi>{place}</bdi> (R² {})",
+        measured.points.len(),
+        plain(fit.r_squared)
+    );
+    if !(0.0..=1.0).contains(&fit.ceiling.value) {
+        return format!(
+            "{fitted}, accuracy would end {} when no entropy is left, which cannot be: the part of the way that was seen is too \
+             small to say where it ends.",
+            ceiling(fit)
+        );
+    }
+    let left = fit.ceiling.value - last.accuracy;
+    let left = if left > 0.0 {
+        format!("the {} nats that are left would buy {} more", plain(last.entropy), points(left))
+    } else {
+        format!("the last evaluation is {} above it already", points(-left))
+    };
+    format!("{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.", ceiling(fit))
+}
+
+/// For runs without any accuracy: fine-tuning, or logs that have none.
+fn sampled_entropy(run: &Run) -> Option<String> {
+    let metrics =
+        ["policy/entropy", "policy/entropy_token_mean", "policy/entropy_token_mean_filtered", "sft/entropy"];
+    let (metric, series) = metrics.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
+    let (from, to) = first_and_last(series);
+    let verb = if to < from { "fell" } else { "did not fall: it went" };
+    Some(format!("Entropy ({}) {verb} from {} to <b>{}</b> nats.", code(metric), plain(from), plain(to)))
+}
+
+fn length(run: &Run) -> Option<String> {
+    let (from, to) = first_and_last(values(run, "response/length_mean")?);
+    let verb = match to - from {
+        change if change > 0.0 => "grew",
+        change if change < 0.0 => "shrank",
+        _ => "stayed",
+    };
+    let longest = values(run, "response/length_max").and_then(largest);
+    let longest = longest.map_or(String::new(), |(_, tokens)| format!("; the longest had {}", count(tokens)));
+    Some(format!(
+        "Sampled responses {verb} from {} to <b>{}</b> tokens in the mean{longest}.",
+        plain(from),
+        plain(to)
+    ))
+}
+
+fn truncation(run: &Run) -> Option<String> {
+    let series = values(run, "response/truncated")?;
+    let (step, most) = largest(series)?;
+    let limit = run.setting("rollout.max_tokens").and_then(serde_json::Value::as_u64);
+    let limit = limit.map_or(String::new(), |limit| format!(" of {limit} tokens"));
+    if most < TRUNCATED {
+        return Some(format!(
+            "At most {} of a step’s responses were cut off at the limit{limit}.",
+            percent(most)
+        ));
+    }
+    Some(format!(
+        "<b>{}</b> of the responses were cut off at the limit{limit} in the mean over steps, {} in the last step and {} at most \
+         (step {step}).",
+        percent(mean(series)),
+        percent(first_and_last(series).1),
+        percent(most)
+    ))
+}
+
+fn signal(run: &Run) -> Option<String> {
+    let (all, none) = (values(run, "reward/solved_all")?, values(run, "reward/solved_none")?);
+    let dull = mean(all) + mean(none);
+    let weight = if dull > DULL { "strong" } else { "b" };
+    Some(format!(
+        "<{weight}>{}</{weight}> of the sampled prompts gave no signal in the mean over steps: {} were solved by all responses, \
+         {} by none.",
+        percent(dull),
+        percent(mean(all)),
+        percent(mean(none))
+    ))
+}
+
+/// What the covariance method did, if the log says that there was one.
+fn covariance(run: &Run) -> Option<String> {
+    let method = run.setting("objective.covariance.method").and_then(serde_json::Value::as_str);
+    let picked = values(run, "cov/selected").map_or(0.0, |series| series.values.iter().sum());
+    let largest_covariance = values(run, "cov/max").and_then(largest);
+    if method == Some("none") || (method.is_none() && picked == 0.0) {
+        let (_, p99) = (largest_covariance?, values(run, "cov/p99")?);
+        let (from, to) = first_and_last(p99);
+        return Some(format!(
+            "No covariance method held tokens back. The covariance’s 99th percentile went from {} to {} nats.",
+            plain(from),
+            plain(to)
+        ));
+    }
+    let name = match method {
+        Some("kl-cov") => "KL-Cov".into(),
+        Some("clip-cov") => "Clip-Cov".into(),
+        Some(other) => escaped(other),
+        None => "The covariance method".into(),
+    };
+    if picked == 0.0 {
+        return Some(format!(
+            "<strong>{name} picked no token</strong> in {}: it had no effect.",
+            steps(run.log.last_step()?)
+        ));
+    }
+    let eligible: f64 = values(run, "cov/eligible").map_or(0.0, |series| series.values.iter().sum());
+    let of = if eligible > 0.0 {
+        format!(", {} of those that it could pick from", percent(picked / eligible))
+    } else {
+        String::new()
+    };
+    let share = values(run, "cov/gradient_share").map_or(String::new(), |series| {
+        let does = if method == Some("clip-cov") { "took away" } else { "was" };
+        format!(
+            "; its term {does} {} of the gradient by log-prob in the mean over steps",
+            percent(mean(series))
+        )
+    });
+    let unlikely = share_of_picked(run, "cov/quadrant_low_logprob_negative_advantage");
+    let unlikely = unlikely.map_or(String::new(), |share| {
+        format!(". {} of the picked were unlikely tokens of worse responses", percent(share))
+    });
+    Some(format!("{name} picked <b>{}</b> tokens in all{of}{share}{unlikely}.", count(picked)))
+}
+
+/// A share of the picked tokens, over all steps.
+fn share_of_picked(run: &Run, metric: &str) -> Option<f64> {
+    let (picked, shares) = (values(run, "cov/selected")?, values(run, metric)?);
+    let both: Vec<(f64, f64)> = picked.iter().filter_map(|(step, n)| Some((n, shares.at(step)?))).collect();
+    let all: f64 = both.iter().map(|(n, _)| n).sum();
+    (all > 0.0).then(|| both.iter().map(|(n, share)| n * share).sum::<f64>() / all)
+}
+
+fn updates(run: &Run) -> Option<String> {
+    let mut parts = Vec::new();
+    if let Some((step, norm)) =
+        values(run, "grad/norm_max").or_else(|| values(run, "grad/norm")).and_then(largest)
+    {
+        parts.push(format!("the largest gradient norm was {} (step {step})", plain(norm)));
+    }
+    if let Some(series) = values(run, "policy/clip_fraction") {
+        parts.push(format!(
+            "clipping took the gradient of {} of the tokens in the mean over steps",
+            percent(mean(series))
+        ));
+    }
+    if let Some((step, ratio)) = values(run, "policy/ratio_max").and_then(largest) {
+        parts.push(format!("the largest ratio of a token was {} (step {step})", plain(ratio)));
+    }
+    let text = parts.join("; ");
+    let mut letters = text.chars();
+    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+/// Which run is ahead, on each evaluation set that several have.
+fn compared(runs: &[Run]) -> Vec<String> {
+    let mut sets: Vec<&str> = runs
+        .iter()
+        .flat_map(|run| &run.measured)
+        .map(|m| m.set.as_str())
+        .filter(|set| *set != ROLLOUT)
+        .collect();
+    sets.sort_unstable();
+    sets.dedup();
+    let mut all = Vec::new();
+    for set in sets {
+        let of_set: Vec<(&Run, &Measured)> =
+            runs.iter().filter_map(|run| Some((run, run.measured.iter().find(|m| m.set == set)?))).collect();
+        let last = |m: &Measured| m.points.last().copied();
+        let by = |quantity: fn(&Measured) -> Option<f64>| {
+            let of = |&(run, m): &(&Run, &Measured)| Some((run.html(), quantity(m)?, last(m)?.step));
+            of_set.iter().filter_map(of).reduce(|a, b| if b.1 > a.1 { b } else { a })
+        };
+        let accuracy = by(|m| m.points.last().map(|p| p.accuracy));
+        let entropy = by(|m| m.points.last().map(|p| p.entropy));
+        if let (true, Some(accuracy), Some(entropy)) = (of_set.len() > 1, accuracy, entropy) {
+            all.push(format!(
+                "Of {} runs on <bdi>{}</bdi>, {} ends with the highest accuracy, <b>{}</b> (step {}), and {} with the most entropy \
+                 left, <b>{}</b> nats (step {}).",
+                of_set.len(),
+                escaped(set),
+                accuracy.0,
+                percent(accuracy.1),
+                accuracy.2,
+                entropy.0,
+                plain(entropy.1),
+                entropy.2
+            ));
+        }
+    }
+    all
+}

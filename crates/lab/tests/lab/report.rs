@@ -1,0 +1,310 @@
+//! What a report says, as text.
+
+use crate::planted::{self, recipe, run, step, whole};
+use isentrope_lab::report::Report;
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn page(paths: &[PathBuf]) -> String {
+    let html = Report::open(paths).unwrap().html().unwrap();
+    assert!(html.len() < 5_000_000, "{} bytes", html.len());
+    html
+}
+
+/// The page without its packed parts and scripts, as text with single spaces.
+fn words(html: &str) -> String {
+    let body = html.split_once("<main>").unwrap().1.split_once("</main>").unwrap().0;
+    let (mut text, mut inside) = (String::new(), false);
+    for c in body.chars() {
+        match c {
+            '<' => inside = true,
+            '>' => inside = false,
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The summary alone.
+fn summary(html: &str) -> String {
+    let (_, rest) = html.split_once("<section id=\"summary\">").unwrap();
+    words(&format!("<main>{}</main>", rest.split_once("</section>").unwrap().0))
+}
+
+fn says(html: &str, parts: &[&str]) {
+    let words = words(html);
+    for part in parts {
+        assert!(words.contains(part), "{part:?} is not in: {words}");
+    }
+}
+
+#[test]
+fn a_summary_has_the_numbers_of_its_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = page(&[whole(dir.path(), "grpo", 200, 40.0, "kl-cov", 0)]);
+    let points: Vec<f64> = (0..=200).map(|s| planted::entropy(s, 40.0)).collect();
+    let fall = format!("fell from {:.3} to {:.3} nats", points[0], points[200]);
+    says(
+        &html,
+        &[
+            "It ran for all 200 steps of its recipe",
+            "Entropy in evaluations on held-out (eval/held-out/entropy)",
+            &fall,
+            "half of the fall was over by step 27 of 200",
+            "Accuracy on held-out (eval/held-out/mean@8) rose from",
+            "KL-Cov picked 1,400 tokens in all, 0.2 % of those that it could pick from; its term was 8.0 % of the gradient",
+            "90.0 % of the picked were unlikely tokens of worse responses",
+            "accuracy is eval/held-out/mean@8, entropy is eval/held-out/entropy, of the same responses",
+            "“responses trained on” is the same as “all responses”.",
+            "0 in every step: “timed out”, “could not be judged”.",
+        ],
+    );
+    for id in [
+        "law-0",
+        "entropy",
+        "accuracy",
+        "reward",
+        "length",
+        "covariance",
+        "clip",
+        "kl",
+        "gradient",
+        "throughput",
+        "others",
+    ] {
+        assert!(html.contains(&format!("id=\"plot-{id}\"")), "{id}");
+    }
+    assert!(
+        !html.contains("id=\"plot-by-size\"") && !html.contains("id=\"plot-rate-of"),
+        "charts without data"
+    );
+    for scheme in ["http://", "https://"] {
+        let visible = html.split("<script type=\"application/gzip\"").next().unwrap();
+        assert!(!visible.contains(scheme), "{scheme} in the page");
+    }
+}
+
+#[test]
+fn shares_by_twelfth_are_those_of_the_planted_decay() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = page(&[whole(dir.path(), "grpo", 240, 30.0, "none", 0)]);
+    let table = html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
+    let table = table.replace('\u{a0}', " ");
+    let rows: Vec<&str> = table.split("/12</td>").skip(1).collect();
+    assert_eq!(rows.len(), 12);
+    let spent = |twelfth: u64| {
+        let at = |s| planted::entropy(s, 30.0);
+        100.0 * (at(0) - at(20 * twelfth)) / (at(0) - at(240))
+    };
+    for (i, row) in rows.iter().enumerate() {
+        let share = format!("<td>{:.0} %</td>", spent(i as u64 + 1));
+        assert!(row.contains(&share), "{share} is not in {row}");
+    }
+    assert!(
+        rows[0].contains("73 %")
+            && rows[0].contains("76 %")
+            && rows[3].contains("94 %")
+            && rows[3].contains("93 %")
+    );
+}
+
+#[test]
+fn runs_are_compared_and_differ_in_the_settings_that_differ() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = [
+        whole(dir.path(), "a/grpo", 100, 20.0, "none", 1),
+        whole(dir.path(), "b/grpo", 100, 80.0, "kl-cov", 2),
+        whole(dir.path(), "kl", 60, 80.0, "kl-cov", 3),
+    ];
+    let html = page(&runs);
+    says(
+        &html,
+        &[
+            "Report on 3 runs",
+            "a/grpo",
+            "b/grpo",
+            "Of 3 runs on held-out",
+            "The other 4 settings are equal.",
+            "run.steps",
+        ],
+    );
+    let settings =
+        html.split_once("<section id=\"settings\">").unwrap().1.split_once("</section>").unwrap().0;
+    assert!(settings.contains("objective.covariance.method") && settings.contains("<td>none</td>"));
+    assert!(!settings.contains("run.out") && !settings.contains("run.seed"), "{settings}");
+    assert_eq!(html.matches("aria-pressed=\"true\"").count(), 2 * 3);
+}
+
+#[test]
+fn the_same_runs_make_the_same_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = whole(dir.path(), "grpo", 20, 20.0, "none", 1);
+    assert_eq!(page(&[run.clone(), run.clone()]), page(&[run.clone(), run]));
+}
+
+#[test]
+fn names_and_settings_are_only_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let evil = "<script>alert(1)<";
+    let row = json!({"step": 1, "eval/<img src=x>/mean@2": 0.5, "eval/<img src=x>/entropy": 1.0, "</script>": 2.0,
+                     "policy/entropy": 1.0});
+    let rows = [row.as_object().unwrap().clone()];
+    let recipe = json!({"run": {"steps": 1}, "model": {"path": "</td><b onclick=1>"}});
+    let first = run(dir.path(), evil, &rows, recipe);
+    let html =
+        page(&[first.clone(), run(dir.path(), "other", &rows, json!({"model": {"path": "x\" y='"}})), first]);
+    for raw in ["<script>alert", "<img", "<b onclick", "x\" y="] {
+        assert!(!html.contains(raw), "{raw}");
+    }
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;") && html.contains("alert(1)&lt; (2)"));
+    // Every element that opens closes: nothing has left its place.
+    assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
+}
+
+fn rows(steps: u64) -> Vec<Map<String, Value>> {
+    (0..=steps).map(|s| step(s, 40.0, 4, 0)).collect()
+}
+
+#[test]
+fn a_run_without_numbers_is_said_to_have_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = run(dir.path(), "empty", &[], Value::Null);
+    let html = page(&[empty.clone()]);
+    says(&html, &["Nothing has been measured yet", "No recipe beside the log of empty"]);
+    assert!(
+        !html.contains("packed-plotly") && !html.contains("id=\"plot-"),
+        "no charts, and no library for them"
+    );
+    says(
+        &page(&[empty, run(dir.path(), "other", &rows(8), recipe(8, "none"))]),
+        &["Nothing has been measured yet", "all 8 steps"],
+    );
+}
+
+#[test]
+fn a_run_of_one_step_has_no_changes_to_speak_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = run(dir.path(), "first", &rows(0), recipe(100, "none"));
+    let html = page(&[first]);
+    says(
+        &html,
+        &["the only measurement", "come to step 0 of the 100", "No law to rely on: there is one evaluation"],
+    );
+    assert!(!html.contains("id=\"collapse\""));
+}
+
+#[test]
+fn an_interrupted_run_is_said_to_be_one_and_its_cut_line_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = run(dir.path(), "cut", &rows(20), recipe(50, "clip-cov"));
+    let mut metrics = fs::read_to_string(path.join("metrics.jsonl")).unwrap();
+    metrics.truncate(metrics.len() - 30);
+    fs::write(path.join("metrics.jsonl"), metrics).unwrap();
+    says(&page(&[path]), &["It has come to step 20 of the 50", "line 21 is cut off and is left out"]);
+}
+
+#[test]
+fn a_run_that_diverged_is_said_to_have_lost_its_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = rows(30);
+    for row in &mut all[13..] {
+        for (name, value) in
+            row.iter_mut().filter(|(name, _)| ["policy", "grad", "cov"].iter().any(|p| name.starts_with(p)))
+        {
+            *value = if name == "cov/max" { json!(1e300) } else { Value::Null };
+        }
+        row.insert("optimizer/skipped".into(), json!(5.0));
+    }
+    let html = page(&[run(dir.path(), "broken", &all, recipe(30, "none"))]);
+    let said = summary(&html);
+    for part in
+        ["It may have diverged", "policy/loss after step 12", "goes on to step 30", "5 updates were left out"]
+    {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert!(!said.contains("NaN") && !said.contains("inf"), "{said}");
+}
+
+#[test]
+fn malformed_metrics_are_named_by_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = run(dir.path(), "good", &rows(4), Value::Null);
+    let bad = run(dir.path(), "bad", &rows(4), Value::Null);
+    fs::write(bad.join("metrics.jsonl"), "{\"step\":1}\n{\"step\":2,\"x\":[]}\n").unwrap();
+    let error = Report::open(&[good, bad]).unwrap_err().to_string();
+    assert!(error.contains("bad/metrics.jsonl: line 2: \"x\" must be a number"), "{error}");
+    assert!(Report::open(&[]).is_err() && Report::open(&vec![PathBuf::from("x"); 65]).is_err());
+}
+
+#[test]
+fn eight_very_long_runs_take_seconds_and_stay_below_5_megabytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<PathBuf> =
+        (0..8).map(|i| whole(dir.path(), &format!("run-{i}"), 10_000, 2000.0, "none", i)).collect();
+    let begun = Instant::now();
+    let html = page(&runs);
+    let taken = begun.elapsed();
+    assert!(taken < Duration::from_secs(60), "{taken:?} in a build that is not optimised");
+    says(
+        &html,
+        &["all 10,000 steps of its recipe", "of each stretch of steps the least and the largest value"],
+    );
+}
+
+#[test]
+fn a_run_of_fine_tuning_has_its_curves_and_its_entropy() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |s: u64| json!({"step": s, "sft/loss": 2.0 / s as f64, "sft/entropy": 3.0 - 0.1 * s as f64, "eval/loss": 1.0});
+    let rows: Vec<_> = (1..=10).map(|s| row(s).as_object().unwrap().clone()).collect();
+    let html = page(&[run(dir.path(), "sft", &rows, json!({"run": {"steps": 10}}))]);
+    says(&html, &["Entropy (sft/entropy) fell from 2.900 to 2.000 nats.", "all 10 steps"]);
+    assert!(html.contains("id=\"plot-loss\"") && !html.contains("id=\"law\""));
+}
+
+#[test]
+fn without_evaluations_the_rollouts_speak_and_the_page_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = rows(40);
+    all.remove(0);
+    for row in &mut all {
+        row.retain(|name, _| !name.starts_with("eval/"));
+    }
+    let html = page(&[run(dir.path(), "unheld", &all, Value::Null)]);
+    says(
+        &html,
+        &[
+            "Accuracy on the training prompts (verdict/correct)",
+            "Entropy of the responses sampled for training (policy/entropy)",
+            "there, not on held-out problems, does this law hold",
+        ],
+    );
+}
+
+#[test]
+fn a_log_whose_evaluations_have_no_entropy_takes_that_of_the_next_rollout() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = rows(40);
+    for row in &mut all {
+        row.remove("eval/held-out/entropy");
+    }
+    let html = page(&[run(dir.path(), "verl", &all, Value::Null)]);
+    let first = format!("from {:.3} to", 1.1 * planted::entropy(1, 40.0));
+    says(
+        &html,
+        &[
+            "entropy is policy/entropy; the evaluation has no entropy of its own: that of the rollout which the same weights sampled next",
+            &first,
+        ],
+    );
+}
+
+#[test]
+fn every_run_of_the_page_is_read_from_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = whole(dir.path(), "grpo", 8, 20.0, "none", 1);
+    says(&page(&[path.clone()]), &[&format!("was read from {}", path.display())]);
+    assert!(Report::open(&[Path::new("nowhere").to_owned()]).is_err());
+}

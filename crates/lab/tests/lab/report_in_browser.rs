@@ -1,0 +1,153 @@
+//! Reports as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ... -- --ignored in_browser`.
+
+use crate::browser::{Browser, Look};
+use crate::planted::{run, step, whole};
+use isentrope_lab::report::Report;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const READY: &str = "document.documentElement.dataset.charts === 'drawn'";
+const LOOKS: [Look; 4] = [
+    Look { width: 400, dark: false },
+    Look { width: 400, dark: true },
+    Look { width: 1400, dark: false },
+    Look { width: 1400, dark: true },
+];
+
+/// Charts in which nothing is drawn: no line, no marker, no band.
+const EMPTY: &str = "[...document.querySelectorAll('.plot')].filter(plot => ![...plot.querySelectorAll(
+    '.scatterlayer path.js-line, .scatterlayer path.point, .scatterlayer path.js-fill')].some(path => path.getAttribute('d')))
+    .map(plot => plot.id)";
+const OVERFLOW: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+/// Relative luminance of the ground and of a chart's text, both from 0 to 255.
+const BRIGHTNESS: &str = "[getComputedStyle(document.body).backgroundColor,
+    getComputedStyle(document.querySelector('.plot text')).fill].map(c => c.match(/\\d+/g).slice(0, 3)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0))";
+const TRACES: &str = "[...document.querySelectorAll('.plot')].map(plot =>
+    plot.querySelectorAll('.scatterlayer .trace').length).reduce((a, b) => a + b)";
+
+fn written(dir: &Path, runs: &[PathBuf]) -> PathBuf {
+    let page = dir.join("report.html");
+    fs::write(&page, Report::open(runs).unwrap().html().unwrap()).unwrap();
+    page
+}
+
+/// Nothing to complain of, every chart drawn in the colours of the system, and nothing wider than the window.
+fn is_in_order(browser: &mut Browser, look: Look, what: &str) {
+    assert!(browser.complaints.is_empty(), "{what}: {:?}", browser.complaints);
+    assert_eq!(browser.value(EMPTY), json!([]), "{what}: charts without anything in them");
+    assert_eq!(browser.value(OVERFLOW), json!(0), "{what}: the page is wider than the window");
+    let brightness = browser.value(BRIGHTNESS);
+    let [ground, text] = [0, 1].map(|i| brightness[i].as_f64().unwrap());
+    let is_dark = ground < 60.0 && text > 150.0;
+    let is_light = ground > 200.0 && text < 100.0;
+    assert!(if look.dark { is_dark } else { is_light }, "{what}: {look:?}, ground {ground}, text {text}");
+}
+
+fn look_at(name: &str, page: &Path, looks: &[Look]) {
+    for look in looks {
+        let mut browser = Browser::open(page, *look, READY);
+        let scheme = if look.dark { "dark" } else { "light" };
+        let what = format!("{name}-{}-{scheme}", look.width);
+        browser.keep_picture(&format!("{what}.png"));
+        is_in_order(&mut browser, *look, &what);
+    }
+}
+
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn every_chart_is_drawn_in_browser_on_screens_of_all_kinds() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = whole(dir.path(), "grpo", 120, 30.0, "kl-cov", 1);
+    let page = written(dir.path(), &[one.clone()]);
+    look_at("one", &page, &LOOKS[1..3]);
+    let others = [(60.0, "clip-cov"), (120.0, "kl-cov")];
+    let others = others
+        .iter()
+        .zip(2..)
+        .map(|((decay, method), i)| whole(dir.path(), &format!("run {i}"), 120, *decay, method, i));
+    let runs: Vec<PathBuf> = [one].into_iter().chain(others).collect();
+    look_at("three", &written(dir.path(), &runs), &LOOKS);
+}
+
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = [1, 2].map(|i| whole(dir.path(), &format!("run-{i}"), 80, 20.0 * i as f64, "kl-cov", i));
+    let light = Look { width: 1400, dark: false };
+    let mut browser = Browser::open(&written(dir.path(), &runs), light, READY);
+    let all = browser.value(TRACES).as_u64().unwrap();
+    let of_second = "[...document.querySelectorAll('.plot')].every(plot => plot.data.some(trace => trace.visible === false))";
+    assert_eq!(browser.value(of_second), json!(false));
+    browser.value("document.querySelector('.legend button[data-run=\"1\"]').click()");
+    browser.wait(of_second);
+    browser.wait(&format!("{TRACES} < {all}"));
+    let pressed =
+        "[...document.querySelectorAll('.legend button[data-run=\"1\"]')].map(b => b.ariaPressed).join()";
+    assert_eq!(browser.value(pressed), json!("false,false"));
+    browser.value("document.querySelectorAll('.legend button[data-run=\"1\"]')[1].click()");
+    browser.wait(&format!("{TRACES} === {all}"));
+
+    let first = "document.getElementById('plot-covariance').data[0].y[0]";
+    let before = browser.value(first);
+    browser.value(
+        "{ const s = document.querySelector('select[data-chart=covariance]'); s.value = '1'; s.dispatchEvent(new Event('change')); }",
+    );
+    assert_ne!(browser.value(first), before);
+    browser.value("document.querySelector('input[data-log=gradient]').click()");
+    assert_eq!(browser.value("document.getElementById('plot-gradient').layout.yaxis.type"), json!("log"));
+
+    let dark = Look { width: 1400, dark: true };
+    browser.look(dark);
+    browser.wait("getComputedStyle(document.querySelectorAll('.plot')[3].querySelector('text')).fill === 'rgb(230, 232, 234)'");
+    browser.wait("getComputedStyle([...document.querySelectorAll('.plot')].at(-1).querySelector('text')).fill === 'rgb(230, 232, 234)'");
+    is_in_order(&mut browser, dark, "after dark");
+    // Paper is white although the screen is dark.
+    let pdf = browser.print("two.pdf");
+    assert!(pdf.starts_with(b"%PDF") && pdf.len() > 50_000, "{} bytes", pdf.len());
+    browser.wait("!document.documentElement.classList.contains('paper')");
+    // A narrower window makes narrower charts.
+    let narrow = Look { width: 400, dark: true };
+    browser.look(narrow);
+    browser.wait(&format!("{OVERFLOW} === 0"));
+    browser.wait("[...document.querySelectorAll('.plot .main-svg')].every(svg => svg.getBoundingClientRect().width <= 400)");
+    is_in_order(&mut browser, narrow, "after turning");
+}
+
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn short_broken_long_and_hostile_runs_are_drawn_in_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    let narrow = LOOKS[1];
+    let single = run(dir.path(), "single", &[step(0, 9.0, 4, 0), step(1, 9.0, 4, 0)], Value::Null);
+    look_at("single", &written(dir.path(), &[single]), &[narrow]);
+
+    let mut rows: Vec<_> = (0..=30).map(|s| step(s, 9.0, 4, 0)).collect();
+    for (_, value) in
+        rows[12..].iter_mut().flat_map(|row| row.iter_mut()).filter(|(name, _)| name.starts_with("policy"))
+    {
+        *value = Value::Null;
+    }
+    let name = "<b>x</b><img src=x onerror=alert(1)>%{x} $x$ <a href='javascript:alert(1)'>y</a>\u{202e}";
+    let name = name.replace('/', "");
+    look_at("broken", &written(dir.path(), &[run(dir.path(), &name, &rows, Value::Null)]), &[narrow]);
+    let empty = run(dir.path(), "empty", &[], Value::Null);
+    let hostile = run(dir.path(), &name, &rows, Value::Null);
+    look_at("hostile", &written(dir.path(), &[hostile, empty]), &[narrow]);
+
+    let long: Vec<PathBuf> =
+        (0..8).map(|i| whole(dir.path(), &format!("long-{i}"), 10_000, 2000.0, "none", i)).collect();
+    look_at("long", &written(dir.path(), &long), &LOOKS[2..3]);
+}
+
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn a_page_without_charts_is_in_order_in_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = written(dir.path(), &[run(dir.path(), "empty", &[], Value::Null)]);
+    let mut browser = Browser::open(&page, LOOKS[0], "true");
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+    assert_eq!(browser.value(OVERFLOW), json!(0));
+}
