@@ -7,4 +7,5 @@ pub mod generate;
 pub mod grade;
 pub mod score;
 pub mod sft;
+pub mod sweep;
 pub mod train;

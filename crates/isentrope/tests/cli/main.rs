@@ -25,6 +25,7 @@ mod recipes;
 mod score;
 #[cfg(target_os = "linux")]
 mod signals;
+mod sweep;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;
