@@ -155,6 +155,51 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
     assert_eq!(log("3").matches("$ isentrope train").count(), 3);
 }
 
+/// The second signal does not wait for a step that never ends, and leaves no run behind.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_signal_ends_the_runs_too() {
+    let sweep =
+        Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n");
+    let asked = sweep.bench.scratch.path("asked");
+    let script = format!("read -r line; echo >> '{asked}'; sleep 1000");
+    let set = format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
+    let mut command = sweep.command(&["--set", &set, "--set", "eval.every=0"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let both = || fs::read_to_string(&asked).is_ok_and(|text| text.lines().count() >= 2);
+    crate::processes::wait_until(PATIENCE, &mut child, both);
+    let ps = Command::new("ps").args(["-o", "pid=", "--ppid", &child.id().to_string()]).output().unwrap();
+    let runs: Vec<String> =
+        String::from_utf8(ps.stdout).unwrap().split_whitespace().map(str::to_owned).collect();
+    assert_eq!(runs.len(), 2);
+    let term = || Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    term();
+    std::thread::sleep(Duration::from_millis(500));
+    term();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    until(PATIENCE, "the runs go on", || !runs.iter().any(|run| crate::processes::runs(run)));
+}
+
+#[test]
+fn supervised_fine_tuning_is_swept_too() {
+    let sweep = Sweep::new(
+        "command = \"sft\"\nbase = \"sft.toml\"\n[axes]\nrate = { key = \"optimizer.learning_rate\", \
+         values = [1e-3, 1e-4] }\nseed = { key = \"run.seed\", values = [1, 2] }\n",
+    );
+    let sft = format!(
+        "run.steps = 4\nmodel.path = {:?}\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\n",
+        base()
+    );
+    sweep.bench.scratch.file("sft.toml", sft);
+    let (table, said) = sweep.run(&[]);
+    assert!(said.contains("0.0001/2: done, 4 steps"), "{said}");
+    assert!(
+        table.contains("sft/loss over the last tenth of the steps, nats") && table.contains("    0.001  "),
+        "{table}"
+    );
+    assert!(table.contains("  against 0.001") && !table.contains("n/a"), "{table}");
+}
+
 #[test]
 fn one_that_fails_is_named_and_the_others_go_on() {
     let sweep = Sweep::new(METHODS);
@@ -253,14 +298,14 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
         (with("[axes]\nseed = [1, 2]\n"), &["axes.seed must be a table"]),
         (
             with("[axes]\nseed = { key = \"run.seed\", values = [1, \"x\"] }\n"),
-            &["run.seed must be a whole number", "found \"x\""],
+            &["run.seed must be a whole number", "found a string"],
         ),
         (
             with("[axes]\nmodel = { key = \"model.path\", values = [\"a/b\"] }\n"),
             &["cannot be the name of a directory", "[axes.model.NAME]"],
         ),
         (methods("objectiv.loss = \"clip\""), &["b: ", "unknown key `objectiv`", "objective"]),
-        (methods("objective.loss = \"clop\""), &["objective.loss must be", "did you mean \"clip\"?"]),
+        (methods("objective.loss = \"clop\""), &["objective.loss must be", "found \"clop\""]),
         (methods("rollout.responses = 1"), &["b: ", "rollout.responses"]),
         (methods("run.out = \"x\""), &["b: ", "run.out is x", "a directory of its own"]),
         (methods(""), &["a and b have the same settings"]),

@@ -40,13 +40,6 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
     let mut processes: Vec<(usize, Process, Instant)> = Vec::new();
     let (mut read, mut ends) = (Instant::now(), false);
     loop {
-        if !ends
-            && (interrupt::requested()
-                || schedule.fail_fast && progress.0.iter().any(|run| run.failed.is_some()))
-        {
-            ends = true;
-            processes.iter_mut().for_each(|(_, process, _)| process.wind_up());
-        }
         let mut i = 0;
         while i < processes.len() {
             let (place, process, started) = &mut processes[i];
@@ -59,12 +52,19 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
                     let run = &mut progress.0[place];
                     run.runs = false;
                     run.pace.read();
-                    let said = said(&runs[place], run, ended, elapsed);
+                    let said = said(&runs[place], run, ended, elapsed, ends);
                     screen.end(place);
                     let summary = progress.summary(schedule.jobs);
                     screen.line(&format!("{said}; {summary}"), progress.0[place].failed.is_some());
                 }
             }
+        }
+        if !ends
+            && (interrupt::requested()
+                || schedule.fail_fast && progress.0.iter().any(|run| run.failed.is_some()))
+        {
+            ends = true;
+            processes.iter_mut().for_each(|(_, process, _)| process.wind_up());
         }
         while !ends && processes.len() < schedule.jobs {
             let Some(place) = next(runs, progress) else { break };
@@ -78,7 +78,7 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
                     let why = crate::sentence(&error);
                     screen.line(&format!("{}: {why}", runs[place].name), true);
                     progress.0[place].failed = Some(why);
-                    break; // it may be what ends the sweep
+                    break; // which may end the sweep
                 }
             }
         }
@@ -115,8 +115,14 @@ fn next(runs: &[PlannedRun], progress: &mut Progress) -> Option<usize> {
     None
 }
 
-/// Takes in how a run has ended, and says it.
-fn said(run: &PlannedRun, progress: &mut RunProgress, ended: Ended, elapsed: Duration) -> String {
+/// Takes in how a run has ended, which the sweep may have asked it to, and says it.
+fn said(
+    run: &PlannedRun,
+    progress: &mut RunProgress,
+    ended: Ended,
+    elapsed: Duration,
+    asked: bool,
+) -> String {
     let name = &run.name;
     let elapsed = shown(elapsed.as_secs_f64());
     match ended {
@@ -128,7 +134,7 @@ fn said(run: &PlannedRun, progress: &mut RunProgress, ended: Ended, elapsed: Dur
             let step = progress.pace.step;
             progress.state = if step == 0 { State::ToDo } else { State::Begun(step) };
             // Somebody has asked this run alone to end; it is not begun again behind their back.
-            if !interrupt::requested() {
+            if !asked && !interrupt::requested() {
                 progress.failed = Some("was asked to end".into());
             }
             format!("{name}: ended at step {step} of {}", run.steps)
