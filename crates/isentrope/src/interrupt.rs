@@ -7,12 +7,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{io, thread};
 
 /// What the work under way does when it is asked to end, once there is work that can wind up.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// Processes that an end at once ends too.
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// The work stopped because it was asked to.
 #[derive(Debug)]
@@ -56,11 +59,38 @@ pub fn clean_up(path: &Path) {
     *TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
 }
 
+/// Has a process killed if this one ends at once, until [`has_ended`].
+pub fn ends_with_this(process: u32) {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(process);
+}
+
+/// A process has ended: its number may be another's from now on.
+pub fn has_ended(process: u32) {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).retain(|child| *child != process);
+}
+
+/// Has the work wind up, as the first signal does, when standard input comes to its end. Who holds the other end asks for that by
+/// closing it, and closes it however it ends itself.
+pub fn end_with_standard_input() {
+    let wait = || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink()); // an error is an end, too
+        REQUESTED.store(true, Ordering::Relaxed);
+        match WINDING_UP.get() {
+            Some(told) => crate::messages::say(&format!("standard input has ended: {told}")),
+            None => std::process::exit(130), // there is nothing to keep yet
+        }
+    };
+    // Refused only for want of threads; signals still end the process then.
+    let _ = thread::Builder::new().name("standard input".into()).spawn(wait);
+}
+
 #[cfg(unix)]
 mod signals {
-    use super::{REQUESTED, TEMPORARY, WINDING_UP};
+    use super::{CHILDREN, REQUESTED, TEMPORARY, WINDING_UP};
     use crate::messages;
     use isentrope_files::is_ignored;
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
@@ -120,6 +150,10 @@ mod signals {
     fn end_at_once() -> ! {
         if let Some(path) = &*TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = std::fs::remove_file(path); // it may have got its final name by now
+        }
+        for child in &*CHILDREN.lock().unwrap_or_else(PoisonError::into_inner) {
+            // It may be gone, and was not waited for, so that its number is nobody else's.
+            let _ = kill(Pid::from_raw((*child).cast_signed()), Signal::SIGKILL);
         }
         isentrope_reward::command::kill_all();
         std::process::exit(130)

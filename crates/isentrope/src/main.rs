@@ -37,6 +37,7 @@ struct Arguments {
 enum Command {
     Train(commands::train::Train),
     Sft(commands::sft::Sft),
+    Sweep(commands::sweep::Sweep),
     Eval(commands::eval::Eval),
     Generate(commands::generate::Generate),
     Show(commands::show::Show),
@@ -75,6 +76,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Train(command) => command.arguments.train::<rl::Recipe>("train"),
         Command::Sft(command) => command.arguments.train::<sft::Recipe>("sft"),
+        Command::Sweep(command) => command.run(),
         Command::Eval(command) => command.run(),
         Command::Generate(command) => command.run(),
         Command::Show(command) => command.run(),

@@ -273,7 +273,8 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
     rows
 }
 
-fn duration(time: Duration) -> String {
+/// A time for people.
+pub fn duration(time: Duration) -> String {
     match time.as_secs() {
         s if s < 100 => format!("{s} s"),
         s if s < 6000 => format!("{} min {:02} s", s / 60, s % 60),

@@ -11,6 +11,7 @@
 //! draws curves on a terminal. No file here knows a model or a trainer.
 //! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`report`] shows both on a web page,
 //! [`page`] is what such pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
+//! draws curves on a terminal. [`seeds`] has what runs say that differ in their seeds. No file here knows a model or a trainer.
 
 pub mod alarms;
 mod error;
@@ -21,6 +22,7 @@ pub mod page;
 pub mod report;
 pub mod run_files;
 pub mod show;
+pub mod seeds;
 pub mod text_plot;
 pub mod theory;
 pub mod tokens;

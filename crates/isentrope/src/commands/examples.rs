@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Write the recipes, the base model of the built-in example and an example of a reward of your own
 ///
-/// They are what the repository has in recipes/, assets/ and examples/, and paths in them are relative to the directory that
-/// they are written to. A file that is there already is left as it is.
+/// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in them are relative to the
+/// directory that they are written to. A file that is there already is left as it is.
 #[derive(Args)]
 pub struct Examples {
     /// The directory to write to; it is made if need be
@@ -65,6 +65,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/own-reward/problems.py"
     "examples/own-reward/recipe.toml"
     "examples/own-reward/reward.py"
+    "experiments/entropy-methods.toml"
     "recipes/countdown-base.toml"
     "recipes/countdown-clip-cov.toml"
     "recipes/countdown-clip-higher.toml"

@@ -11,4 +11,5 @@ pub mod report;
 pub mod score;
 pub mod sft;
 pub mod show;
+pub mod sweep;
 pub mod train;

@@ -66,6 +66,13 @@ pub struct RunArguments {
     /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Takes at most so many GiB of memory for free; the run takes nine tenths of that unless memory.budget_gib says
+    /// [default: what is free]. Results do not depend on it
+    #[arg(long, value_name = "GIB")]
+    free_memory: Option<f64>,
+    /// Ends the run after the current step, and saves it, when standard input ends: how a sweep ends its runs
+    #[arg(long, hide = true)]
+    end_with_standard_input: bool,
 }
 
 impl RunArguments {
@@ -80,8 +87,12 @@ impl RunArguments {
         let out = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
         recipe.resolve().with_context(|| path.display().to_string())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
+        let available = available(self.free_memory)?;
         if self.dry_run {
-            return dry_run(recipe, self.threads);
+            return dry_run(recipe, self.threads, available);
+        }
+        if self.end_with_standard_input {
+            interrupt::end_with_standard_input();
         }
         let place = Place {
             dir: out,
@@ -103,7 +114,6 @@ impl RunArguments {
         let model_dir = hub::describe_with(&hub, &model.path, &Download::default())?;
         let mut terminal = Terminal::new();
         terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
-        let available = Memory::now().available as usize;
         let layout = Layout::new(&ModelConfig::read(&model_dir)?);
         let tables = recipe.tables();
         Plan::check_model(&device, &layout, recipe.needs_reference(), tables.memory, available)?;
@@ -134,7 +144,7 @@ impl RunArguments {
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
 /// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
+fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>, available: usize) -> Result<()> {
     let device = device::open(threads)?;
     let rendered = recipe::render(&recipe);
     let data = looked_at(&recipe.data_places());
@@ -162,7 +172,7 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
         }
     };
     let mut prepared = recipe.prepare(&dir, &Download::default())?;
-    let plan = prepared.plan(&device, Memory::now().available as usize);
+    let plan = prepared.plan(&device, available);
     match &plan {
         Ok(plan) => print_text(&format!("# {plan}\n# {}\n\n", prepared.estimate(&device, plan)?))?,
         Err(error) => print_text(&format!("# {}\n\n", commented(&error.to_string())))?,
@@ -173,6 +183,16 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>) -> Result<()> {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
     Ok(plan.map(drop)?)
+}
+
+/// Bytes of memory that are free, or are to be taken for it.
+fn available(free_memory: Option<f64>) -> Result<usize> {
+    let available = Memory::now().available as usize;
+    match free_memory {
+        Some(gib) if gib > 0.0 => Ok(available.min((gib * f64::from(1 << 30)) as usize)),
+        Some(gib) => Err(anyhow!("--free-memory is {gib}: it must be above 0")),
+        None => Ok(available),
+    }
 }
 
 /// Which data can be looked at without the model, and which only together with it, as sentences.
@@ -229,7 +249,7 @@ fn or_free_space(error: Error) -> Error {
 
 /// A link to nothing, or a model directory that is not where the command looks but beside the recipe, would else be taken for
 /// a hub id.
-fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
+pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
     isentrope_files::refuse_dangling(model).context("model.path")?;
     let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {

@@ -8,6 +8,7 @@
 
 mod check;
 mod foreign;
+mod layers;
 mod lists;
 mod near;
 mod overrides;
@@ -17,8 +18,11 @@ mod render;
 mod tests;
 mod tree;
 
+pub use layers::{lay, nested};
+pub use near::key as near_key;
 pub use reference::reference;
 pub use render::render;
+pub use tree::{Node, Value, read};
 
 use anyhow::{Result, anyhow, bail};
 use isentrope_settings::Shape;
@@ -33,10 +37,8 @@ use std::path::Path;
 /// When the file cannot be read or is not TOML, when a `--set` cannot be applied, or with one line for each unknown
 /// key, missing key and value that the types do not allow.
 pub fn load<T: DeserializeOwned + JsonSchema>(path: &Path, sets: &[String]) -> Result<T> {
-    let mut root = tree::read(path)?;
-    for set in sets {
-        overrides::apply(&mut root, set)?;
-    }
+    let mut root = read(path)?;
+    apply(&mut root, sets)?;
     settings(root, &path.display().to_string())
 }
 
@@ -55,8 +57,19 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
     settings(root, name).map(|Table { value }| value)
 }
 
+/// Sets the keys of `sets`, each `key.path=value`, over a recipe.
+///
+/// # Errors
+/// When one cannot be applied.
+pub fn apply(root: &mut Node, sets: &[String]) -> Result<()> {
+    sets.iter().try_for_each(|set| overrides::apply(root, set))
+}
+
 /// Settings from a whole recipe, in which overrides are applied; `from` is where it comes from.
-fn settings<T: DeserializeOwned + JsonSchema>(mut root: tree::Node, from: &str) -> Result<T> {
+///
+/// # Errors
+/// With one line for each unknown key, missing key and value that the types do not allow.
+pub fn settings<T: DeserializeOwned + JsonSchema>(mut root: Node, from: &str) -> Result<T> {
     let shape = Shape::of::<T>();
     lists::wrap_single_texts(&mut root, &shape);
     let problems = check::check(&root, &shape);

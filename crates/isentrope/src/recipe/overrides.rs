@@ -32,7 +32,7 @@ pub fn put_text(root: &mut Node, key: &str, text: &str, at: &str) -> Result<()> 
 }
 
 /// The keys of a dotted path, which may be quoted as in TOML.
-fn keys(path: &str) -> Option<Vec<String>> {
+pub fn keys(path: &str) -> Option<Vec<String>> {
     if path.contains(['\n', '#', '=']) {
         return None; // would be read as more than a key
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Contents of the files below these directories of `root`, by their paths.
 fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    let mut open: Vec<PathBuf> = ["assets", "examples", "recipes"].map(PathBuf::from).into();
+    let mut open: Vec<PathBuf> = ["assets", "examples", "experiments", "recipes"].map(PathBuf::from).into();
     while let Some(path) = open.pop() {
         if root.join(&path).is_dir() {
             open.extend(
@@ -45,11 +45,11 @@ fn what_is_there_stays() {
     fs::create_dir_all(here.join("recipes")).unwrap();
     fs::copy(&mine, here.join("recipes/quickstart.toml")).unwrap();
     let said = stdout_of(isentrope(&["examples"]).current_dir(&here));
-    let note = "./recipes/quickstart.toml is another file already, and stays as it is\n25 files written to .; 1 was there";
+    let note = "./recipes/quickstart.toml is another file already, and stays as it is\n26 files written to .; 1 was there";
     assert!(said.starts_with(note), "{said}");
     assert_eq!(fs::read_to_string(here.join("recipes/quickstart.toml")).unwrap(), "mine");
     let again = stdout_of(isentrope(&["examples"]).current_dir(&here));
-    assert!(again.contains("\n0 files written to .; 26 were there already\n"), "{again}");
+    assert!(again.contains("\n0 files written to .; 27 were there already\n"), "{again}");
 
     fs::write(here.join("file"), "").unwrap();
     let below = here.join("file/below");

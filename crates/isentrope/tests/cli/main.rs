@@ -30,6 +30,7 @@ mod score;
 mod show;
 #[cfg(target_os = "linux")]
 mod signals;
+mod sweep;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;

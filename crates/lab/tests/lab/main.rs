@@ -16,3 +16,4 @@ mod text_plot;
 mod tensorboard_logs;
 mod trainer_logs;
 mod theory;
+mod seeds;

@@ -1,0 +1,135 @@
+//! An axis of a sweep: named values, each some settings.
+
+use super::file::{only_keys, table, text};
+use anyhow::{Result, anyhow, bail};
+use isentrope::recipe::{self, Node, Value};
+
+/// What runs differ in.
+pub struct Axis {
+    pub name: String,
+    /// In the order written.
+    pub values: Vec<AxisValue>,
+    /// Whether it is the axis of the seed, over which means are taken.
+    pub is_seed: bool,
+}
+
+/// One of the values of an axis.
+pub struct AxisValue {
+    /// The name of its directory.
+    pub name: String,
+    /// What it sets.
+    pub settings: Node,
+}
+
+/// Longest name of a value, in bytes.
+const LONGEST: usize = 64;
+
+/// What a sweep keeps in its directory beside runs.
+pub const RESERVED: [&str; 4] = ["models", "report.html", "table.json", "table.md"];
+
+impl Axis {
+    /// Either `{ key = "run.seed", values = [1, 2] }`, or a table of settings for each value.
+    ///
+    /// # Errors
+    /// What is wrong with it, by file and line.
+    pub fn parse(name: &str, node: &Node) -> Result<Self> {
+        let at = format!("axes.{name}");
+        let entries = table(node, &at)?;
+        let is_table = |(_, node): &(String, Node)| matches!(node.value, Value::Table(_));
+        let (values, is_seed) = match entries.iter().all(is_table) {
+            true => (bundles(&at, entries)?, false),
+            false => listed(&at, node, entries)?,
+        };
+        if values.is_empty() {
+            bail!("{}: {at} has no values", node.at);
+        }
+        for (i, value) in values.iter().enumerate() {
+            // Some file systems do not tell capital letters from small ones.
+            if let Some(same) = values[..i].iter().find(|other| other.name.eq_ignore_ascii_case(&value.name))
+            {
+                bail!(
+                    "{}: {at} has {} and {}, which would share a directory",
+                    value.settings.at,
+                    same.name,
+                    value.name
+                );
+            }
+        }
+        Ok(Self { name: name.to_owned(), values, is_seed })
+    }
+}
+
+/// `[axes.method.grpo]`: each value is a table of settings.
+fn bundles(at: &str, entries: &[(String, Node)]) -> Result<Vec<AxisValue>> {
+    let value = |(name, node): &(String, Node)| {
+        check_name(name, &node.at, &format!("{at}.{name}"))?;
+        Ok(AxisValue { name: name.clone(), settings: node.clone() })
+    };
+    entries.iter().map(value).collect()
+}
+
+/// `{ key = "...", values = [...] }`: each value is one of a key's.
+fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<AxisValue>, bool)> {
+    let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+    let (Some(key), Some(values)) = (get("key"), get("values")) else {
+        only_keys(&format!("{at}."), entries, &["key", "values"])?;
+        bail!(
+            "{}: {at} must be {{ key = \"a.key\", values = [..] }}, or have a table of settings for each value, such as \
+             [{at}.NAME]",
+            node.at
+        );
+    };
+    only_keys(&format!("{at}."), entries, &["key", "values"])?;
+    let path = text(key, &format!("{at}.key"))?;
+    let Value::Array(items) = &values.value else {
+        bail!("{}: {at}.values must be an array", values.at);
+    };
+    let value = |item: &Node| {
+        let name = plain(item).filter(|name| is_safe(name)).ok_or_else(|| {
+            anyhow!(
+                "{}: {at}.values has a value that cannot be the name of a directory; give each value a name: [{at}.NAME] with \
+                 {path} = ... below it",
+                item.at
+            )
+        })?;
+        check_name(&name, &item.at, &format!("{at}.values"))?;
+        let settings = recipe::nested(path, item.clone()).ok_or_else(|| {
+            anyhow!("{}: {at}.key is {path:?}, which is not a path of keys such as a.b.c", key.at)
+        })?;
+        Ok(AxisValue { name, settings })
+    };
+    Ok((items.iter().map(value).collect::<Result<_>>()?, path == "run.seed"))
+}
+
+/// A number, a text or a truth value as text; of anything else nothing.
+pub fn plain(node: &Node) -> Option<String> {
+    match &node.value {
+        Value::Scalar(toml::Value::String(text)) => Some(text.clone()),
+        Value::Scalar(value @ (toml::Value::Integer(_) | toml::Value::Boolean(_))) => Some(value.to_string()),
+        Value::Scalar(toml::Value::Float(x)) => Some(format!("{x:?}")),
+        _ => None,
+    }
+}
+
+fn is_safe(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+    !name.is_empty() && name.len() <= LONGEST && !name.starts_with(['.', '-']) && name.chars().all(is_plain)
+}
+
+/// Refuses what could not be the name of a directory everywhere, or is another file's.
+pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
+    if !is_safe(name) {
+        bail!(
+            "{place}: {at}: {name:?} cannot be the name of a directory: take letters, digits, -, _, . and +, at most {LONGEST}, \
+             and begin with neither . nor -"
+        );
+    }
+    let is_taken = RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name));
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    if is_taken || ["log", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending)) {
+        bail!(
+            "{place}: {at}: the sweep itself has files that are called {name:?} or end like it: take another name"
+        );
+    }
+    Ok(())
+}

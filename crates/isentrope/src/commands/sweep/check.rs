@@ -1,0 +1,119 @@
+//! What is checked of all runs before the first one starts, and how long they will take.
+
+use super::file::Training;
+use super::runs::{PlannedRun, Problems};
+use super::state::State;
+use crate::commands::train::refuse_misplaced;
+use crate::device::Device;
+use crate::progress::Download;
+use anyhow::Result;
+use isentrope_lab::seeds::without_seed;
+use isentrope_model::hub::{self, HubConfig};
+use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
+use isentrope_train::{rl, sft};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What the checks have found.
+pub struct Checked {
+    /// `[runs]`: seconds that each will take from its first step to its last.
+    pub seconds: Vec<f64>,
+    /// How many runs may go on at once, for the sake of memory.
+    pub jobs: usize,
+    /// What the user should know, each said once.
+    pub notes: BTreeSet<String>,
+}
+
+/// What one run needs.
+struct Needs {
+    seconds: f64,
+    jobs: usize,
+    notes: Vec<String>,
+}
+
+/// The machine's part in the checks.
+pub struct Machine<'a> {
+    pub device: &'a Device,
+    /// Bytes that all runs together may take.
+    pub available: usize,
+    /// Most runs that may go on at once.
+    pub jobs: usize,
+    /// Whether so many were asked for, and fewer will not do.
+    pub asked: bool,
+}
+
+/// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that differ in nothing but the seed
+/// are checked once, those that are done not at all.
+///
+/// # Errors
+/// What is wrong with any of them.
+pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Result<Checked> {
+    let mut seen: Vec<(Value, f64)> = Vec::new();
+    let mut problems = Problems::default();
+    let mut checked = Checked { seconds: Vec::new(), jobs: machine.jobs, notes: BTreeSet::new() };
+    for (run, state) in runs.iter().zip(states) {
+        if *state == State::Done {
+            checked.seconds.push(0.0);
+            continue;
+        }
+        let bare = without_seed(run.recipe());
+        if let Some((_, seconds)) = seen.iter().find(|(known, _)| *known == bare) {
+            checked.seconds.push(*seconds);
+            continue;
+        }
+        let mut recipe = run.recipe().clone();
+        // A model that is yet to be made is like the one that it is made from, but for its weights.
+        if let Some(model) = run.needs.map(|model| &runs[model])
+            && !model.last_checkpoint().exists()
+        {
+            recipe["model"]["path"] = model.recipe()["model"]["path"].clone();
+        }
+        let needs = match run.command {
+            Training::Train => needs::<rl::Recipe>(recipe, &run.place.source, machine),
+            Training::Sft => needs::<sft::Recipe>(recipe, &run.place.source, machine),
+        };
+        match needs {
+            Ok(needs) => {
+                checked.seconds.push(needs.seconds);
+                checked.jobs = checked.jobs.min(needs.jobs);
+                checked.notes.extend(needs.notes);
+                seen.push((bare, needs.seconds));
+            }
+            Err(error) => {
+                problems.add(&run.name, &error);
+                checked.seconds.push(0.0);
+            }
+        }
+    }
+    if problems.is_empty() { Ok(checked) } else { Err(problems.into_error()) }
+}
+
+fn needs<R: TrainingRecipe>(recipe: Value, source: &Path, machine: &Machine<'_>) -> Result<Needs> {
+    let recipe: R = serde_json::from_value(recipe)?;
+    let path = recipe.tables().model.path.clone();
+    refuse_misplaced(Path::new(&path), source)?;
+    let dir = hub::describe_with(&HubConfig::from_env()?, &path, &Download::default())?;
+    let prepared = recipe.prepare(&dir, &Download::default())?;
+    let jobs = jobs(&prepared, machine)?;
+    let plan = prepared.plan(machine.device, machine.available / jobs)?;
+    let seconds = prepared.estimate(machine.device, &plan)?.run.as_secs_f64();
+    Ok(Needs { seconds, jobs, notes: prepared.notes })
+}
+
+/// The most runs like this one that have room beside each other, and do not lose time for want of it.
+fn jobs<T: Trainer>(prepared: &Prepared<T>, machine: &Machine<'_>) -> Result<usize> {
+    if machine.asked {
+        prepared.plan(machine.device, machine.available / machine.jobs)?;
+        return Ok(machine.jobs);
+    }
+    // What a recipe says that a run may take is not divided.
+    let taken = prepared.trainer.tables().memory.budget_gib.map(|gib| gib * f64::from(1 << 30));
+    let fitting = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
+    let has_room = |jobs: &usize| {
+        prepared.plan(machine.device, machine.available / jobs).is_ok_and(|plan| !plan.is_tight())
+    };
+    let most = (2..=machine.jobs.min(fitting)).rev().find(has_room).unwrap_or(1);
+    prepared.plan(machine.device, machine.available / most)?;
+    Ok(most)
+}

@@ -1,0 +1,240 @@
+//! SWEEP.toml: what runs have in common, and the axes along which they differ.
+
+use super::axis::Axis;
+use anyhow::{Result, anyhow, bail};
+use isentrope::recipe::{self, Node, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a sweep file says. Settings of recipes are checked with each run's whole recipe.
+pub struct SweepFile {
+    /// What errors name.
+    pub path: PathBuf,
+    /// How the runs are trained.
+    pub command: Training,
+    /// The recipe that all runs begin with.
+    pub base: PathBuf,
+    /// Where the runs are kept, if the file says.
+    pub out: Option<PathBuf>,
+    /// Settings of every run, laid over the base.
+    pub set: Option<Node>,
+    /// Models that are made before the runs.
+    pub models: Vec<MadeModel>,
+    /// The axes in the order written; the last one changes fastest.
+    pub axes: Vec<Axis>,
+    /// Combinations that are left out: (axis, value) pairs that must all be met.
+    pub exclude: Vec<Vec<(usize, usize)>>,
+}
+
+/// A kind of training, which is the command that does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Training {
+    Train,
+    Sft,
+}
+
+impl Training {
+    /// The command's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Sft => "sft",
+        }
+    }
+}
+
+/// A model that runs begin with, made by SFT: runs name it as `model.path = "{NAME}"`.
+pub struct MadeModel {
+    pub name: String,
+    /// The recipe of its SFT.
+    pub base: PathBuf,
+    /// Settings over it.
+    pub set: Option<Node>,
+}
+
+const KEYS: [&str; 7] = ["command", "base", "out", "set", "models", "axes", "exclude"];
+
+impl SweepFile {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, by file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let root = recipe::read(path)?;
+        let entries = table(&root, "the file")?;
+        only_keys("", entries, &KEYS)?;
+        let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+        let base = get("base").ok_or_else(|| {
+            anyhow!("{}: the key `base` is missing: the recipe that all runs begin with", path.display())
+        })?;
+        let command = match get("command").map(|node| Ok((node, text(node, "command")?))) {
+            None => Training::Train,
+            Some(Err(error)) => return Err(error),
+            Some(Ok((_, "train"))) => Training::Train,
+            Some(Ok((_, "sft"))) => Training::Sft,
+            Some(Ok((node, other))) => {
+                bail!("{}: command must be \"train\" or \"sft\", found {other:?}", node.at)
+            }
+        };
+        let models = match get("models") {
+            Some(node) => named_tables(node, "models")?
+                .into_iter()
+                .map(|(name, node)| made_model(path, name, node))
+                .collect::<Result<_>>()?,
+            None => Vec::new(),
+        };
+        let axes_of = get("axes").ok_or_else(|| {
+            anyhow!(
+                "{}: the table `axes` is missing: what runs differ in, such as [axes.method.NAME]",
+                path.display()
+            )
+        })?;
+        let axes: Vec<Axis> = table(axes_of, "axes")?
+            .iter()
+            .map(|(name, node)| Axis::parse(name, node))
+            .collect::<Result<_>>()?;
+        if axes.is_empty() {
+            bail!("{}: `axes` is empty: say what runs differ in, such as [axes.method.NAME]", axes_of.at);
+        }
+        let exclude = get("exclude").map(|node| exclusions(node, &axes)).transpose()?.unwrap_or_default();
+        Ok(Self {
+            path: path.to_owned(),
+            command,
+            base: beside(path, base, "base")?,
+            out: get("out").map(|node| text(node, "out").map(PathBuf::from)).transpose()?,
+            set: get("set").map(|node| table(node, "set").map(|_| node.clone())).transpose()?,
+            models,
+            axes,
+            exclude,
+        })
+    }
+}
+
+fn made_model(path: &Path, name: &str, node: &Node) -> Result<MadeModel> {
+    let at = format!("models.{name}");
+    super::axis::check_name(name, &node.at, &at)?;
+    let entries = table(node, &at)?;
+    only_keys(&format!("{at}."), entries, &["base", "set"])?;
+    let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
+    let base = get("base").ok_or_else(|| {
+        anyhow!("{}: the key `{at}.base` is missing: the recipe of the model's SFT", node.at)
+    })?;
+    Ok(MadeModel {
+        name: name.to_owned(),
+        base: beside(path, base, &format!("{at}.base"))?,
+        set: get("set").map(|node| table(node, &format!("{at}.set")).map(|_| node.clone())).transpose()?,
+    })
+}
+
+/// A recipe that the file names by its place relative to the file.
+fn beside(path: &Path, node: &Node, key: &str) -> Result<PathBuf> {
+    let named = text(node, key)?;
+    let found = isentrope_files::parent(path).join(named);
+    // A sweep in the current directory needs no ./ in front of names.
+    let found = found.strip_prefix(".").map(Path::to_owned).unwrap_or(found);
+    match fs::metadata(&found) {
+        Ok(there) if !there.is_dir() => Ok(found),
+        Ok(_) => bail!("{}: {key} is {named:?}, a directory: name a recipe", node.at),
+        Err(error) => bail!(
+            "{}: {key} is {named:?}, relative to this file, and {} cannot be read: {error}",
+            node.at,
+            found.display()
+        ),
+    }
+}
+
+fn exclusions(node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize)>>> {
+    let Value::Array(items) = &node.value else {
+        bail!("{}: exclude must be tables of an axis and its value, such as [[exclude]]", node.at);
+    };
+    let mut all = Vec::new();
+    for item in items {
+        let entries = table(item, "exclude")?;
+        if entries.is_empty() {
+            bail!("{}: exclude names no axis, and would leave out everything", item.at);
+        }
+        let mut pairs = vec![Vec::new()];
+        for (key, node) in entries {
+            let axis = axes.iter().position(|axis| axis.name == *key).ok_or_else(|| {
+                let names: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
+                anyhow!(
+                    "{}: exclude names the axis `{key}`, which is not there{}",
+                    node.at,
+                    hint(key, &names)
+                )
+            })?;
+            let values = match &node.value {
+                Value::Array(values) => values.iter().collect(),
+                _ => vec![node],
+            };
+            // Several values of an axis are as many exclusions.
+            let mut longer = Vec::new();
+            for value in values {
+                let name = super::axis::plain(value).unwrap_or_default();
+                let names: Vec<String> = axes[axis].values.iter().map(|value| value.name.clone()).collect();
+                let found = names.iter().position(|known| *known == name).ok_or_else(|| {
+                    anyhow!(
+                        "{}: exclude names {name:?} of the axis `{key}`, which has {}{}",
+                        value.at,
+                        names.join(", "),
+                        hint(&name, &names)
+                    )
+                })?;
+                longer.extend(pairs.iter().map(|pairs| [&pairs[..], &[(axis, found)]].concat()));
+            }
+            pairs = longer;
+        }
+        all.extend(pairs);
+    }
+    Ok(all)
+}
+
+/// The entries of a table.
+pub fn table<'a>(node: &'a Node, what: &str) -> Result<&'a [(String, Node)]> {
+    match &node.value {
+        Value::Table(entries) => Ok(entries),
+        _ => bail!("{}: {what} must be a table", node.at),
+    }
+}
+
+/// The entries of a table whose keys are names and whose values are tables.
+fn named_tables<'a>(node: &'a Node, what: &str) -> Result<Vec<(&'a str, &'a Node)>> {
+    let entries = table(node, what)?;
+    for (key, node) in entries {
+        table(node, &format!("{what}.{key}"))?;
+    }
+    Ok(entries.iter().map(|(key, node)| (key.as_str(), node)).collect())
+}
+
+/// A text that is not empty.
+pub fn text<'a>(node: &'a Node, what: &str) -> Result<&'a str> {
+    match &node.value {
+        Value::Scalar(toml::Value::String(text)) if !text.is_empty() => Ok(text),
+        _ => bail!("{}: {what} must be a string that is not empty", node.at),
+    }
+}
+
+/// Refuses keys that are not known.
+pub fn only_keys(path: &str, entries: &[(String, Node)], known: &[&str]) -> Result<()> {
+    let names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
+    match entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some((key, node)) => {
+            let hint = match hint(key, &names) {
+                none if none.is_empty() && path.is_empty() => {
+                    format!(
+                        "; settings of all runs go under [set], what a sweep file has is {}",
+                        known.join(", ")
+                    )
+                }
+                hint => hint,
+            };
+            bail!("{}: unknown key `{path}{key}`{hint}", node.at)
+        }
+    }
+}
+
+/// What was probably meant.
+pub fn hint(name: &str, known: &[String]) -> String {
+    recipe::near_key(name, known.iter()).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+}

@@ -1,0 +1,168 @@
+//! `isentrope sweep`: many runs that differ along axes, and what they say together.
+//!
+//! `file.rs` reads SWEEP.toml and `axis.rs` its axes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them
+//! before the first one starts, `state.rs` at what has been made already. `schedule.rs` makes the rest, each a process
+//! (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written at the end.
+
+mod axis;
+mod check;
+mod file;
+mod process;
+mod progress;
+mod results;
+mod runs;
+mod schedule;
+mod state;
+
+use self::check::Machine;
+use self::file::SweepFile;
+use self::process::Share;
+use self::progress::Progress;
+use self::runs::{PlannedRun, Problems};
+use self::schedule::Schedule;
+use self::state::State;
+use crate::device;
+use crate::interrupt::{self, Interrupted};
+use crate::memory::Memory;
+use crate::messages;
+use crate::standard_output::print_text;
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use isentrope_files::{lock_directory, make_directory};
+use isentrope_kernels::thread_count;
+use isentrope_lab::seeds;
+use std::path::{Path, PathBuf};
+
+/// Train many runs that differ in method, seed or any other setting, and compare them
+///
+/// SWEEP.toml names a base recipe and the axes along which runs differ:
+///
+///   base = "countdown-grpo.toml"            # relative to this file
+///
+///   [axes.method.grpo]                      # a table of settings; none here
+///   [axes.method.kl-cov]
+///   objective.loss = "importance"
+///   objective.covariance = { method = "kl-cov", fraction = 2e-3 }
+///
+///   [axes]
+///   seed = { key = "run.seed", values = [1, 2, 3] }
+///
+/// Every combination is a run in OUT/kl-cov/2; beside it are its recipe (2.toml)
+/// and what it says (2.log). All are checked before the first one starts, and
+/// several go on at once if cores and memory allow, which changes no result.
+///
+/// Ctrl-C ends the sweep after the current steps, and saves them. The same
+/// command goes on: runs that are done are skipped, others are resumed. At the
+/// end stand OUT/report.html and a table (table.md, table.json) with means and
+/// 95 % intervals over seeds and paired tests against the first method.
+/// docs/sweep.md has it all.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Sweep {
+    /// The sweep, a TOML file
+    #[arg(value_name = "SWEEP")]
+    sweep: PathBuf,
+    /// The directory of all runs [default: `out` of the file, else runs/NAME for NAME.toml]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Sets a key of every run, as in --set run.steps=20 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Runs at a time [default: one per thread, fewer where memory would be short]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Threads of all runs together [default: ISENTROPE_THREADS, else one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go on
+    #[arg(long)]
+    fail_fast: bool,
+    /// Checks all runs and shows what is done, what is left and how long it will take; trains nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Sweep {
+    pub fn run(self) -> Result<()> {
+        let file = SweepFile::read(&self.sweep)?;
+        let name = self.sweep.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let out =
+            self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| Path::new("runs").join(&name));
+        let runs = runs::planned(&file, &out, &self.set)?;
+        if self.dry_run {
+            let (progress, schedule) = self.look(&runs)?;
+            return print_text(&progress.table(&runs, schedule.jobs, schedule.share.threads));
+        }
+        make_directory(&out)?;
+        let lock = lock_directory(&out, "sweeping")?;
+        let (mut progress, schedule) = self.look(&runs)?;
+        messages::say(progress.table(&runs, schedule.jobs, schedule.share.threads).trim_end());
+        interrupt::wind_up_first("finishing the current steps");
+        schedule::make(&runs, &mut progress, schedule)?;
+        if interrupt::requested() {
+            let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
+            return Err(Interrupted { kept }.into());
+        }
+        finish(&runs, &progress, &out, &name)?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// Checks all runs and what has been made of them; how they will be made.
+    fn look(&self, runs: &[PlannedRun]) -> Result<(Progress, Schedule)> {
+        let mut problems = Problems::default();
+        let mut states = Vec::new();
+        for run in runs {
+            match state::state(run) {
+                Ok(state) => states.push(state),
+                Err(error) => problems.add(&run.name, &error),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems.into_error());
+        }
+        let threads = thread_count(self.threads).map_err(|e| anyhow!("--threads: {e}"))?;
+        if self.jobs == Some(0) {
+            bail!("--jobs is 0: it must be at least 1");
+        }
+        let left = states.iter().filter(|state| **state != State::Done).count().max(1);
+        let jobs = self.jobs.unwrap_or(threads).min(left);
+        let available = Memory::now().available as usize;
+        let device = device::open(Some((threads / jobs).max(1)))?;
+        let machine = Machine { device: &device, available, jobs, asked: self.jobs.is_some() };
+        let checked = check::check(runs, &states, &machine)?;
+        for note in &checked.notes {
+            messages::note(note);
+        }
+        let share = Share { threads: (threads / checked.jobs).max(1), memory: available / checked.jobs };
+        let schedule = Schedule { jobs: checked.jobs, share, fail_fast: self.fail_fast };
+        Ok((Progress::new(runs, &states, &checked.seconds), schedule))
+    }
+}
+
+/// Writes and shows what has come of the runs; an error where some have failed.
+fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
+    let (summary, dirs) = results::summary(runs)?;
+    if !dirs.is_empty() {
+        results::write_tables(out, name, &summary)?;
+        let report = match results::write_report(out, &dirs) {
+            Ok(report) => format!("{}, ", report.display()),
+            Err(error) => {
+                messages::warning(&format!("the report could not be made: {}", crate::sentence(&error)));
+                String::new()
+            }
+        };
+        let table = |ending: &str| out.join(format!("table.{ending}")).display().to_string();
+        print_text(&format!("{}\n{report}{}, {}\n", seeds::text(&summary), table("md"), table("json")))?;
+    }
+    let failed: Vec<String> = runs
+        .iter()
+        .zip(&progress.0)
+        .filter_map(|(run, progress)| Some(format!("{}: {}", run.name, progress.failed.as_ref()?)))
+        .collect();
+    match failed.len() {
+        0 => Ok(()),
+        1 => bail!("1 of {} runs failed: {}", runs.len(), failed[0]),
+        several => bail!("{several} of {} runs failed:\n{}", runs.len(), failed.join("\n")),
+    }
+}

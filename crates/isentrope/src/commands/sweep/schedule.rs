@@ -1,0 +1,227 @@
+//! Several runs at once, until all are made or the sweep is asked to end.
+
+use super::process::{Ended, Process, Share};
+use super::progress::{Progress, RunProgress, shown};
+use super::runs::PlannedRun;
+use super::state::State;
+use crate::interrupt;
+use crate::messages;
+use crate::visible::visible;
+use anyhow::Result;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often runs are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often their progress is read.
+const READ: Duration = Duration::from_millis(500);
+/// How often a line says how far the sweep is, where there is no terminal.
+const PLAIN: Duration = Duration::from_secs(300);
+
+/// How runs are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    /// How many at a time.
+    pub jobs: usize,
+    pub share: Share,
+    /// Whether one that fails ends the sweep.
+    pub fail_fast: bool,
+}
+
+/// Makes all runs that are not done. Ends when they are, or once those that were running have wound up because the sweep was
+/// asked to end.
+///
+/// # Errors
+/// When a process cannot be watched. Runs that fail are kept in `progress`.
+pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) -> Result<()> {
+    let mut screen = Screen::new(runs);
+    let mut processes: Vec<(usize, Process, Instant)> = Vec::new();
+    let (mut read, mut ends) = (Instant::now(), false);
+    loop {
+        let mut i = 0;
+        while i < processes.len() {
+            let (place, process, started) = &mut processes[i];
+            let place = *place;
+            match process.ended(&runs[place])? {
+                None => i += 1,
+                Some(ended) => {
+                    let elapsed = started.elapsed();
+                    processes.remove(i);
+                    let run = &mut progress.0[place];
+                    run.runs = false;
+                    run.pace.read();
+                    let said = said(&runs[place], run, ended, elapsed, ends);
+                    screen.end(place);
+                    let summary = progress.summary(schedule.jobs);
+                    screen.line(&format!("{said}; {summary}"), progress.0[place].failed.is_some());
+                }
+            }
+        }
+        if !ends
+            && (interrupt::requested()
+                || schedule.fail_fast && progress.0.iter().any(|run| run.failed.is_some()))
+        {
+            ends = true;
+            processes.iter_mut().for_each(|(_, process, _)| process.wind_up());
+        }
+        while !ends && processes.len() < schedule.jobs {
+            let Some(place) = next(runs, progress) else { break };
+            match Process::start(&runs[place], schedule.share) {
+                Ok(process) => {
+                    processes.push((place, process, Instant::now()));
+                    progress.0[place].runs = true;
+                    screen.start(place, &runs[place], &progress.0[place]);
+                }
+                Err(error) => {
+                    let why = crate::sentence(&error);
+                    screen.line(&format!("{}: {why}", runs[place].name), true);
+                    progress.0[place].failed = Some(why);
+                    break; // which may end the sweep
+                }
+            }
+        }
+        if processes.is_empty() && (ends || next(runs, progress).is_none()) {
+            break;
+        }
+        if read.elapsed() >= READ {
+            read = Instant::now();
+            progress.0.iter_mut().filter(|run| run.runs).for_each(|run| run.pace.read());
+            screen.show(runs, progress, schedule.jobs);
+        }
+        sleep(LOOK);
+    }
+    screen.clear();
+    Ok(())
+}
+
+/// The next run that can begin. One whose model could not be made never can.
+fn next(runs: &[PlannedRun], progress: &mut Progress) -> Option<usize> {
+    for place in 0..runs.len() {
+        let is_waiting = |run: &RunProgress| run.state != State::Done && !run.runs && run.failed.is_none();
+        if !is_waiting(&progress.0[place]) {
+            continue;
+        }
+        match runs[place].needs {
+            Some(model) if progress.0[model].failed.is_some() => {
+                let why = format!("the model that it begins with, {}, could not be made", runs[model].name);
+                progress.0[place].failed = Some(why);
+            }
+            Some(model) if progress.0[model].state != State::Done => {}
+            _ => return Some(place),
+        }
+    }
+    None
+}
+
+/// Takes in how a run has ended, which the sweep may have asked it to, and says it.
+fn said(
+    run: &PlannedRun,
+    progress: &mut RunProgress,
+    ended: Ended,
+    elapsed: Duration,
+    asked: bool,
+) -> String {
+    let name = &run.name;
+    let elapsed = shown(elapsed.as_secs_f64());
+    match ended {
+        Ended::Done => {
+            progress.state = State::Done;
+            format!("{name}: done, {} steps in {elapsed}", run.steps)
+        }
+        Ended::Interrupted => {
+            let step = progress.pace.step;
+            progress.state = if step == 0 { State::ToDo } else { State::Begun(step) };
+            // Somebody has asked this run alone to end; it is not begun again behind their back.
+            if !asked && !interrupt::requested() {
+                progress.failed = Some("was asked to end".into());
+            }
+            format!("{name}: ended at step {step} of {}", run.steps)
+        }
+        Ended::Failed(why) => {
+            let said = format!("{name}: failed after {elapsed}: {why}");
+            progress.failed = Some(why);
+            said
+        }
+    }
+}
+
+/// What is shown meanwhile: a live line for each run and one for all, above them a line for each that has ended.
+struct Screen {
+    all: MultiProgress,
+    summary: ProgressBar,
+    bars: Vec<Option<ProgressBar>>,
+    is_terminal: bool,
+    name: usize,
+    told: Instant,
+}
+
+impl Screen {
+    fn new(runs: &[PlannedRun]) -> Self {
+        let is_terminal = stderr().is_terminal();
+        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let all = MultiProgress::with_draw_target(target);
+        let summary = all.add(ProgressBar::new_spinner());
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            summary.set_style(style);
+        }
+        let name = runs.iter().map(|run| run.name.len()).max().unwrap_or(0).clamp(8, 28);
+        Self { all, summary, bars: vec![None; runs.len()], is_terminal, name, told: Instant::now() }
+    }
+
+    fn start(&mut self, place: usize, run: &PlannedRun, progress: &RunProgress) {
+        if !self.is_terminal {
+            let from = match progress.pace.step {
+                0 => "begins".to_owned(),
+                step => format!("goes on after step {step} of {}", run.steps),
+            };
+            return messages::say(&format!("{}: {from}", run.name));
+        }
+        let bar = self.all.insert_before(&self.summary, ProgressBar::new(run.steps));
+        let template = format!("  {{prefix:{}!}} {{bar:16}} {{wide_msg}}", self.name);
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(visible(&run.name).into_owned());
+        self.bars[place] = Some(bar);
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(bar) = self.bars[place].take() {
+            bar.finish_and_clear();
+            self.all.remove(&bar);
+        }
+    }
+
+    fn line(&self, text: &str, is_wrong: bool) {
+        self.all.suspend(|| if is_wrong { messages::warning(text) } else { messages::say(text) });
+    }
+
+    fn show(&mut self, runs: &[PlannedRun], progress: &Progress, jobs: usize) {
+        for ((bar, run), planned) in self.bars.iter().zip(&progress.0).zip(runs) {
+            if let Some(bar) = bar {
+                let left = match run.pace.step {
+                    0 => String::new(),
+                    _ => format!(", {} left", shown(progress.left_of(run))),
+                };
+                bar.set_position(run.pace.step);
+                bar.set_message(format!("step {} of {}{left}", run.pace.step, planned.steps));
+            }
+        }
+        let summary = progress.summary(jobs);
+        self.summary.set_message(summary.clone());
+        if !self.is_terminal && self.told.elapsed() >= PLAIN {
+            self.told = Instant::now();
+            let at = |(run, progress): (&PlannedRun, &RunProgress)| {
+                progress.runs.then(|| format!("{} at step {} of {}", run.name, progress.pace.step, run.steps))
+            };
+            let at: Vec<String> = runs.iter().zip(&progress.0).filter_map(at).collect();
+            messages::say(&format!("{}; {summary}", at.join(", ")));
+        }
+    }
+
+    fn clear(&self) {
+        self.summary.finish_and_clear();
+    }
+}

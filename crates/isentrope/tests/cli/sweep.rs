@@ -1,0 +1,400 @@
+//! `isentrope sweep`: many runs along axes.
+
+use crate::processes::until;
+use crate::program::{Scratch, failure, failure_saying, isentrope, names, stderr, stdout_of, text};
+use crate::training::{Bench, assert_same_results, base, tree};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const METHODS: &str = "base = \"recipe.toml\"\n[axes.method.kl-cov]\n[axes.method.plain]\n\
+                       objective.covariance.method = \"none\"\n[axes]\nseed = { key = \"run.seed\", values = [3, 4] }\n";
+
+/// A sweep beside a bench's recipe.
+struct Sweep {
+    bench: Bench,
+    file: String,
+}
+
+impl Sweep {
+    fn new(sweep: &str) -> Self {
+        let bench = Bench::train();
+        let file = bench.scratch.file("sweep.toml", sweep);
+        Self { bench, file }
+    }
+
+    fn out(&self, path: &str) -> PathBuf {
+        PathBuf::from(self.bench.scratch.path("out")).join(path)
+    }
+
+    fn command(&self, flags: &[&str]) -> Command {
+        let out = self.bench.scratch.path("out");
+        isentrope(&[&["sweep", &self.file, "--out", &out, "--threads", "2"], flags].concat())
+    }
+
+    /// A sweep that must succeed: what it prints and what it says.
+    fn run(&self, flags: &[&str]) -> (String, String) {
+        let output = self.command(flags).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success(), "{said}");
+        (String::from_utf8(output.stdout).unwrap(), said)
+    }
+
+    fn lines(&self, run: &str) -> usize {
+        fs::read_to_string(self.out(run).join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+    }
+}
+
+#[test]
+fn every_combination_is_the_run_that_train_makes() {
+    let sweep = Sweep::new(METHODS);
+    let plan = stdout_of(&mut sweep.command(&["--dry-run"]));
+    assert!(
+        plan.contains("kl-cov/3  to do, 6 steps") && plan.contains("4 runs: 0 done, 4 left, about "),
+        "{plan}"
+    );
+    assert!(plan.lines().all(|line| line.chars().count() <= 80), "{plan}");
+    assert!(!sweep.out("").exists(), "a dry run writes nothing");
+
+    let (table, said) = sweep.run(&[]);
+    for run in ["kl-cov/3", "kl-cov/4", "plain/3", "plain/4"] {
+        assert!(
+            said.contains(&format!("{run}: begins\n")) && said.contains(&format!("{run}: done, 6 steps in ")),
+            "{said}"
+        );
+    }
+    assert!(said.contains("4 done, 0 left\n"), "{said}");
+    assert!(
+        table.contains("problems: mean@2 at the end, %") && table.contains("  against kl-cov"),
+        "{table}"
+    );
+    for (run, sets) in [("kl-cov/4", &["run.seed=4"][..]), ("plain/3", &["objective.covariance.method=none"])]
+    {
+        assert_same_results(&sweep.bench.run(&run.replace('/', "-"), sets, &[]), &sweep.out(run));
+    }
+    let written = [".log", ".toml", ""].map(|ending| format!("3{ending}"));
+    assert!(written.iter().all(|name| names(&sweep.out("kl-cov")).contains(name)));
+    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
+    assert_eq!(summary["groups"][1]["name"], "plain");
+    assert_eq!(summary["groups"][1]["seeds"], serde_json::json!([3, 4]));
+    let means = &summary["rows"][0]["means"];
+    let of_runs: Vec<f64> = ["kl-cov/3", "kl-cov/4"]
+        .iter()
+        .map(|run| {
+            let metrics = fs::read_to_string(sweep.out(run).join("metrics.jsonl")).unwrap();
+            let last: Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+            last["eval/problems/mean@2"].as_f64().unwrap()
+        })
+        .collect();
+    assert_eq!(means[0]["runs"], serde_json::json!(of_runs));
+    assert!(fs::read_to_string(sweep.out("table.md")).unwrap().starts_with("# sweep\n\n| "));
+
+    // Once more: nothing is left to do.
+    let before = tree(&sweep.out("plain"));
+    let (again, said) = sweep.run(&[]);
+    assert_eq!(again, table);
+    assert!(said.contains("plain/4   done, 6 steps") && !said.contains("begins"), "{said}");
+    assert!(before == tree(&sweep.out("plain")));
+
+    // With another recipe it is refused, and nothing is touched.
+    let said = failure(&mut sweep.command(&["--set", "optimizer.clip_norm=0.5"]));
+    for part in
+        ["kl-cov/3 and 3 other runs: was begun with other settings: optimizer.clip_norm 1.0 -> 0.5", "--out"]
+    {
+        assert!(said.contains(part), "{part:?}: {said}");
+    }
+    assert!(before == tree(&sweep.out("plain")));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_interrupted_goes_on_to_the_same_bits() {
+    let sets = ["--set", "run.steps=40", "--set", "eval.every=0", "--set", "checkpoint.every=10"];
+    let sweep =
+        Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [3, 4, 5] }\n");
+    let whole = sweep.bench.run("whole", &["run.steps=40", "eval.every=0", "checkpoint.every=10"], &[]);
+    let start = || {
+        let mut child = sweep.command(&sets).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = sweep.lines("3");
+        crate::processes::wait_until(PATIENCE, &mut child, || sweep.lines("3") > begun.max(2));
+        child
+    };
+    let child = start();
+    failure_saying(&mut sweep.command(&sets), &["another process is sweeping in"]);
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("SIGTERM: finishing the current steps") && said.contains("3: ended at step"),
+        "{said}"
+    );
+    assert!(
+        said.contains("error: interrupted: 0 done, 3 left") && said.contains("the same command goes on"),
+        "{said}"
+    );
+    assert!(!names(&sweep.out("3/checkpoints")).is_empty());
+
+    // Killed, it takes its runs with it: they save what they have.
+    let mut child = start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = |run: &str| fs::read_to_string(sweep.out(&format!("{run}.log"))).unwrap();
+    let ended = |run: &str| {
+        log(run).matches("error: interrupted: ").count() == log(run).matches("$ isentrope").count()
+    };
+    until(PATIENCE, "the runs have not ended", || ended("3") && ended("4"));
+
+    let (_, said) = sweep.run(&sets);
+    assert!(said.contains("3: goes on after step "), "{said}");
+    assert_same_results(&whole, &sweep.out("3"));
+    assert_eq!(log("3").matches("$ isentrope train").count(), 3);
+}
+
+/// The second signal does not wait for a step that never ends, and leaves no run behind.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_signal_ends_the_runs_too() {
+    let sweep =
+        Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n");
+    let asked = sweep.bench.scratch.path("asked");
+    let script = format!("read -r line; echo >> '{asked}'; sleep 1000");
+    let set = format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
+    let mut command = sweep.command(&["--set", &set, "--set", "eval.every=0"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let both = || fs::read_to_string(&asked).is_ok_and(|text| text.lines().count() >= 2);
+    crate::processes::wait_until(PATIENCE, &mut child, both);
+    let ps = Command::new("ps").args(["-o", "pid=", "--ppid", &child.id().to_string()]).output().unwrap();
+    let runs: Vec<String> =
+        String::from_utf8(ps.stdout).unwrap().split_whitespace().map(str::to_owned).collect();
+    assert_eq!(runs.len(), 2);
+    let term = || Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    term();
+    std::thread::sleep(Duration::from_millis(500));
+    term();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    until(PATIENCE, "the runs go on", || !runs.iter().any(|run| crate::processes::runs(run)));
+}
+
+#[test]
+fn supervised_fine_tuning_is_swept_too() {
+    let sweep = Sweep::new(
+        "command = \"sft\"\nbase = \"sft.toml\"\n[axes]\nrate = { key = \"optimizer.learning_rate\", \
+         values = [1e-3, 1e-4] }\nseed = { key = \"run.seed\", values = [1, 2] }\n",
+    );
+    let sft = format!(
+        "run.steps = 4\nmodel.path = {:?}\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\n",
+        base()
+    );
+    sweep.bench.scratch.file("sft.toml", sft);
+    let (table, said) = sweep.run(&[]);
+    assert!(said.contains("0.0001/2: done, 4 steps"), "{said}");
+    assert!(
+        table.contains("sft/loss over the last tenth of the steps, nats") && table.contains("    0.001  "),
+        "{table}"
+    );
+    assert!(table.contains("  against 0.001") && !table.contains("n/a"), "{table}");
+}
+
+#[test]
+fn one_that_fails_is_named_and_the_others_go_on() {
+    let sweep = Sweep::new(METHODS);
+    // A run that has made no step, and cannot: a file is where its responses are to be.
+    let other = sweep.bench.run("other", &["run.steps=1"], &[]);
+    let broken = sweep.out("kl-cov/4");
+    fs::create_dir_all(&broken).unwrap();
+    fs::copy(other.join(".recipe.json"), broken.join(".recipe.json")).unwrap();
+    fs::write(broken.join("rollouts"), "").unwrap();
+    let output = sweep.command(&["--jobs", "1"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("warning: kl-cov/4: failed after ") && said.contains("plain/4: done"), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("error: 1 of 4 runs failed: kl-cov/4: ") && last.contains("kl-cov/4.log"),
+        "{said}"
+    );
+    assert!(last.contains("rollouts: "), "{said}");
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("1 seed, so no interval"), "{table}");
+
+    fs::remove_dir_all(sweep.out("plain")).unwrap();
+    let output = sweep.command(&["--jobs", "1", "--fail-fast"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!sweep.out("plain").exists(), "{}", stderr(&output));
+
+    fs::remove_dir_all(&broken).unwrap();
+    let (_, said) = sweep.run(&[]);
+    assert!(said.contains("kl-cov/4: begins") && said.contains("4 done"), "{said}");
+}
+
+#[test]
+fn models_are_made_before_the_runs_that_begin_with_them() {
+    let sweep = Sweep::new(
+        "base = \"recipe.toml\"\n[models.short]\nbase = \"sft.toml\"\nset.run.steps = 3\n\
+         [models.long]\nbase = \"sft.toml\"\n\
+         [axes.base.short]\nmodel.path = \"{short}\"\n[axes.base.long]\nmodel.path = \"{long}\"\n",
+    );
+    let sft = format!(
+        "run.steps = 5\nmodel.path = {:?}\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\nrun.out = \"elsewhere\"\n",
+        base()
+    );
+    sweep.bench.scratch.file("sft.toml", sft);
+    let sets = ["--set", "run.steps=2"];
+    let plan = stdout_of(&mut sweep.command(&[&sets[..], &["--dry-run"]].concat()));
+    assert!(
+        plan.contains("models/short  to do, 3 steps") && plan.contains("short         to do, 2 steps"),
+        "{plan}"
+    );
+    let (_, said) = sweep.run(&sets);
+    assert!(said.find("models/short: done").unwrap() < said.find("\nshort: begins").unwrap(), "{said}");
+    let recipe = fs::read_to_string(sweep.out("short/recipe.toml")).unwrap();
+    assert!(recipe.contains(&text(&sweep.out("models/short/checkpoints/step-000003"))), "{recipe}");
+
+    sweep.bench.scratch.file(
+        "sweep.toml",
+        "base = \"recipe.toml\"\nset.model.path = \"{shrt}\"\n[models.short]\nbase = \"sft.toml\"\n\
+         [axes]\nseed = { key = \"run.seed\", values = [1] }\n",
+    );
+    failure_saying(
+        &mut sweep.command(&[]),
+        &["sweep.toml:2", "there is no [models.shrt]", "did you mean `short`"],
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
+    let seeds = "[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n";
+    let with = |text: &str| format!("base = \"recipe.toml\"\n{text}");
+    let mut wrong = Vec::new();
+    let methods = |text: &str| with(&format!("[axes.method.a]\n[axes.method.b]\n{text}\n"));
+    for (file, parts) in [
+        (seeds.to_owned(), &["the key `base` is missing"][..]),
+        (
+            format!("base = \"recipes/none.toml\"\n{seeds}"),
+            &["sweep.toml:1", "recipes/none.toml", "No such file"],
+        ),
+        (format!("base = \".\"\n{seeds}"), &["sweep.toml:1", "a directory"]),
+        (with(""), &["the table `axes` is missing"]),
+        (with("[axes]\n"), &["sweep.toml:2", "`axes` is empty"]),
+        (with(&format!("axis = 1\n{seeds}")), &["sweep.toml:2: unknown key `axis`; did you mean `axes`?"]),
+        (with(&format!("rollout.prompts = 2\n{seeds}")), &["unknown key `rollout`", "under [set]"]),
+        (with(&format!("command = \"grpo\"\n{seeds}")), &["must be \"train\" or \"sft\", found \"grpo\""]),
+        (
+            with("[axes]\nseed = { key = \"run.sed\", values = [1, 2] }\n"),
+            &["1 and 1 other run: ", "sweep.toml:3: unknown key `run.sed`; did you mean `seed`?"],
+        ),
+        (
+            with("[axes]\nseed = { key = \"run.seed\", value = [1] }\n"),
+            &["unknown key `axes.seed.value`; did you mean `values`?"],
+        ),
+        (with("[axes]\nseed = { key = \"run.seed\", values = 1 }\n"), &["axes.seed.values must be an array"]),
+        (with("[axes]\nseed = { key = \"run.seed\", values = [] }\n"), &["axes.seed has no values"]),
+        (with("[axes]\nseed = { key = \"run..seed\", values = [1] }\n"), &["not a path of keys"]),
+        (with("[axes]\nseed = [1, 2]\n"), &["axes.seed must be a table"]),
+        (
+            with("[axes]\nseed = { key = \"run.seed\", values = [1, \"x\"] }\n"),
+            &["run.seed must be a whole number", "found a string"],
+        ),
+        (
+            with("[axes]\nmodel = { key = \"model.path\", values = [\"a/b\"] }\n"),
+            &["cannot be the name of a directory", "[axes.model.NAME]"],
+        ),
+        (methods("objectiv.loss = \"clip\""), &["b: ", "unknown key `objectiv`", "objective"]),
+        (methods("objective.loss = \"clop\""), &["objective.loss must be", "found \"clop\""]),
+        (methods("rollout.responses = 1"), &["b: ", "rollout.responses"]),
+        (methods("run.out = \"x\""), &["b: ", "run.out is x", "a directory of its own"]),
+        (methods(""), &["a and b have the same settings"]),
+        (with("[axes.method.a]\n[axes.method.A]\n"), &["a and A", "share a directory"]),
+        (with("[axes.method.\"../x\"]\n"), &["axes.method.../x: \"../x\" cannot be the name"]),
+        (with("[axes.method.\"\"]\n"), &["cannot be the name of a directory"]),
+        (with("[axes.method.\"-rf\"]\n"), &["cannot be the name of a directory"]),
+        (with("[axes.method.\"\\u001b[2J\"]\n"), &["cannot be the name of a directory"]),
+        (with("[axes.method.models]\n"), &["take another name"]),
+        (with("[axes.method.\"a.log\"]\n"), &["take another name"]),
+        (with(&format!("exclude = [{{ sed = 1 }}]\n{seeds}")), &["the axis `sed`", "did you mean `seed`?"]),
+        (
+            with(&format!("exclude = [{{ seed = 7 }}]\n{seeds}")),
+            &["names \"7\" of the axis `seed`, which has 1, 2"],
+        ),
+        (with(&format!("exclude = [{{ seed = [1, 2] }}]\n{seeds}")), &["every combination is excluded"]),
+        (with(&format!("exclude = [{{}}]\n{seeds}")), &["leave out everything"]),
+        (with("[axes]\nx = { key = \"run.seed\", values = [1\n"), &["sweep.toml:3", "not valid TOML"]),
+    ] {
+        let sweep = Sweep::new(&file);
+        let output = sweep.command(&[]).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{file}: {said}");
+        wrong.extend(
+            parts
+                .iter()
+                .filter(|part| !said.contains(**part))
+                .map(|part| format!("{part:?} is not in: {said}")),
+        );
+        assert!(!said.contains('\u{1b}') && !said.contains("panicked"), "{said}");
+        assert!(!sweep.out("").exists(), "{file}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let scratch = Scratch::new();
+    failure_saying(&mut isentrope(&["sweep", &scratch.path("none.toml")]), &["none.toml", "No such file"]);
+    let sweep = Sweep::new(METHODS);
+    failure_saying(&mut sweep.command(&["--jobs", "0"]), &["--jobs is 0"]);
+    failure_saying(
+        &mut sweep.command(&["--set", "model.path=no/such/model"]),
+        &["kl-cov/3", "no/such/model"],
+    );
+    failure_saying(&mut sweep.command(&["--set", "memory.budget_gib=0.001"]), &["kl-cov/3 and ", "memory"]);
+}
+
+#[test]
+fn combinations_can_be_left_out() {
+    let sweep = Sweep::new(
+        &METHODS
+            .replace("[axes]\n", "[axes]\nsize = { key = \"rollout.responses\", values = [4, 2] }\n")
+            .replace(
+                "base =",
+                "exclude = [{ method = \"plain\", size = 2 }, { seed = 4, size = 4 }]\nbase =",
+            ),
+    );
+    let plan = stdout_of(&mut sweep.command(&["--dry-run"]));
+    let runs: Vec<&str> = plan
+        .lines()
+        .filter_map(|line| line.trim().split_once("  to do").map(|(name, _)| name.trim()))
+        .collect();
+    assert_eq!(runs, ["kl-cov/4/3", "kl-cov/2/3", "kl-cov/2/4", "plain/4/3"]);
+}
+
+/// The page's examples stand beside the recipes, where their bases are.
+#[test]
+fn the_sweeps_of_the_page_are_sound() {
+    let scratch = Scratch::new();
+    stdout_of(isentrope(&["examples", &scratch.path("")]).current_dir(scratch.path("")));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/sweep.md")).unwrap();
+    let blocks = page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    let mut shown = 0;
+    for block in blocks.filter(|block| block.contains("base =")) {
+        let file = scratch.file("recipes/sweep.toml", block);
+        let plan = stdout_of(isentrope(&["sweep", &file, "--dry-run"]).current_dir(scratch.path("")));
+        assert!(plan.contains("6 left") || plan.contains("8 left"), "{plan}");
+        shown += 1;
+    }
+    assert_eq!(shown, 2);
+}
+
+#[test]
+fn the_experiments_are_sound() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    for name in names(&root.join("experiments")) {
+        let path = format!("experiments/{name}");
+        let plan = stdout_of(isentrope(&["sweep", &path, "--dry-run", "--threads", "2"]).current_dir(&root));
+        assert!(
+            plan.contains(" to do, ") && plan.lines().last().unwrap().contains(" left, about "),
+            "{name}: {plan}"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Which runs differ in nothing but their seed, and which groups of runs may be compared.
+
+use super::Run;
+use isentrope_settings::differences;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Longest name of a group that is made of settings, in characters.
+const LONGEST: usize = 60;
+
+/// What of a recipe is a run's own: its seed, its place, and the memory that it may take, which changes no result.
+pub fn without_seed(recipe: &Value) -> Value {
+    let mut recipe = recipe.clone();
+    if let Some(tables) = recipe.as_object_mut() {
+        tables.remove("memory");
+        if let Some(run) = tables.get_mut("run").and_then(Value::as_object_mut) {
+            run.remove("seed");
+            run.remove("out");
+        }
+    }
+    recipe
+}
+
+/// Places of the runs in groups that differ in nothing but the seed, in the order in which they are first met. A run whose
+/// recipe is not known is a group of its own.
+pub(super) fn grouped(runs: &[Run<'_>]) -> Vec<Vec<usize>> {
+    let recipes: Vec<Option<Value>> = runs.iter().map(|run| run.recipe.map(without_seed)).collect();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (i, recipe) in recipes.iter().enumerate() {
+        let same = groups.iter_mut().find(|group| recipe.is_some() && recipes[group[0]] == *recipe);
+        match same {
+            Some(group) => group.push(i),
+            None => groups.push(vec![i]),
+        }
+    }
+    groups
+}
+
+/// Names of groups: as given; else the directories that hold them, where each group has one of its own; else the names of lone
+/// runs; else the settings in which a group differs from the first.
+pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
+    let is_plain = |names: &[String]| {
+        names.iter().all(|name| !name.is_empty())
+            && names.iter().collect::<BTreeSet<_>>().len() == names.len()
+    };
+    let given: Option<Vec<String>> = groups.iter().map(|group| runs[group[0]].group.clone()).collect();
+    let directories = || -> Option<Vec<String>> {
+        let of = |group: &Vec<usize>| {
+            let parents: BTreeSet<&Path> = group.iter().filter_map(|i| runs[*i].log.path.parent()).collect();
+            let only = parents.first().filter(|_| parents.len() == 1)?;
+            Some(only.file_name()?.to_string_lossy().into_owned())
+        };
+        groups.iter().map(of).collect()
+    };
+    let alone = || -> Option<Vec<String>> {
+        groups.iter().map(|group| (group.len() == 1).then(|| runs[group[0]].name.clone())).collect()
+    };
+    let found = given.or_else(|| directories().filter(|names| is_plain(names)));
+    found.or_else(|| alone().filter(|names| is_plain(names))).unwrap_or_else(|| by_settings(runs, groups))
+}
+
+fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
+    let recipe = |group: &[usize]| runs[group[0]].recipe.map(without_seed).unwrap_or_default();
+    let first = groups.first().map(|group| recipe(group)).unwrap_or_default();
+    let name = |(i, group): (usize, &Vec<usize>)| {
+        let mut changes = Vec::new();
+        differences("", &first, &recipe(group), &mut changes);
+        let of_change = |change: &String| {
+            let key = change.split(' ').next().unwrap_or_default();
+            let value = change.rsplit(" -> ").next().unwrap_or_default();
+            format!("{} {value}", key.rsplit('.').next().unwrap_or(key))
+        };
+        let settings = changes.iter().map(of_change).collect::<Vec<_>>().join(", ");
+        match settings.chars().count() {
+            0 => format!("group {}", i + 1),
+            n if n > LONGEST => format!("{}: {}…", i + 1, settings.chars().take(LONGEST).collect::<String>()),
+            _ => settings,
+        }
+    };
+    groups.iter().enumerate().map(name).collect()
+}
+
+/// Why two recipes' evaluations are not of the same problems in the same way, as the settings in which they differ; empty where
+/// they are.
+pub(super) fn incomparable(old: &Value, new: &Value) -> Vec<String> {
+    let mut changes = Vec::new();
+    differences("", &evaluated(old), &evaluated(new), &mut changes);
+    changes
+}
+
+/// What decides what a run is evaluated on, and how.
+fn evaluated(recipe: &Value) -> Value {
+    let mut decides = Map::new();
+    let mut eval = recipe["eval"].clone();
+    if let Some(eval) = eval.as_object_mut() {
+        eval.remove("every"); // the last evaluation is that of the last step
+    }
+    let is_empty = |key: &str| eval[key].as_array().is_none_or(Vec::is_empty);
+    // Without sets of its own, a run is evaluated on the test problems of the built-in task.
+    if is_empty("files")
+        && is_empty("bench")
+        && let Some(task) = recipe["data"]["task"].as_str()
+    {
+        let mut settings = recipe["data"][task].clone();
+        if let Some(settings) = settings.as_object_mut() {
+            settings.remove("demonstrations"); // of SFT alone
+        }
+        decides.insert("data".into(), serde_json::json!({ "task": task, task: settings }));
+    }
+    decides.insert("eval".into(), eval);
+    decides.insert("reward".into(), serde_json::json!({ "verifier": recipe["reward"]["verifier"] }));
+    Value::Object(decides)
+}

@@ -1,0 +1,211 @@
+//! Summaries for people: on a terminal, as Markdown, as part of a web page.
+
+use super::{Mean, Measure, Paired, Row, Summary};
+use crate::page::escaped;
+use std::fmt::Write;
+
+/// Columns that a name gets on a terminal.
+const NAME: usize = 24;
+
+/// A block for each of the main measures, in at most 80 columns unless a name in a note is longer.
+pub fn text(summary: &Summary) -> String {
+    let mut text = String::new();
+    let baseline = summary.groups.first().map_or("", |group| &group.name);
+    for row in summary.rows.iter().filter(|row| row.measure.is_main()) {
+        let _ = writeln!(text, "\n  {}", row.measure.title());
+        for (group, (mean, against)) in summary.groups.iter().zip(row.means.iter().zip(&row.against_first)) {
+            let name = shortened(&group.name, NAME);
+            let Some(mean) = mean else {
+                let _ = writeln!(text, "    {name:NAME$} {:>9}", "n/a");
+                continue;
+            };
+            let number = number(&row.measure, mean.value);
+            let _ = writeln!(text, "    {name:NAME$} {number:>9}  {}", spread(&row.measure, mean));
+            if let Some(against) = against {
+                let label = shortened(&format!("  against {baseline}"), NAME);
+                let difference = signed(&row.measure, against.difference.value);
+                let _ = writeln!(
+                    text,
+                    "    {label:NAME$} {difference:>9}  {}",
+                    [between(&row.measure, &against.difference, signed), p_values(against)].join("  ").trim()
+                );
+            }
+        }
+    }
+    if !summary.rows.is_empty() {
+        text += "\n  in brackets: 95 % intervals of the mean over seeds, by Student's t\n";
+    }
+    for note in &summary.notes {
+        let _ = writeln!(text, "{}", wrapped(note, 78));
+    }
+    text
+}
+
+/// Two tables, of means and of differences, with the notes below.
+pub fn markdown(summary: &Summary) -> String {
+    let mut text = String::new();
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    let heads =
+        |rows: &[&Row]| rows.iter().map(|row| cell(&row.measure.title())).collect::<Vec<_>>().join(" | ");
+    let mut table = |first: &str, rows: &[&Row], lines: Vec<Vec<String>>| {
+        let _ = writeln!(text, "| {first} | {} |\n|---|{}", heads(rows), "---|".repeat(rows.len()));
+        for line in lines {
+            let _ =
+                writeln!(text, "| {} |", line.iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "));
+        }
+        text.push('\n');
+    };
+    // Pages are narrow: a table for a few measures at a time.
+    for rows in summary.rows.chunks(4) {
+        let rows: Vec<&Row> = rows.iter().collect();
+        let line = |(i, name): (usize, &str)| {
+            let of = |row: &&Row| {
+                row.means[i].as_ref().map_or("n/a".into(), |mean| with_interval(&row.measure, mean, number))
+            };
+            [vec![name.to_owned()], rows.iter().map(of).collect()].concat()
+        };
+        let names = || summary.groups.iter().map(|group| group.name.as_str()).enumerate();
+        table("", &rows, names().map(line).collect());
+        let line = |(i, name): (usize, &str)| {
+            let of = |row: &&Row| {
+                row.against_first[i].as_ref().map_or(String::new(), |against| {
+                    format!(
+                        "{} {}",
+                        with_interval(&row.measure, &against.difference, signed),
+                        p_values(against)
+                    )
+                })
+            };
+            [vec![name.to_owned()], rows.iter().map(of).collect()].concat()
+        };
+        let is_compared = |i: usize| rows.iter().any(|row| row.against_first[i].is_some());
+        let lines: Vec<Vec<String>> = names().filter(|(i, _)| is_compared(*i)).map(line).collect();
+        if !lines.is_empty() {
+            table(&format!("against {}", summary.groups[0].name), &rows, lines);
+        }
+    }
+    if !summary.rows.is_empty() {
+        text += "In brackets: 95 % intervals of the mean over seeds, by Student's t.\n";
+    }
+    summary.notes.iter().for_each(|note| text += &format!("\n- {}\n", note.replace('\n', " ")));
+    text
+}
+
+/// A section of a page: what is known of all groups, with intervals, differences and notes. Empty where no group has two
+/// seeds.
+pub fn section(summary: &Summary) -> String {
+    let has_seeds = summary.groups.iter().any(|group| group.runs.len() > 1);
+    if summary.rows.is_empty() || !has_seeds {
+        return String::new();
+    }
+    let baseline = escaped(&summary.groups[0].name);
+    let mut html = String::from("<section id=\"seeds\">\n<h2>Over seeds</h2>\n");
+    let _ = write!(
+        html,
+        "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its seeds with 95 % intervals by \
+         Student's t; below them, where another group is compared with <b>{baseline}</b> over the same seeds, the \
+         difference.</p>\n\
+         <div class=\"wide\"><table>\n<thead><tr><th scope=\"col\"></th>"
+    );
+    for group in &summary.groups {
+        let seeds = match group.runs.len() {
+            1 => "1 seed".to_owned(),
+            n => format!("{n} seeds"),
+        };
+        let _ = write!(
+            html,
+            "<th scope=\"col\">{}<br><small class=\"quiet\">{seeds}</small></th>",
+            escaped(&group.name)
+        );
+    }
+    html += "</tr></thead>\n<tbody>\n";
+    for row in &summary.rows {
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row.measure.title()));
+        for (mean, against) in row.means.iter().zip(&row.against_first) {
+            let mean = mean.as_ref().map_or("n/a".into(), |mean| {
+                let of = mean.runs.iter().map(|x| number(&row.measure, *x)).collect::<Vec<_>>().join(", ");
+                format!("<span title=\"{of}\">{}</span>", with_interval(&row.measure, mean, number))
+            });
+            let against = against.as_ref().map_or(String::new(), |against| {
+                let difference = with_interval(&row.measure, &against.difference, signed);
+                format!("<br><small class=\"quiet\">{difference} {}</small>", p_values(against))
+            });
+            let _ = write!(html, "<td>{mean}{against}</td>");
+        }
+        html += "</tr>\n";
+    }
+    html += "</tbody>\n</table></div>\n";
+    if !summary.notes.is_empty() {
+        html += "<ul>\n";
+        summary.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", escaped(note)));
+        html += "</ul>\n";
+    }
+    html + "</section>\n"
+}
+
+fn number(measure: &Measure, value: f64) -> String {
+    let (scale, digits) = measure.scale();
+    format!("{:.digits$}", scale * value)
+}
+
+fn signed(measure: &Measure, value: f64) -> String {
+    let (scale, digits) = measure.scale();
+    let shown = format!("{:+.digits$}", scale * value);
+    // What rounds to nothing has no sign.
+    if shown.contains(|c: char| c.is_ascii_digit() && c != '0') {
+        shown
+    } else {
+        shown.replace(['+', '-'], "")
+    }
+}
+
+/// The interval, and how many seeds it comes from.
+fn spread(measure: &Measure, mean: &Mean) -> String {
+    match mean.runs.len() {
+        1 => "1 seed, so no interval".into(),
+        n => format!("{}  {n} seeds", between(measure, mean, number)),
+    }
+}
+
+fn between(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> String) -> String {
+    mean.interval
+        .map_or(String::new(), |[low, high]| format!("[{}, {}]", shown(measure, low), shown(measure, high)))
+}
+
+fn with_interval(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> String) -> String {
+    [shown(measure, mean.value), between(measure, mean, shown)].join(" ").trim().to_owned()
+}
+
+fn p_values(test: &Paired) -> String {
+    let p = |p: f64| if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") };
+    match (test.p, test.p_exact) {
+        (Some(t), Some(exact)) => format!("p {}, exact {}", p(t), p(exact)),
+        (Some(t), None) => format!("p {}", p(t)),
+        (None, _) => "1 pair, so no test".into(),
+    }
+}
+
+/// The name in so many characters: of a longer one, the middle is left out.
+fn shortened(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        return name.to_owned();
+    }
+    let (first, last) = (most / 2, most - most / 2 - 1);
+    let ends = name.chars().skip(count - last);
+    name.chars().take(first).chain(['…']).chain(ends).collect()
+}
+
+/// A note in lines of so many columns, indented.
+fn wrapped(note: &str, width: usize) -> String {
+    let mut lines = vec![String::from(" ")];
+    for word in note.split_whitespace() {
+        let line = lines.len() - 1;
+        if lines[line].chars().count() + 1 + word.chars().count() > width && lines[line].len() > 4 {
+            lines.push(format!("    {word}"));
+        } else {
+            lines[line] += &format!(" {word}");
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,123 @@
+//! Means over a few runs: Student's t distribution, intervals of means, and tests of paired differences.
+
+use serde::Serialize;
+
+/// A mean over runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// The mean.
+    pub value: f64,
+    /// Its 95 % interval, by Student's t; none of a single run, which says nothing of the spread.
+    pub interval: Option<[f64; 2]>,
+    /// The runs' own numbers.
+    pub runs: Vec<f64>,
+}
+
+/// What the same seeds say of two groups of runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Paired {
+    /// The differences, one for each seed that both have.
+    pub difference: Mean,
+    /// Two-sided p-value of the paired t test; none of a single pair.
+    pub p: Option<f64>,
+    /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which assumes no distribution; none of
+    /// more than [`EXACT_UP_TO`] pairs.
+    pub p_exact: Option<f64>,
+    /// The least that `p_exact` can be with so many pairs: 2 assignments out of 2^n.
+    pub p_exact_least: f64,
+}
+
+/// Every assignment of signs is tried up to this many pairs.
+pub const EXACT_UP_TO: usize = 20;
+
+/// A difference that is a smaller share of its two numbers is rounding.
+const ROUNDING: f64 = 1e-12;
+
+impl Mean {
+    /// Of numbers of runs; none of none.
+    pub fn of(runs: Vec<f64>) -> Option<Self> {
+        let n = runs.len() as f64;
+        let degrees = runs.len().checked_sub(1)?;
+        let value = runs.iter().sum::<f64>() / n;
+        let interval = (degrees > 0).then(|| {
+            let half = quantile(0.975, degrees) * error(&runs, value);
+            [value - half, value + half]
+        });
+        Some(Self { value, interval, runs })
+    }
+}
+
+impl Paired {
+    /// Of (old, new) numbers, a pair for each seed; none without any.
+    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+        let difference = |(old, new): &(f64, f64)| {
+            let difference = new - old;
+            if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
+        };
+        let difference = Mean::of(pairs.iter().map(difference).collect())?;
+        let degrees = pairs.len() - 1;
+        let p = (degrees > 0).then(|| {
+            let error = error(&difference.runs, difference.value);
+            if difference.value == 0.0 { 1.0 } else { 1.0 - within(difference.value.abs() / error, degrees) }
+        });
+        let p_exact = (pairs.len() <= EXACT_UP_TO).then(|| sign_flip(&difference.runs));
+        let p_exact_least = 2f64.powi(1 - i32::try_from(pairs.len()).unwrap_or(i32::MAX));
+        Some(Self { difference, p, p_exact, p_exact_least })
+    }
+}
+
+/// The standard error of the mean `value` of at least two numbers.
+fn error(numbers: &[f64], value: f64) -> f64 {
+    let n = numbers.len() as f64;
+    (numbers.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / (n - 1.0) / n).sqrt()
+}
+
+/// The share of all assignments of signs whose sum is at least as far from 0 as that of the numbers as they are.
+fn sign_flip(differences: &[f64]) -> f64 {
+    let found = differences.iter().sum::<f64>().abs();
+    // Sums in another order may differ in their last bits.
+    let least = found - 1e-9 * differences.iter().map(|d| d.abs()).sum::<f64>();
+    let all = 1u32 << differences.len();
+    let sum = |signs: u32| -> f64 {
+        differences.iter().enumerate().map(|(i, d)| if signs >> i & 1 == 1 { -d } else { *d }).sum()
+    };
+    let far = (0..all).filter(|signs| sum(*signs).abs() >= least).count();
+    far as f64 / f64::from(all)
+}
+
+/// Probability that Student's t with so many degrees of freedom (from 1) lies within -t and t, for t from 0
+/// (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+pub fn within(t: f64, degrees: usize) -> f64 {
+    let n = degrees as f64;
+    let angle = libm::atan(t / n.sqrt());
+    let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
+    // Powers of the cosine with coefficients (2 4 .. k-1) / (3 5 .. k) for odd, (1 3 .. k-1) / (2 4 .. k) for even degrees.
+    let (mut term, mut sum) = if degrees % 2 == 1 { (cosine, cosine) } else { (1.0, 1.0) };
+    let mut k = if degrees % 2 == 1 { 3 } else { 2 };
+    while k + 2 <= degrees {
+        term *= cosine * cosine * (k - 1) as f64 / k as f64;
+        sum += term;
+        k += 2;
+    }
+    let share = match degrees {
+        1 => 2.0 / std::f64::consts::PI * angle,
+        _ if degrees % 2 == 1 => 2.0 / std::f64::consts::PI * (angle + sine * sum),
+        _ => sine * sum,
+    };
+    share.clamp(0.0, 1.0)
+}
+
+/// The t that Student's t stays below with probability `p`, from 0.5 to 1 (exclusive).
+pub fn quantile(p: f64, degrees: usize) -> f64 {
+    let inside = 2.0 * p - 1.0;
+    let mut high = 1.0;
+    while within(high, degrees) < inside {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if within(middle, degrees) < inside { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
