@@ -1,3 +1,4 @@
 //! What the laboratory makes of logs, through its public face.
 
+mod law;
 mod run_directory;
