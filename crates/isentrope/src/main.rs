@@ -41,6 +41,7 @@ enum Command {
     Generate(commands::generate::Generate),
     Score(commands::score::Score),
     Grade(commands::grade::Grade),
+    Law(commands::law::Law),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -75,6 +76,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Generate(command) => command.run(),
         Command::Score(command) => command.run(),
         Command::Grade(command) => command.run(),
+        Command::Law(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

@@ -26,6 +26,9 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Steps whose mean length makes the estimate of the time left.
 const RECENT: usize = 10;
 
+/// Columns of sentences in the summary.
+const SUMMARY_WIDTH: usize = 80;
+
 /// Watches a run for the user.
 pub struct Terminal {
     bar: ProgressBar,
@@ -147,6 +150,9 @@ impl Observer for Terminal {
             for text in evaluation_lines(step) {
                 self.line(&text);
             }
+            for remark in step.remarks {
+                self.line(&format!("        {remark}"));
+            }
         }
     }
 }
@@ -195,6 +201,12 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
             let before = first.map(|f| rows(f).into_iter().find(|(n, _)| *n == name));
             let before = before.map(|b| format!("{:>12}", b.map_or_else(|| "-".into(), |(_, v)| v)));
             let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
+        }
+    }
+    if !summary.laws.is_empty() {
+        let _ = writeln!(text, "\n  the law R = -a exp(H) + b:");
+        for law in &summary.laws {
+            let _ = writeln!(text, "{}", messages::wrapped(&format!("    {law}"), SUMMARY_WIDTH));
         }
     }
     let speeds: Vec<String> = summary

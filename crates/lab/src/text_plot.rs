@@ -49,8 +49,8 @@ impl TextPlot {
         };
         let datasets =
             self.curves.iter().zip(&finite).zip(COLORS.iter().cycle()).map(|((curve, points), color)| {
-                let dataset =
-                    Dataset::default().marker(Marker::Braille).style(Style::new().fg(*color)).data(points);
+                let marker = if curve.scattered { Marker::Dot } else { Marker::Braille };
+                let dataset = Dataset::default().marker(marker).style(Style::new().fg(*color)).data(points);
                 let dataset = if curve.name.is_empty() { dataset } else { dataset.name(curve.name.as_str()) };
                 dataset.graph_type(if curve.scattered { GraphType::Scatter } else { GraphType::Line })
             });

@@ -14,6 +14,7 @@ mod grade;
 mod independence;
 #[cfg(unix)]
 mod interrupt;
+mod law;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;

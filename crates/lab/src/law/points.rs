@@ -2,6 +2,7 @@
 
 use super::Point;
 use crate::log::{RunLog, Series};
+use crate::{Error, Result};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -42,6 +43,68 @@ pub struct Measured {
 pub fn of_run(log: &RunLog) -> Vec<Measured> {
     let sets: Vec<Measured> = sets(log).into_iter().filter_map(|set| of_set(log, set)).collect();
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
+}
+
+/// The points of metrics that are asked for by name, where those of [`of_run`] are not meant. Beside another accuracy stands
+/// the entropy of its evaluation set, where it has one; beside another entropy the accuracies of [`of_run`].
+///
+/// # Errors
+/// When a metric was never measured, with the names of those like it.
+pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -> Result<Vec<Measured>> {
+    let find = |name: &str| {
+        log.series(name).ok_or_else(|| {
+            let family = name.split('/').next().unwrap_or(name);
+            let near = |of: &dyn Fn(&str) -> bool| -> Vec<&str> {
+                log.all().map(|(name, _)| name).filter(|name| of(name)).take(40).collect()
+            };
+            let like = near(&|name| name.split('/').next() == Some(family));
+            let like = if like.is_empty() { near(&|_| true) } else { like };
+            Error::invalid(&log.path, format!("has no metric {name:?}; there are: {}", like.join(", ")))
+        })
+    };
+    let Some(accuracy) = accuracy else {
+        let Some(entropy) = entropy else { return Ok(of_run(log)) };
+        let entropies = find(entropy)?;
+        let all = of_run(log).into_iter().filter_map(|m| {
+            let (points, notes) = beside(log.series(&m.accuracy)?, entropies);
+            Some(Measured { entropy: entropy.to_owned(), points, notes, ..m })
+        });
+        return Ok(all.collect());
+    };
+    let accuracies = find(accuracy)?;
+    let set = accuracy.strip_prefix("eval/").and_then(|name| name.rsplit_once('/')).map(|(set, _)| set);
+    let own = set.map(|set| format!("eval/{set}/entropy")).filter(|name| log.series(name).is_some());
+    let name = match (entropy, own) {
+        (Some(entropy), _) => entropy.to_owned(),
+        (None, Some(own)) => own,
+        (None, None) => first(log, &ENTROPIES).map_or(ENTROPIES[0], |(name, _)| name).to_owned(),
+    };
+    let (points, notes) = beside(accuracies, find(&name)?);
+    Ok(vec![Measured {
+        set: set.unwrap_or(ROLLOUT).to_owned(),
+        accuracy: accuracy.to_owned(),
+        entropy: name,
+        notes,
+        points,
+    }])
+}
+
+/// Accuracies with the entropies of the same steps, or of the nearest where there are none, which is said.
+fn beside(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
+    let (mut points, mut borrowed) = (Vec::new(), 0);
+    for (step, accuracy) in accuracies.iter() {
+        let own = entropies.at(step);
+        borrowed += usize::from(own.is_none());
+        let entropy = own.or_else(|| nearest(entropies, step));
+        points.extend(entropy.map(|entropy| Point { step, entropy, accuracy }));
+    }
+    let mut notes = Vec::new();
+    if borrowed > 0 {
+        notes.push(format!(
+            "at {borrowed} steps the entropy is that of the nearest step, if one is within {FARTHEST}"
+        ));
+    }
+    (points, notes)
 }
 
 /// The points of a run's rollouts: what was sampled for training, before the step's updates.

@@ -31,6 +31,9 @@ pub(super) fn refusals(
         said.push(format!("too few points: {}, and at least {LEAST_POINTS} are needed", points.len()));
         return said;
     }
+    if let Some(departure) = departure {
+        said.push(departure.sentence());
+    }
     let [low, high] = span(points.iter().map(|p| p.entropy));
     let still = high - low <= SPAN * high.abs().max(low.abs());
     if low == high {
@@ -64,9 +67,6 @@ pub(super) fn refusals(
                 "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow entropy with any certainty"
             ));
         }
-    }
-    if let Some(departure) = departure {
-        said.push(departure.sentence());
     }
     said
 }

@@ -73,6 +73,40 @@ impl Study {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
     }
 
+    /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last one always.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let mut metrics = Vec::new();
+        if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
+            metrics.extend([
+                ("a", a.value),
+                ("b", b.value),
+                ("ceiling", ceiling.value),
+                ("ceiling_low", ceiling.low),
+                ("ceiling_high", ceiling.high),
+                ("r_squared", *r_squared),
+            ]);
+        }
+        metrics.extend(self.entropy_spent().map(|spent| ("entropy_spent", spent)));
+        metrics
+    }
+
+    /// The law in a line, or why there is none, and what became of the entropy.
+    pub fn sentence(&self) -> String {
+        let law = match (self.holds(), self.refusals.first()) {
+            (Some(Fit { ceiling, r_squared, .. }), _) => format!(
+                "ceiling {:.3}, 95 % interval {:.3} to {:.3}, R^2 {r_squared:.3}",
+                ceiling.value, ceiling.low, ceiling.high
+            ),
+            (None, Some(why)) => format!("none, {why}"),
+            (None, None) => "none".to_owned(),
+        };
+        match self.entropy_spent() {
+            Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
+            Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
+            None => law,
+        }
+    }
+
     /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None without points or entropy.
     pub fn entropy_spent(&self) -> Option<f64> {
         let (first, last) = (self.points.first()?, self.points.last()?);
