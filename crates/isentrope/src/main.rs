@@ -46,6 +46,7 @@ enum Command {
     Lab(commands::lab::Lab),
     Inspect(commands::inspect::Inspect),
     Report(commands::report::Report),
+    Law(commands::law::Law),
     Doctor(commands::doctor::Doctor),
     Examples(commands::examples::Examples),
 }
@@ -85,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Lab(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Report(command) => command.run(),
+        Command::Law(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Examples(command) => command.run(),
     }

@@ -64,7 +64,7 @@ fn write(text: &str) {
 
 /// A line broken between words where it is wider than `width`. What comes below is indented by as much as the line is, and a
 /// little more. A word that is wider stays whole, so that a path can be copied.
-fn wrapped(line: &str, width: usize) -> String {
+pub fn wrapped(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_owned();
     }

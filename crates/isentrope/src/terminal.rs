@@ -29,6 +29,9 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Steps whose mean length makes the estimate of the time left.
 const RECENT: usize = 10;
 
+/// Columns of sentences in the summary.
+const SUMMARY_WIDTH: usize = 80;
+
 /// Watches a run for the user.
 pub struct Terminal {
     bar: ProgressBar,
@@ -151,6 +154,9 @@ impl Observer for Terminal {
             for text in evaluation_lines(step) {
                 self.line(&text);
             }
+            for remark in step.remarks {
+                self.line(&format!("        {remark}"));
+            }
         }
     }
 }
@@ -202,6 +208,12 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
         }
     }
     text.push_str(&theory_lines(&summary.directory));
+    if !summary.laws.is_empty() {
+        let _ = writeln!(text, "\n  the law R = -a exp(H) + b:");
+        for law in &summary.laws {
+            let _ = writeln!(text, "{}", messages::wrapped(&format!("    {law}"), SUMMARY_WIDTH));
+        }
+    }
     let speeds: Vec<String> = summary
         .timings
         .iter()

@@ -20,4 +20,6 @@ pub struct StepReport<'a> {
     pub metrics: &'a Metrics,
     /// How long things took.
     pub timings: &'a Metrics,
+    /// What its evaluation says of the run so far, in sentences.
+    pub remarks: &'a [String],
 }

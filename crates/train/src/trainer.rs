@@ -9,7 +9,7 @@ use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, Run};
 use isentrope_data::FileHash;
-use isentrope_evaluation::{EvaluationSet, EvaluationSettings};
+use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Keep, Layout, Model, hub};
 use isentrope_rollout::{Judge, Limits, Prompter};
@@ -120,6 +120,22 @@ pub trait Trainer {
 
     /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
     fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
+
+    /// What the evaluations after a step say of the run so far. Their own numbers are in the record already.
+    fn evaluated(
+        &self,
+        _step: u64,
+        _evaluations: &[Evaluation],
+        _state: &mut Self::State,
+        _record: &mut StepRecord,
+        _observer: &mut dyn Observer,
+    ) {
+    }
+
+    /// What the evaluations of the whole run come to, in sentences.
+    fn laws(&self, _state: &Self::State) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A run that is ready for its first step.

@@ -73,7 +73,8 @@ pub fn train<T: Trainer, B: Backend>(
         stop = training.step()?;
     }
     let ending = if stop { Ending::Interrupted } else { Ending::Complete };
-    Ok(training.run.summary(ending, example))
+    let laws = training.trainer.laws(&training.state);
+    Ok(training.run.summary(ending, example, laws))
 }
 
 /// A run under way.
@@ -190,6 +191,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         }
         let model = &self.learner.model;
         self.run.evaluate(&self.evaluator, model, self.sets, record, self.observer)?;
+        let (step, evaluations) = (self.run.step, self.run.evaluations());
+        self.trainer.evaluated(step, evaluations, &mut self.state, record, self.observer);
         self.trim_if_tight();
         Ok(())
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod jsonl_sink;
+mod laws;
 mod learner;
 mod parity;
 mod tensorboard_sink;

@@ -8,6 +8,7 @@ pub mod grade;
 pub mod lab;
 pub mod inspect;
 pub mod report;
+pub mod law;
 pub mod score;
 pub mod sft;
 pub mod show;

@@ -164,7 +164,8 @@ mod tests {
         wide: Option<usize>,
     ) -> Vec<String> {
         let (metrics, timings) = (metrics(of), metrics(speed));
-        let report = StepReport { step: number, steps: 2000, metrics: &metrics, timings: &timings };
+        let report =
+            StepReport { step: number, steps: 2000, metrics: &metrics, timings: &timings, remarks: &[] };
         steps.lines(&report, (number > 1).then(|| Duration::from_secs(90)), wide)
     }
 

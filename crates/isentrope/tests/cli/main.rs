@@ -16,6 +16,7 @@ mod inspect;
 #[cfg(unix)]
 mod interrupt;
 mod lab_theory;
+mod law;
 mod metrics;
 #[cfg(target_os = "linux")]
 mod output;

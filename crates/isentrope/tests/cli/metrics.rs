@@ -2,6 +2,7 @@
 
 use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
 use crate::text_model::text_model;
+use isentrope_lab::law::{Point, Study};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +17,7 @@ fn open(name: &str) -> String {
             None => format!("eval/<set>/{what}"),
         },
         ["theory", bucket, what] if bucket.starts_with("accuracy_") => format!("theory/<bucket>/{what}"),
+        ["law", _, what] => format!("law/<set>/{what}"),
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
@@ -48,6 +50,13 @@ fn documented_names_are_those_that_are_written() {
             written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
         }
     }
+    // A run of two steps has no law.
+    let lawful = |step: u64| {
+        let entropy = 1.2 - 0.1 * step as f64;
+        Point { step, entropy, accuracy: 0.8 - 0.2 * entropy.exp() }
+    };
+    let law = Study::of((0..8).map(lawful).collect(), 0).metrics();
+    written.extend(law.iter().map(|(name, _)| format!("law/<set>/{name}")));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let page = fs::read_to_string(page).unwrap();
     let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));

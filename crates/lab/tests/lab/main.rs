@@ -10,6 +10,7 @@ mod browser;
 mod planted;
 mod report;
 mod report_in_browser;
+mod law;
 mod run_directory;
 mod show;
 mod text_plot;

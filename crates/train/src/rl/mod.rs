@@ -3,10 +3,12 @@
 //! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
 //! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure.
 
+mod laws;
 mod prepare;
 mod recipe;
 mod theory;
 
+pub use laws::Laws;
 pub use recipe::{Recipe, Update};
 
 use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
@@ -16,11 +18,12 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::metrics::Metrics;
 use crate::minibatch::{LossInputs, TrainingBatch};
-use crate::observer::{Phase, Progress};
+use crate::observer::{Observer, Phase, Progress};
 use crate::run::StepRecord;
 use crate::token_records::{Budget, Dropped, TokenRecords};
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
+use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
 use isentrope_objective::{Alarms, DrawKey, Objective, Statistics};
 use isentrope_rollout::{Prompter, Response};
@@ -37,6 +40,9 @@ pub struct TrainerState {
     /// Weight of the entropy bonus.
     entropy_coefficient: f64,
     alarms: Alarms,
+    /// What the run's evaluations say of the entropy law.
+    #[serde(default)]
+    laws: Laws,
 }
 
 /// Learns from sampled responses by the gradient of the policy.
@@ -173,6 +179,23 @@ impl Trainer for PolicyGradient {
             context.observer.note(&alarm);
         }
         Ok(())
+    }
+
+    fn evaluated(
+        &self,
+        step: u64,
+        evaluations: &[Evaluation],
+        state: &mut TrainerState,
+        record: &mut StepRecord,
+        observer: &mut dyn Observer,
+    ) {
+        for alarm in state.laws.evaluated(step, evaluations, self.recipe.run.seed, record) {
+            observer.note(&alarm);
+        }
+    }
+
+    fn laws(&self, state: &TrainerState) -> Vec<String> {
+        state.laws.sentences(self.recipe.run.seed)
     }
 }
 

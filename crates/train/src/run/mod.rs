@@ -175,12 +175,17 @@ impl Run {
         Ok(())
     }
 
+    /// The latest evaluations.
+    pub(crate) fn evaluations(&self) -> &[Evaluation] {
+        &self.last
+    }
+
     /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
     ///
     /// # Errors
     /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
-        let StepRecord { metrics, clock } = record;
+        let StepRecord { metrics, clock, remarks } = record;
         let timings = clock.metrics();
         self.total.merge(&clock);
         self.log.write(self.step, &metrics, &timings)?;
@@ -189,6 +194,7 @@ impl Run {
             steps: self.steps,
             metrics: &metrics,
             timings: &timings,
+            remarks: &remarks,
         });
         for alarm in self.alarms.after_step(Origin::Isentrope, &|name| metrics.get(name)) {
             observer.note(&alarm.text);
@@ -237,7 +243,7 @@ impl Run {
 
     /// The record of the step that the run goes on from, if it is still to be evaluated.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
-        self.unrecorded.take().map(|metrics| StepRecord { metrics, clock: Clock::default() })
+        self.unrecorded.take().map(|metrics| StepRecord { metrics, ..StepRecord::default() })
     }
 
     /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If the step's
@@ -308,10 +314,11 @@ impl Run {
     }
 
     /// What to tell the user at the end.
-    pub(crate) fn summary(self, ending: Ending, example: Option<Example>) -> RunSummary {
+    pub(crate) fn summary(self, ending: Ending, example: Option<Example>, laws: Vec<String>) -> RunSummary {
         RunSummary {
             ending,
             example,
+            laws,
             step: self.step,
             first: self.first,
             last: self.last,

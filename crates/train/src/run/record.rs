@@ -10,4 +10,6 @@ pub struct StepRecord {
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
+    /// What its evaluation says of the run so far, in sentences.
+    pub remarks: Vec<String>,
 }

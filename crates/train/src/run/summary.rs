@@ -34,6 +34,8 @@ pub struct RunSummary {
     pub checkpoint: Option<PathBuf>,
     /// The run's directory.
     pub directory: PathBuf,
+    /// What the evaluations of each set come to, in sentences.
+    pub laws: Vec<String>,
     /// A held-out problem to try the model on.
     pub example: Option<Example>,
     /// Time of this process.

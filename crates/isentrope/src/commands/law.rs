@@ -1,0 +1,201 @@
+//! `isentrope law`: what accuracy costs in entropy, and where a run will end.
+
+mod table;
+
+use crate::messages;
+use crate::standard_output::print;
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use isentrope_lab::law::point_file::{self, Columns};
+use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
+use isentrope_lab::law::{Form, Point, Study};
+use isentrope_lab::log::RunLog;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// Fit the entropy law R = -a exp(H) + b to runs, and predict where they end
+///
+/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run: a, b and the ceiling b - a with
+/// 95 % intervals, what the beginning of the run predicts of its rest beside forms that fit as easily, and a plot. Where the law
+/// does not hold, the reasons stand instead of its numbers. Runs whose accuracy and entropy have the same names are fitted
+/// together as well. docs/law.md explains all of it.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  isentrope law runs/quickstart
+  isentrope law runs/grpo runs/kl-cov --prefix 0.3
+  isentrope law --points history.csv --step _step --entropy actor/entropy --accuracy val/acc
+  isentrope law runs/grpo --json | jq '.runs[].law.ceiling'")]
+pub struct Law {
+    /// Run directories, or other logs of runs
+    #[arg(value_name = "RUN", required_unless_present = "points")]
+    runs: Vec<PathBuf>,
+    /// Tables of points: CSV with a head (.csv), else JSON lines; one run each (repeatable)
+    #[arg(long, value_name = "FILE")]
+    points: Vec<PathBuf>,
+    /// Column of steps in --points [default: step, Step, _step, ...; else rows are counted]
+    #[arg(long, value_name = "KEY", requires = "points")]
+    step: Option<String>,
+    /// Column of entropies in --points, in nats; of a RUN, the metric that is entropy
+    #[arg(long, value_name = "KEY")]
+    entropy: Option<String>,
+    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as eval/test/pass@8
+    #[arg(long, value_name = "KEY")]
+    accuracy: Option<String>,
+    /// Only this evaluation set of each RUN; rollout stands for what was sampled for training
+    #[arg(long, value_name = "NAME", conflicts_with = "points")]
+    set: Option<String>,
+    /// Share of a run's points that its rest is predicted from, at least three points
+    #[arg(long, value_name = "SHARE", default_value_t = 0.15, value_parser = share)]
+    prefix: f64,
+    /// Prints one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Of the bootstrap's random numbers
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+}
+
+/// A share of a whole.
+fn share(text: &str) -> Result<f64> {
+    let value = text.parse().ok().filter(|value| *value > 0.0 && *value < 1.0);
+    value.ok_or_else(|| anyhow!("must be between 0 and 1, such as 0.15"))
+}
+
+/// One series of points, and what they say.
+struct Studied {
+    run: String,
+    measured: Measured,
+    study: Study,
+}
+
+/// Several that are the same quantities.
+struct Together<'a> {
+    members: Vec<&'a Studied>,
+    study: Study,
+}
+
+impl Law {
+    pub fn run(self) -> Result<()> {
+        let mut studied = Vec::new();
+        for path in &self.runs {
+            let log = RunLog::open(path)?;
+            for note in &log.notes {
+                messages::note(note);
+            }
+            for measured in self.measured(&log)? {
+                studied.push(self.study(log.name.clone(), measured));
+            }
+        }
+        let columns = Columns {
+            step: self.step.clone(),
+            entropy: self.entropy.clone(),
+            accuracy: self.accuracy.clone(),
+        };
+        for path in &self.points {
+            let measured = point_file::read(path, &columns)?;
+            studied.push(self.study(measured.set.clone(), measured));
+        }
+        let together = self.together(&studied);
+        if self.json {
+            return print(&format!("{:#}\n", self.report(&studied, &together)));
+        }
+        print(&table::text(&studied, &together))
+    }
+
+    /// What a run has measured, as far as it is asked for.
+    fn measured(&self, log: &RunLog) -> Result<Vec<Measured>> {
+        let path = log.path.display();
+        let all = match self.set.as_deref() {
+            Some(ROLLOUT) if self.accuracy.is_none() && self.entropy.is_none() => {
+                of_rollout(log).into_iter().collect()
+            }
+            _ => of_metrics(log, self.accuracy.as_deref(), self.entropy.as_deref())?,
+        };
+        if all.is_empty() {
+            bail!("{path}: no step has both an accuracy and an entropy yet, in evaluations or in rollouts");
+        }
+        let Some(set) = &self.set else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(|measured| measured.set.clone()).collect();
+        let chosen: Vec<Measured> = all.into_iter().filter(|measured| measured.set == *set).collect();
+        if chosen.is_empty() {
+            bail!(
+                "{path}: --set {set}: there is no such set; there are: {}, and {ROLLOUT}",
+                names.join(", ")
+            );
+        }
+        Ok(chosen)
+    }
+
+    fn study(&self, run: String, measured: Measured) -> Studied {
+        let study = Study::with_prefix(measured.points.clone(), self.prefix, self.seed);
+        Studied { run, measured, study }
+    }
+
+    /// Those of the same accuracy and entropy, where there are several.
+    fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
+        let mut groups: Vec<Vec<&Studied>> = Vec::new();
+        for one in studied {
+            let names = |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
+            match groups.iter_mut().find(|group| names(group[0]) == names(one)) {
+                Some(group) => group.push(one),
+                None => groups.push(vec![one]),
+            }
+        }
+        let several = groups.into_iter().filter(|group| group.len() > 1);
+        several
+            .map(|members| {
+                let points: Vec<&[Point]> =
+                    members.iter().map(|one| one.measured.points.as_slice()).collect();
+                Together { study: Study::together(&points, self.seed), members }
+            })
+            .collect()
+    }
+
+    fn report(&self, studied: &[Studied], together: &[Together<'_>]) -> Value {
+        let runs: Vec<Value> = studied
+            .iter()
+            .map(|Studied { run, measured, study }| {
+                let mut object = json!({ "run": run, "measured": measured });
+                merge(&mut object, law(study));
+                object
+            })
+            .collect();
+        let together: Vec<Value> = together
+            .iter()
+            .map(|Together { members, study }| {
+                let names: Vec<&str> = members.iter().map(|one| one.run.as_str()).collect();
+                let Measured { accuracy, entropy, .. } = &members[0].measured;
+                let mut object = json!({ "runs": names, "accuracy": accuracy, "entropy": entropy });
+                merge(&mut object, law(study));
+                object
+            })
+            .collect();
+        json!({ "seed": self.seed, "prefix": self.prefix, "runs": runs, "together": together })
+    }
+}
+
+/// A study for machines: `law` is null where the law does not hold.
+fn law(study: &Study) -> Value {
+    let r_squared: Map<String, Value> =
+        study.r_squared.iter().map(|(form, value)| (key(*form), json!(value))).collect();
+    json!({
+        "law": study.holds(),
+        "refusals": study.refusals,
+        "remarks": study.remarks,
+        "entropy_spent": study.entropy_spent(),
+        "r_squared": r_squared,
+        "prediction": study.prediction,
+        "departure": study.departure,
+        "points": study.points,
+    })
+}
+
+fn key(form: Form) -> String {
+    json!(form).as_str().unwrap_or_default().to_owned()
+}
+
+fn merge(object: &mut Value, other: Value) {
+    if let (Value::Object(object), Value::Object(other)) = (object, other) {
+        object.extend(other);
+    }
+}

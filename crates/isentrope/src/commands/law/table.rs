@@ -1,0 +1,161 @@
+//! Studies as text: numbers, or reasons why there are none, and a plot.
+
+use super::{Studied, Together};
+use crate::messages::wrapped;
+use crate::visible::visible;
+use isentrope_lab::law::{Form, Interval, Study};
+use isentrope_lab::text_plot::{Curve, TextPlot};
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
+use terminal_size::{Width, terminal_size_of};
+
+/// Columns where the output is no terminal.
+const WIDTH: usize = 80;
+/// Columns of the narrowest and the widest plot.
+const PLOT: [usize; 2] = [40, 100];
+/// Rows of a plot.
+const ROWS: u16 = 18;
+/// Points of a drawn curve.
+const FINENESS: u32 = 200;
+
+/// What is printed of everything.
+pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
+    let stdout = stdout();
+    let is_terminal = stdout.is_terminal();
+    let columns =
+        terminal_size_of(&stdout).filter(|_| is_terminal).map(|(Width(width), _)| usize::from(width));
+    let page = Page { columns: columns.unwrap_or(WIDTH).max(PLOT[0]), is_terminal };
+    let mut parts = Vec::new();
+    for Studied { run, measured, study } in studied {
+        let name = if *run == measured.set { run.clone() } else { format!("{run}, {}", measured.set) };
+        let mut text = page.line(0, &name);
+        text +=
+            &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
+        for note in &measured.notes {
+            text += &page.line(2, &format!("note: {note}"));
+        }
+        text += &page.study(study, &[(&name, study)]);
+        parts.push(text);
+    }
+    for Together { members, study } in together {
+        let names: Vec<&str> = members.iter().map(|one| one.run.as_str()).collect();
+        let mut text = page.line(0, &format!("together: {}", names.join(", ")));
+        let measured = &members[0].measured;
+        text +=
+            &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
+        let each: Vec<(&str, &Study)> = members.iter().map(|one| (one.run.as_str(), &one.study)).collect();
+        text += &page.study(study, &each);
+        parts.push(text);
+    }
+    parts.join("\n")
+}
+
+/// Where text goes.
+struct Page {
+    columns: usize,
+    is_terminal: bool,
+}
+
+impl Page {
+    /// A sentence, in as many lines as it needs.
+    fn line(&self, indent: usize, text: &str) -> String {
+        let line = format!("{:indent$}{text}", "");
+        let line = if self.is_terminal { visible(&line).into_owned() } else { line };
+        wrapped(&line, self.columns) + "\n"
+    }
+
+    /// A study's numbers and its plot, with the points of each of its runs.
+    fn study(&self, study: &Study, runs: &[(&str, &Study)]) -> String {
+        let mut text = String::from("\n");
+        if runs.len() == 1 {
+            text += &course(study);
+        }
+        match study.holds() {
+            Some(fit) => {
+                let _ = writeln!(text, "  {:27}{:>8}  95 % interval", "R = -a exp(H) + b", "");
+                for (name, Interval { value, low, high }) in
+                    [("a", fit.a), ("b", fit.b), ("ceiling at H = 0, b - a", fit.ceiling)]
+                {
+                    let _ = writeln!(text, "    {name:25}{value:>8.3}  {low:.3} to {high:.3}");
+                }
+                let _ = writeln!(text, "    {:25}{:>8.3}", "R^2", fit.r_squared);
+            }
+            None => {
+                text += "  no law is given, since\n";
+                for reason in &study.refusals {
+                    text += &self.line(4, &format!("- {reason}"));
+                }
+            }
+        }
+        for remark in &study.remarks {
+            text += &self.line(2, &format!("note: {remark}"));
+        }
+        text += &prediction(study);
+        let lines = self.plot(study, runs);
+        if !lines.is_empty() {
+            text += "\n";
+            text += &lines.into_iter().map(|line| format!("  {line}\n")).collect::<String>();
+        }
+        text
+    }
+
+    fn plot(&self, study: &Study, runs: &[(&str, &Study)]) -> Vec<String> {
+        let mut curves: Vec<Curve> = Vec::new();
+        let highest = study.points.iter().map(|p| p.entropy).fold(0.0, f64::max);
+        if let Some(fit) = study.holds() {
+            let at = |i: u32| highest * f64::from(i) / f64::from(FINENESS);
+            let points = (0..=FINENESS).map(|i| (at(i), fit.accuracy(at(i)))).collect();
+            curves.push(Curve { name: "law".into(), points, scattered: false });
+        }
+        for (name, run) in runs {
+            let name = if runs.len() == 1 { "measured".to_owned() } else { visible(name).into_owned() };
+            let points = run.points.iter().map(|p| (p.entropy, p.accuracy)).collect();
+            curves.push(Curve { name, points, scattered: true });
+        }
+        let plot = TextPlot { x: "H, nats".into(), y: "R".into(), curves };
+        let columns = (self.columns - 2).clamp(PLOT[0] - 2, PLOT[1]);
+        plot.lines(columns as u16, ROWS, self.is_terminal && std::env::var_os("NO_COLOR").is_none())
+    }
+}
+
+/// What entropy and accuracy have done from the first point to the last.
+fn course(study: &Study) -> String {
+    let (Some(first), Some(last)) = (study.points.first(), study.points.last()) else {
+        return String::from("  no points yet\n\n");
+    };
+    let spent = match study.entropy_spent() {
+        Some(spent) if spent >= 0.0 => format!(", {:.1} % spent", 100.0 * spent),
+        Some(spent) => format!(", risen by {:.1} %", -100.0 * spent),
+        None => String::new(),
+    };
+    format!(
+        "  {} points, steps {} to {}\n    entropy   {:.3} -> {:.3} nats{spent}\n    accuracy  {:.3} -> {:.3}\n\n",
+        study.points.len(),
+        first.step,
+        last.step,
+        first.entropy,
+        last.entropy,
+        first.accuracy,
+        last.accuracy
+    )
+}
+
+/// How every form does on the rest of the run, and on all of it.
+fn prediction(study: &Study) -> String {
+    let Some(prediction) = &study.prediction else { return String::new() };
+    let mut text = format!(
+        "\n  the first {} points (to step {}) predict the other {}\n",
+        prediction.prefix, prediction.until, prediction.rest
+    );
+    let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>14}", "", "RMSE", "error at end", "R^2 of all");
+    for scored in &prediction.scored {
+        let all = study.r_squared.iter().find(|(form, _)| *form == scored.form).map(|(_, value)| *value);
+        let all = all.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+        let (rmse, error) = (scored.rmse, scored.error_at_end);
+        let _ = writeln!(text, "    {:23}{rmse:>7.3}{error:>+14.3}{all:>14}", scored.form.name());
+    }
+    if prediction.scored.iter().all(|scored| scored.form != Form::Law) {
+        text += "    the law is not determined by so few\n";
+    }
+    text
+}

@@ -1,0 +1,155 @@
+//! The command `law`.
+
+use crate::program::{Scratch, failure_saying, isentrope, stdout_of, wrong_usage};
+use serde_json::{Value, json};
+use std::fs;
+
+/// A run directory whose evaluations obey the law but for a little, with accuracies moved by `lift`.
+fn run(scratch: &Scratch, name: &str, points: u64, lift: f64) -> String {
+    let dir = scratch.path(name);
+    fs::create_dir(&dir).unwrap();
+    let lines = (0..points).map(|i| {
+        let entropy = 0.15 + 1.05 * (-0.4 * i as f64).exp();
+        let accuracy = 0.8 - 0.17 * entropy.exp() + lift + [0.004, -0.003, 0.001, -0.004, 0.002][i as usize % 5];
+        json!({ "step": 5 * i, "eval/test/mean@1": accuracy, "eval/test/entropy": entropy, "eval/test/pass@8": 0.9,
+                "policy/entropy": entropy, "reward/score": accuracy })
+    });
+    scratch.lines(&format!("{name}/metrics.jsonl"), &lines.collect::<Vec<_>>());
+    dir
+}
+
+fn report(arguments: &[&str]) -> Value {
+    let all = [&["law", "--json"], arguments].concat();
+    serde_json::from_str(&stdout_of(&mut isentrope(&all))).unwrap()
+}
+
+#[test]
+fn a_run_has_a_law_a_prediction_and_a_plot() {
+    let scratch = Scratch::new();
+    let dir = run(&scratch, "grpo", 12, 0.0);
+    let text = stdout_of(&mut isentrope(&["law", &dir]));
+    for part in [
+        "grpo, test\n",
+        "accuracy R is eval/test/mean@1, entropy H is eval/test/entropy",
+        "12 points, steps 0 to 55",
+        "entropy   1.200 ->",
+        "R = -a exp(H) + b                    95 % interval",
+        "ceiling at H = 0, b - a",
+        "the first 3 points (to step 10) predict the other 9",
+        "c - d exp(-step / tau)",
+        "measured",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "nothing is drawn:\n{text}");
+    assert_eq!(text, stdout_of(&mut isentrope(&["law", &dir])));
+    let one = &report(&[&dir])["runs"][0];
+    assert_eq!((&one["run"], &one["measured"]["set"]), (&json!("grpo"), &json!("test")));
+    assert_eq!(one["refusals"], json!([]));
+    let ceiling = &one["law"]["ceiling"];
+    let [value, low, high] = ["value", "low", "high"].map(|end| ceiling[end].as_f64().unwrap());
+    assert!(low < value && value < high && (value - 0.63).abs() < 0.01 && high - low < 0.05, "{ceiling}");
+    assert_eq!(one["prediction"]["prefix"], 3);
+    assert_eq!(one["points"].as_array().unwrap().len(), 12);
+    let other = report(&[&dir, "--prefix", "0.5", "--seed", "3"]);
+    assert_eq!(other["runs"][0]["prediction"]["prefix"], 6);
+    assert_eq!(other["runs"][0]["law"]["a"]["value"], one["law"]["a"]["value"]);
+    assert_ne!(other["runs"][0]["law"]["a"]["low"], one["law"]["a"]["low"]);
+}
+
+#[test]
+fn where_there_is_no_law_there_are_reasons_and_no_numbers() {
+    let scratch = Scratch::new();
+    let dir = run(&scratch, "short", 4, 0.0);
+    let text = stdout_of(&mut isentrope(&["law", &dir]));
+    assert!(
+        text.contains("no law is given, since\n    - too few points: 4, and at least 6 are needed"),
+        "{text}"
+    );
+    assert!(!text.contains("ceiling") && !text.contains("95 %"), "{text}");
+    let one = &report(&[&dir])["runs"][0];
+    assert_eq!(one["law"], Value::Null);
+    assert!(one["refusals"][0].as_str().unwrap().starts_with("too few points"));
+}
+
+#[test]
+fn several_runs_are_studied_alone_and_together() {
+    let scratch = Scratch::new();
+    let (first, second) = (run(&scratch, "first", 10, 0.0), run(&scratch, "second", 12, 0.005));
+    let text = stdout_of(&mut isentrope(&["law", &first, &second]));
+    for part in ["first, test\n", "second, test\n", "together: first, second\n"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let report = report(&[&first, &second]);
+    assert_eq!(
+        (report["runs"].as_array().unwrap().len(), report["together"].as_array().unwrap().len()),
+        (2, 1)
+    );
+    let together = &report["together"][0];
+    assert_eq!(together["points"].as_array().unwrap().len(), 22);
+    assert!((together["law"]["b"]["value"].as_f64().unwrap() - 0.8).abs() < 0.02, "{together}");
+}
+
+#[test]
+fn metrics_sets_and_tables_are_chosen_by_name() {
+    let scratch = Scratch::new();
+    let dir = run(&scratch, "run", 8, 0.0);
+    let metrics = |arguments: &[&str]| {
+        let report = report(&[&[dir.as_str()], arguments].concat());
+        let measured = &report["runs"][0]["measured"];
+        ["set", "accuracy", "entropy"].map(|key| measured[key].as_str().unwrap().to_owned())
+    };
+    assert_eq!(metrics(&["--set", "rollout"]), ["rollout", "reward/score", "policy/entropy"]);
+    assert_eq!(
+        metrics(&["--accuracy", "eval/test/pass@8"]),
+        ["test", "eval/test/pass@8", "eval/test/entropy"]
+    );
+    assert_eq!(metrics(&["--entropy", "policy/entropy"]), ["test", "eval/test/mean@1", "policy/entropy"]);
+    let rows: String = (0..8)
+        .map(|i| format!("{},{},{}\n", 10 * i, 2.0 - 0.2 * f64::from(i), 0.1 + 0.05 * f64::from(i)))
+        .collect();
+    let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
+    let from_csv = report(&["--points", &csv, "--accuracy", "val/acc"]);
+    assert_eq!(from_csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
+    let objects: Vec<Value> = from_csv["runs"][0]["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|point| json!({"step": point["step"], "h": point["entropy"], "r": point["accuracy"]}))
+        .collect();
+    let lines = scratch.lines("w.jsonl", &objects);
+    let from_lines = report(&["--points", &lines, "--entropy", "h", "--accuracy", "r"]);
+    assert_eq!(from_lines["runs"][0]["law"], from_csv["runs"][0]["law"]);
+    assert_eq!(
+        report(&["--points", &csv, "--points", &csv, "--accuracy", "val/acc"])["together"][0]["points"]
+            .as_array()
+            .unwrap()
+            .len(),
+        16
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_named_with_a_remedy() {
+    let scratch = Scratch::new();
+    let dir = run(&scratch, "run", 8, 0.0);
+    let law = |arguments: &[&str]| isentrope(&[&["law"], arguments].concat());
+    failure_saying(&mut law(&[&dir, "--set", "x"]), &["run: --set x: there is no such set; there are: test"]);
+    failure_saying(&mut law(&[&dir, "--accuracy", "eval/test/mean@8"]), &["no metric", "eval/test/mean@1"]);
+    failure_saying(&mut law(&["nowhere"]), &["nowhere: "]);
+    let csv = scratch.file("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n");
+    failure_saying(
+        &mut law(&["--points", &csv]),
+        &["a.csv: line 3, column \"entropy\": \"?\" is not a number"],
+    );
+    failure_saying(
+        &mut law(&["--points", &csv, "--entropy", "H"]),
+        &["no column \"H\" (--entropy)", "\"acc\""],
+    );
+    scratch.lines("run/metrics.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
+    failure_saying(&mut law(&[&dir]), &["run: no step has both an accuracy and an entropy yet"]);
+    wrong_usage(&mut law(&[]), "RUN");
+    wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
+    wrong_usage(&mut law(&[&dir, "--step", "x"]), "--points");
+}

@@ -1,0 +1,122 @@
+//! Why the law must not be relied on: a number is printed only where it means what it says.
+
+use super::{Departure, Fit, Interval, Point};
+
+/// Fewest points of a law that can be relied on.
+pub const LEAST_POINTS: usize = 6;
+
+/// Entropy moves if it spans at least this share of its largest value.
+const SPAN: f64 = 0.05;
+
+/// Entropy has a course if what it changes from one point to the next is at most this share of what noise would.
+const COURSE: f64 = 0.5;
+
+/// Share of the variance from which on the wrong sign is plain, whatever the interval.
+const TOGETHER: f64 = 0.25;
+
+/// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite ones of one run, or of several
+/// where `lost` of them are not finite.
+pub(super) fn refusals(
+    runs: &[&[Point]],
+    lost: usize,
+    fit: Option<&Fit>,
+    departure: Option<&Departure>,
+) -> Vec<String> {
+    let points: Vec<&Point> = runs.iter().copied().flatten().collect();
+    let mut said = Vec::new();
+    if lost > 0 {
+        said.push(format!("{lost} of {} points are not finite: the run has diverged", points.len() + lost));
+    }
+    if points.len() < LEAST_POINTS {
+        said.push(format!("too few points: {}, and at least {LEAST_POINTS} are needed", points.len()));
+        return said;
+    }
+    if let Some(departure) = departure {
+        said.push(departure.sentence());
+    }
+    let [low, high] = span(points.iter().map(|p| p.entropy));
+    let still = high - low <= SPAN * high.abs().max(low.abs());
+    if low == high {
+        said.push(format!(
+            "every entropy is {low:.4} nats, so nothing was spent that could explain accuracy"
+        ));
+    } else if still {
+        said.push(format!(
+            "entropy hardly moves, between {low:.4} and {high:.4} nats: it is held, or not yet spent"
+        ));
+    } else if let Some(share) = course(runs)
+        && share > COURSE
+    {
+        said.push(format!(
+            "entropy has no course: from one point to the next it changes {:.0} % as much as noise would, so it is held",
+            100.0 * share
+        ));
+    }
+    let [low, high] = span(points.iter().map(|p| p.accuracy));
+    if low == high {
+        said.push(format!("every accuracy is {low:.4}, so there is nothing to explain"));
+    }
+    if let Some(fit) = fit.filter(|_| !still) {
+        let Interval { value, low, high } = fit.a;
+        if value <= 0.0 && (high <= 0.0 || fit.r_squared > TOGETHER) {
+            said.push(format!(
+                "entropy and accuracy rise and fall together (a = {value:.3}), where the law has one rise as the other falls"
+            ));
+        } else if low <= 0.0 {
+            said.push(format!(
+                "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow entropy with any certainty"
+            ));
+        }
+    }
+    said
+}
+
+impl Departure {
+    /// What has happened, without a full stop.
+    pub fn sentence(&self) -> String {
+        let Self { fitted_until, since, accuracy, predicted, reach } = self;
+        let side = if self.is_above() { "above" } else { "below" };
+        format!(
+            "accuracy has left the interval of the law, {side} it since step {since}: fitted until step {fitted_until}, the law \
+             predicts {predicted:.3} ± {reach:.3} where {accuracy:.3} is measured"
+        )
+    }
+}
+
+/// What is to be known of a law that is not refused.
+pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
+    let mut said = Vec::new();
+    let [_, reached] = span(points.iter().map(|p| p.accuracy));
+    let ceiling = fit.ceiling;
+    if ceiling.value > 1.0 && reached <= 1.0 {
+        said.push(format!(
+            "the predicted ceiling, {:.3}, is above 1, so the law must bend before it",
+            ceiling.value
+        ));
+    }
+    if ceiling.value < reached {
+        let surely = if ceiling.high < reached { " and so is its interval" } else { "" };
+        said.push(format!(
+            "the predicted ceiling, {:.3}, is below {reached:.3}, which was reached{surely}",
+            ceiling.value
+        ));
+    }
+    said
+}
+
+fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    values.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)])
+}
+
+/// Half the mean square of changes from point to point over the variance, which is 1 for noise (von Neumann 1941) and near 0
+/// for a course; the least of all runs.
+fn course(runs: &[&[Point]]) -> Option<f64> {
+    let of = |run: &&[Point]| {
+        let n = run.len() as f64;
+        let mean = run.iter().map(|p| p.entropy).sum::<f64>() / n;
+        let variance = run.iter().map(|p| (p.entropy - mean) * (p.entropy - mean)).sum::<f64>() / (n - 1.0);
+        let changes: f64 = run.windows(2).map(|p| p[1].entropy - p[0].entropy).map(|d| d * d).sum();
+        (run.len() > 2 && variance > 0.0).then(|| changes / (n - 1.0) / 2.0 / variance)
+    };
+    runs.iter().filter_map(of).min_by(f64::total_cmp)
+}

@@ -1,0 +1,115 @@
+//! All that points say of the law.
+
+use super::prediction::PREFIX;
+use super::refusals::{refusals, remarks};
+use super::{Departure, Fit, Form, Point, Prediction};
+use serde::Serialize;
+
+/// What points say of the law.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Study {
+    /// The finite ones, in the order of steps; those of several runs one run after the other.
+    pub points: Vec<Point>,
+    /// The law, wherever its coefficients can be computed.
+    pub fit: Option<Fit>,
+    /// Why the law must not be relied on here, in sentences without their full stop; empty where it holds.
+    pub refusals: Vec<String>,
+    /// What the reader should know of a law that holds, likewise.
+    pub remarks: Vec<String>,
+    /// Share of the accuracies' variance that every form explains, where it can be fitted to all points of one run.
+    pub r_squared: Vec<(Form, f64)>,
+    /// What the beginning of one run predicts of its rest.
+    pub prediction: Option<Prediction>,
+    /// Where accuracy has left the law, of one run.
+    pub departure: Option<Departure>,
+}
+
+impl Study {
+    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the number of points alone.
+    pub fn of(points: Vec<Point>, seed: u64) -> Self {
+        Self::with_prefix(points, PREFIX, seed)
+    }
+
+    /// The same with a prediction from another share of the points.
+    pub fn with_prefix(points: Vec<Point>, prefix: f64, seed: u64) -> Self {
+        let lost = points.iter().filter(|p| !p.is_finite()).count();
+        let points: Vec<Point> = points.into_iter().filter(Point::is_finite).collect();
+        let departure = Departure::of(&points, seed);
+        let forms = Form::ALL.into_iter();
+        Self {
+            r_squared: forms.filter_map(|form| Some((form, form.r_squared(&points)?))).collect(),
+            prediction: Prediction::of(&points, prefix),
+            ..Self::common(&[&points], lost, departure, seed)
+        }
+    }
+
+    /// Studies the points of several runs as one law, each in the order of its steps; neighbours are those within a run.
+    pub fn together(runs: &[&[Point]], seed: u64) -> Self {
+        let finite: Vec<Vec<Point>> =
+            runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
+        let lost = runs.iter().copied().flatten().filter(|p| !p.is_finite()).count();
+        let runs: Vec<&[Point]> = finite.iter().map(Vec::as_slice).collect();
+        Self::common(&runs, lost, None, seed)
+    }
+
+    fn common(runs: &[&[Point]], lost: usize, departure: Option<Departure>, seed: u64) -> Self {
+        let fit = Fit::of(runs, seed);
+        let refusals = refusals(runs, lost, fit.as_ref(), departure.as_ref());
+        let all: Vec<&Point> = runs.iter().copied().flatten().collect();
+        let remarks = fit.as_ref().filter(|_| refusals.is_empty()).map(|fit| remarks(&all, fit));
+        Self {
+            points: all.into_iter().copied().collect(),
+            fit,
+            refusals,
+            remarks: remarks.unwrap_or_default(),
+            r_squared: Vec::new(),
+            prediction: None,
+            departure,
+        }
+    }
+
+    /// The law, if it holds.
+    pub fn holds(&self) -> Option<&Fit> {
+        self.fit.as_ref().filter(|_| self.refusals.is_empty())
+    }
+
+    /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last one always.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let mut metrics = Vec::new();
+        if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
+            metrics.extend([
+                ("a", a.value),
+                ("b", b.value),
+                ("ceiling", ceiling.value),
+                ("ceiling_low", ceiling.low),
+                ("ceiling_high", ceiling.high),
+                ("r_squared", *r_squared),
+            ]);
+        }
+        metrics.extend(self.entropy_spent().map(|spent| ("entropy_spent", spent)));
+        metrics
+    }
+
+    /// The law in a line, or why there is none, and what became of the entropy.
+    pub fn sentence(&self) -> String {
+        let law = match (self.holds(), self.refusals.first()) {
+            (Some(Fit { ceiling, r_squared, .. }), _) => format!(
+                "ceiling {:.3}, 95 % interval {:.3} to {:.3}, R^2 {r_squared:.3}",
+                ceiling.value, ceiling.low, ceiling.high
+            ),
+            (None, Some(why)) => format!("none, {why}"),
+            (None, None) => "none".to_owned(),
+        };
+        match self.entropy_spent() {
+            Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
+            Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
+            None => law,
+        }
+    }
+
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None without points or entropy.
+    pub fn entropy_spent(&self) -> Option<f64> {
+        let (first, last) = (self.points.first()?, self.points.last()?);
+        (first.entropy > 0.0).then(|| 1.0 - last.entropy / first.entropy)
+    }
+}

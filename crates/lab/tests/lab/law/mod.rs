@@ -1,0 +1,8 @@
+//! The law on planted runs, and where its points come from.
+
+mod coverage;
+mod planted;
+mod point_file;
+mod points;
+mod prediction;
+mod refusals;
