@@ -21,7 +21,8 @@ pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> 
 fn of_set(run: &ShownRun, set: &EvaluationSet, most: usize, look: &Look) -> Vec<String> {
     let columns = columns(run, set);
     let mut steps: Vec<u64> = set.series(&run.log, &set.accuracy).map_or(Vec::new(), |s| s.steps.clone());
-    let skipped = steps.len().saturating_sub(most.max(2));
+    // The mark of what is left out takes a row too.
+    let skipped = if steps.len() > most { (steps.len() + 1).saturating_sub(most.max(3)) } else { 0 };
     if skipped > 0 {
         steps.drain(1..=skipped);
     }

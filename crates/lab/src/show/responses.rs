@@ -14,6 +14,9 @@ const KEPT: [usize; 2] = [8, 6];
 /// The same of what a verifier has said.
 const KEPT_REASON: [usize; 2] = [3, 1];
 
+/// A response as its file has it.
+type Row = Map<String, Value>;
+
 /// The last responses of a run, so many at most.
 pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
@@ -39,7 +42,7 @@ pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String>
 }
 
 /// Where the last responses are from, and the responses: of the last rollout, else of the last evaluation.
-fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Map<String, Value>>)>> {
+fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Row>)>> {
     let Some((place, path)) = last_file(files)? else { return Ok(None) };
     let lines = last_lines(&path, count)?;
     let below = lines.len();
@@ -64,7 +67,7 @@ fn last_file(files: &RunFiles) -> Result<Option<(String, PathBuf)>> {
 }
 
 /// Responses; a prompt stands above the responses to it.
-fn shown(rows: &[Map<String, Value>], look: &Look) -> Vec<String> {
+fn shown(rows: &[Row], look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     let mut before = None;
     for row in rows {
@@ -84,7 +87,7 @@ fn shown(rows: &[Map<String, Value>], look: &Look) -> Vec<String> {
 }
 
 /// What became of a response.
-fn verdict(row: &Map<String, Value>, look: &Look) -> Vec<String> {
+fn verdict(row: &Row, look: &Look) -> Vec<String> {
     let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("not judged");
     let paint = match verdict {
         "correct" => Paint::Good,

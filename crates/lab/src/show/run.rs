@@ -4,7 +4,7 @@ use super::sets::{EvaluationSet, SetStudy};
 use super::state::{State, recipe};
 use super::tail::last_lines;
 use super::text::{Look, Paint};
-use crate::log::RunLog;
+use crate::log::{RunLog, Series};
 use crate::run_files::RunFiles;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
@@ -91,7 +91,7 @@ impl ShownRun {
             // While it trains, a line may be in the middle of being written.
             warnings.extend(self.log.notes.iter().cloned());
         }
-        if let Some((_, skipped)) = self.log.series("optimizer/skipped").and_then(|s| s.last())
+        if let Some((_, skipped)) = self.log.series("optimizer/skipped").and_then(Series::last)
             && skipped > 0.0
         {
             warnings.push(format!("{skipped} updates were left out because their gradient was not finite"));
@@ -116,7 +116,7 @@ impl ShownRun {
         let listed: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();
         let more = names.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let since = match self.log.series(first).and_then(|series| series.last()) {
+        let since = match self.log.series(first).and_then(Series::last) {
             Some((step, _)) => format!("; {first} was last finite in step {step}"),
             None => format!("; {first} never was"),
         };

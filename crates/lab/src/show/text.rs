@@ -39,9 +39,9 @@ impl Look {
             Charset::Unicode => text,
             Charset::Ascii => text.chars().fold(String::new(), |mut shown, c| {
                 if c.is_ascii() {
-                    shown.push(c)
+                    shown.push(c);
                 } else {
-                    shown.extend(c.escape_unicode())
+                    shown.extend(c.escape_unicode());
                 }
                 shown
             }),

@@ -101,7 +101,7 @@ fn shown(value: f64, largest: f64, exponent: i32) -> String {
 fn exact(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
-        v if v < 1e-4 || v >= 1e6 => format!("{value:.3e}"),
+        v if !(1e-4..1e6).contains(&v) => format!("{value:.3e}"),
         _ => {
             let text = format!("{value:.4}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
