@@ -20,7 +20,7 @@ mod verl_console;
 pub use event_file::masked_crc;
 
 use crate::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Entropies of the policy that sampled, those first that are defined as docs/metrics.md prefers.
@@ -139,15 +139,19 @@ impl RunLog {
         self.series.values().filter_map(Series::last).map(|(step, _)| step).max()
     }
 
-    /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/entropy`.
+    /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers
+    /// do not measure all of them.
     pub fn evaluation_sets(&self) -> Vec<&str> {
-        let of = |name: &'static str| {
-            move |metric: &'_ str| metric.strip_prefix("eval/")?.strip_suffix(name).map(str::len)
-        };
-        let length = of("/entropy");
-        self.series
-            .keys()
-            .filter_map(|name| length(name).map(|length| &name["eval/".len()..][..length]))
-            .collect()
+        self.series.keys().filter_map(|name| set(name)).collect::<BTreeSet<_>>().into_iter().collect()
     }
+}
+
+/// The evaluation set of a metric that every set of a trainer has.
+fn set(name: &str) -> Option<&str> {
+    let (set, what) = name.strip_prefix("eval/")?.rsplit_once('/')?;
+    let is_measured = match what.strip_prefix("mean@") {
+        Some(samples) => samples.bytes().all(|byte| byte.is_ascii_digit()),
+        None => matches!(what, "score" | "entropy"),
+    };
+    is_measured.then_some(set)
 }

@@ -176,11 +176,12 @@ fn origin(series: &[(String, Series)]) -> Origin {
         return Origin::Verl;
     }
     // The Trainer's callbacks for TensorBoard and W&B put train/ before its names.
-    let of_callback =
-        |name: &str| name.strip_prefix("train/").is_some_and(|name| counterpart(TRL, name).is_some());
-    let has = |wanted: &str| names().any(|name| name == wanted);
+    let has =
+        |wanted: &str| names().any(|name| name == wanted || name.strip_prefix("train/") == Some(wanted));
     let of_trainer = has("epoch") && (has("loss") || has("eval_loss") || has("train_loss"));
-    if of_trainer || names().any(|name| of_callback(name) || is_of_grpo(name)) {
+    let of_callback =
+        ["train/reward", "train/entropy", "train/kl"].map(|sign| names().any(|name| name == sign));
+    if of_trainer || of_callback.contains(&true) || names().any(is_of_grpo) {
         return Origin::Trl;
     }
     Origin::Unknown
@@ -189,7 +190,9 @@ fn origin(series: &[(String, Series)]) -> Origin {
 /// Whether no other trainer has this name.
 fn is_of_grpo(name: &str) -> bool {
     let name = trl(name);
-    name.starts_with("completions/") || name.ends_with("frac_reward_zero_std") || is_function(&name)
+    let is_evaluation = name.starts_with("eval_") && name.contains("completions/");
+    let is_sign = name.starts_with("completions/") || name.ends_with("frac_reward_zero_std");
+    is_sign || is_evaluation || is_function(&name)
 }
 
 /// Whether a name is one of reinforcement learning.

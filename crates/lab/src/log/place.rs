@@ -22,15 +22,15 @@ pub(super) fn open_all(path: &Path) -> Result<Vec<RunLog>> {
     if path.is_dir() { of_directory(path) } else { of_file(path) }
 }
 
-fn of_directory(dir: &Path) -> Result<Vec<RunLog>> {
-    if run_directory::is_one(dir) {
-        return Ok(vec![run_directory::read(dir)?]);
+fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
+    if run_directory::is_one(path) {
+        return Ok(vec![run_directory::read(path)?]);
     }
-    let mut event_files = tensorboard::find(dir)?;
-    if let Some(state) = json_rows::find(dir)? {
+    let mut event_files = tensorboard::find(path)?;
+    if let Some(state) = json_rows::find(path)? {
         let mut points = Points::default();
         json_rows::read(&state, &mut points)?;
-        let mut log = log(dir, points, Vec::new());
+        let mut log = log(path, points, Vec::new());
         if let Some((events, _)) = event_files.first() {
             let (state, events) = (state.display(), events.display());
             log.notes.push(format!("read from {state}; the event files in {events} may have later steps"));
@@ -40,13 +40,17 @@ fn of_directory(dir: &Path) -> Result<Vec<RunLog>> {
     event_files.sort();
     if !event_files.is_empty() {
         let read = |(dir, files): (PathBuf, Vec<PathBuf>)| {
+            let above = isentrope_files::parent(&dir);
+            if dir != path && run_directory::is_one(above) {
+                return run_directory::read(above); // a run of this program, which says more itself
+            }
             let mut points = Points::default();
             let notes = tensorboard::read(&files, &mut points)?;
             Ok(log(&dir, points, notes))
         };
         return event_files.into_iter().map(read).collect();
     }
-    let mut files: Vec<PathBuf> = isentrope_files::names(dir)?.iter().map(|name| dir.join(name)).collect();
+    let mut files: Vec<PathBuf> = isentrope_files::names(path)?.iter().map(|name| path.join(name)).collect();
     files.sort();
     let ending = |end: &str| -> Vec<PathBuf> {
         files
@@ -57,10 +61,10 @@ fn of_directory(dir: &Path) -> Result<Vec<RunLog>> {
     };
     let (tables, lines) = (ending("csv"), ending("jsonl"));
     if !tables.is_empty() {
-        return of_tables(dir, &tables);
+        return of_tables(path, &tables);
     }
     if lines.is_empty() {
-        return Err(unknown(dir));
+        return Err(unknown(path));
     }
     lines.iter().map(|path| of_lines(path)).collect()
 }

@@ -60,6 +60,22 @@ fn a_table_may_name_its_runs_in_a_column() {
 }
 
 #[test]
+fn names_that_many_use_tell_no_trainer() {
+    let origin = |head: &str| open_all(&format!("Step,a - {head}\n1,0.5\n")).unwrap()[0].origin;
+    for (name, expected) in [
+        ("train/loss", Origin::Unknown),
+        ("loss", Origin::Unknown),
+        ("train/reward", Origin::Trl),
+        ("train/frac_reward_zero_std", Origin::Trl),
+        ("eval/completions/mean_length", Origin::Trl),
+        ("critic/score/mean", Origin::Verl),
+        ("policy/entropy", Origin::Isentrope),
+    ] {
+        assert_eq!(origin(name), expected, "{name}");
+    }
+}
+
+#[test]
 fn charts_in_one_directory_belong_together() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("1.csv"), "\"Step\",\"a - actor/entropy\"\n\"1\",\"0.5\"\n").unwrap();

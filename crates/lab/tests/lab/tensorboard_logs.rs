@@ -51,11 +51,16 @@ fn later_files_win_and_a_start_forgets_what_was_lost() {
     let log = RunLog::open(&run).unwrap();
     assert_eq!(points(&log, "a")[2..], [(3, 1.0), (4, 3.0)]);
     assert!(log.notes[0].contains("step 4 is there more than once"), "{:?}", log.notes);
-    // Several runs below a directory are told apart.
+    // Several runs below a directory are told apart, and one of this program is read from its own files.
     write(&dir.path().join("other"), "1000000001.host.1", &[scalar(1, "a", 7.0)]);
+    let ours = dir.path().join("ours");
+    write(&ours.join("tensorboard"), "1000000001.host.1", &[scalar(1, "a", 0.1)]);
+    fs::write(ours.join("recipe.toml"), "").unwrap();
+    fs::write(ours.join("metrics.jsonl"), "{\"step\":1,\"a\":0.1}\n").unwrap();
     let logs = RunLog::open_all(dir.path()).unwrap();
-    assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["other", "run"]);
-    assert!(RunLog::open(dir.path()).unwrap_err().to_string().contains("holds 2 runs"));
+    assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["other", "ours", "run"]);
+    assert_eq!(points(&logs[1], "a"), [(1, 0.1)]);
+    assert!(RunLog::open(dir.path()).unwrap_err().to_string().contains("holds 3 runs"));
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn supervised_fine_tuning_goes_by_its_own_names() {
 fn verl_writes_lines_and_event_files() {
     let log = open("verl.jsonl");
     assert_eq!((log.origin, &*log.name), (Origin::Verl, "verl"));
+    assert_eq!(log.evaluation_sets(), ["openai/gsm8k"]);
     let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
     assert_eq!(points("eval/openai/gsm8k/mean@8"), [(0, 0.25), (3, 0.4375), (6, 0.625)]);
     assert_eq!(points("eval/openai/gsm8k/pass@8"), [(0, 0.5), (3, 0.5), (6, 0.5)]);
