@@ -2,7 +2,7 @@
 
 use super::points::Points;
 use super::{Origin, RunLog, lines};
-use crate::{Error, Result};
+use crate::Result;
 use serde_json::Value;
 use std::path::Path;
 
