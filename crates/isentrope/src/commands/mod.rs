@@ -9,6 +9,7 @@ pub mod lab;
 pub mod inspect;
 pub mod report;
 pub mod law;
+pub mod report;
 pub mod score;
 pub mod sft;
 pub mod show;

@@ -2,9 +2,9 @@
 
 use super::curves::swatch;
 use super::number::{percent, plain};
-use super::points::Measured;
 use super::run::{Run, place};
 use crate::law::Point;
+use crate::law::points::Measured;
 use crate::page::escaped;
 use std::fmt::Write;
 

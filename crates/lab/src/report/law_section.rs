@@ -2,18 +2,14 @@
 
 use super::curves::{Chart, Line, Style, legend, rounded, swatch};
 use super::number::{percent, plain};
-use super::points::{Measured, ROLLOUT};
 use super::run::{Run, place};
-use crate::law::{Fit, Interval, Point, Study};
+use crate::law::points::{Measured, ROLLOUT};
+use crate::law::{Fit, Form, Interval, Study};
 use crate::page::escaped;
 use std::fmt::Write;
 
 /// Draws of the bootstrap are the same in every report.
 const SEED: u64 = 0;
-/// The beginning of a run that a prediction is made from, as a share of its steps; the paper's.
-const PREFIX: f64 = 0.15;
-/// Fewest points that a prediction is made from.
-const PREFIX_POINTS: usize = 4;
 /// Most evaluations of a run that are drawn.
 const MAX_DRAWN: usize = 400;
 /// Points of a curve that is drawn.
@@ -27,18 +23,6 @@ pub(super) struct Studied {
     pub measured: usize,
     /// The law.
     pub study: Study,
-    prediction: Option<Prediction>,
-}
-
-/// What the beginning of a run predicts of its end.
-struct Prediction {
-    fit: Fit,
-    points: usize,
-    until: u64,
-    /// At the last point's entropy.
-    accuracy: f64,
-    /// Of the points that were not fitted to.
-    rmse: f64,
 }
 
 /// The law of all runs.
@@ -56,7 +40,7 @@ impl LawSection {
         for (i, run) in runs.iter().enumerate() {
             for (j, measured) in run.measured.iter().enumerate() {
                 let study = Study::of(measured.points.clone(), SEED);
-                studied.push(Studied { run: i, measured: j, study, prediction: predicted(&measured.points) });
+                studied.push(Studied { run: i, measured: j, study });
                 if !sets.contains(&measured.set) {
                     sets.push(measured.set.clone());
                 }
@@ -154,16 +138,7 @@ impl LawSection {
                 continue;
             };
             let last = measured.points.last().map_or(f64::NAN, |point| point.accuracy);
-            let prediction = match &studied.prediction {
-                Some(p) => format!(
-                    "{} from {} evaluations up to step {} (RMSE of the rest {})",
-                    percent(p.accuracy),
-                    p.points,
-                    p.until,
-                    percent(p.rmse)
-                ),
-                None => "none: too few, or no law in them".into(),
-            };
+            let prediction = beginning(&studied.study, last);
             let _ = writeln!(
                 html,
                 "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{prediction}</td></tr>",
@@ -218,10 +193,12 @@ pub(super) fn refusals(study: &Study) -> String {
         let said: Vec<&str> = study.refusals.iter().map(|reason| reason.trim_end_matches('.')).collect();
         return format!("{}.", said.join("; "));
     }
-    match study.points.len() {
-        1 => "there is one evaluation, and a line through it could go anywhere.".into(),
-        n => format!("of {n} evaluations, accuracy or entropy is the same throughout, or they are too few."),
-    }
+    format!("nothing can be fitted to {} evaluations.", study.points.len())
+}
+
+/// What is to be known of a law that holds, as text; empty where nothing is.
+pub(super) fn remarks(study: &Study) -> String {
+    study.remarks.iter().map(|remark| format!(" Note: {}.", remark.trim_end_matches('.'))).collect()
 }
 
 /// A number, and its interval where it has one.
@@ -243,37 +220,31 @@ pub(super) fn ceiling(fit: &Fit) -> String {
     }
 }
 
-/// What the beginning predicts of the end, if it has a law.
-fn predicted(points: &[Point]) -> Option<Prediction> {
-    let (first, last) = (points.first()?, points.last()?);
-    let until = first.step as f64 + PREFIX * (last.step - first.step) as f64;
-    let within = points.iter().take_while(|point| point.step as f64 <= until).count().max(PREFIX_POINTS);
-    let (begun, rest) = points.split_at_checked(within).filter(|(_, rest)| rest.len() >= PREFIX_POINTS)?;
-    let fit = *Study::of(begun.to_vec(), SEED).holds()?;
-    let squares: f64 = rest.iter().map(|p| (fit.accuracy(p.entropy) - p.accuracy).powi(2)).sum();
-    Some(Prediction {
-        fit,
-        points: within,
-        until: begun.last()?.step,
-        accuracy: fit.accuracy(last.entropy),
-        rmse: (squares / rest.len() as f64).sqrt(),
-    })
+/// What the beginning predicts of the last accuracy, and how far every form is off over the rest, as HTML.
+fn beginning(study: &Study, last: f64) -> String {
+    let Some(prediction) = &study.prediction else { return "none: too few evaluations".into() };
+    let mut scored = prediction.scored.iter();
+    let Some(law) = scored.find(|scored| scored.form == Form::Law) else {
+        return "none: no law in it".into();
+    };
+    let others = prediction.scored.iter().filter(|scored| scored.form != Form::Law);
+    let others: Vec<String> =
+        others.map(|o| format!("{}: {}", escaped(o.form.name()), percent(o.rmse))).collect();
+    format!(
+        "{} from {} evaluations up to step {}; RMSE of the rest {} <span class=\"quiet\">({})</span>",
+        percent(last + law.error_at_end),
+        prediction.prefix,
+        prediction.until,
+        percent(law.rmse),
+        others.join("; ")
+    )
 }
 
-/// The interval of R at an entropy. R = b - a exp(H) is linear in a and b, so that its spread follows from theirs and from
-/// that of b - a, which holds their correlation.
-fn interval_at(fit: &Fit, entropy: f64) -> Interval {
-    let x = libm::exp(entropy);
-    let half = |a: f64, b: f64, ceiling: f64| {
-        (b * b + x * x * a * a - x * (a * a + b * b - ceiling * ceiling)).max(0.0).sqrt()
-    };
-    let (a, b, c) = (&fit.a, &fit.b, &fit.ceiling);
-    let value = fit.accuracy(entropy);
-    Interval {
-        value,
-        low: value - half(a.high - a.value, b.value - b.low, c.value - c.low),
-        high: value + half(a.value - a.low, b.high - b.value, c.high - c.value),
-    }
+/// The law as the beginning alone has it, where the whole run has one.
+fn of_beginning(study: &Study) -> Option<Fit> {
+    study.holds()?;
+    let prefix = study.prediction.as_ref()?.prefix;
+    Fit::of(&[study.points.get(..prefix)?], SEED)
 }
 
 fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run]) -> Chart {
@@ -314,7 +285,7 @@ fn drawn(studied: &Studied) -> Vec<Line> {
     let entropies: Vec<f64> = (0..=CURVE).map(|i| widest * i as f64 / CURVE as f64).collect();
     let mut lines = Vec::new();
     if let Some(fit) = studied.study.holds() {
-        let at: Vec<Interval> = entropies.iter().map(|entropy| interval_at(fit, *entropy)).collect();
+        let at: Vec<Interval> = entropies.iter().map(|entropy| fit.curve(*entropy)).collect();
         let band =
             line("95\u{a0}% interval", Style::Band, entropies.clone(), at.iter().map(|i| i.low).collect());
         lines.push(Line { high: at.iter().map(|i| rounded(i.high)).collect(), ..band });
@@ -322,8 +293,8 @@ fn drawn(studied: &Studied) -> Vec<Line> {
         let c = fit.ceiling;
         lines.push(line("predicted ceiling", Style::Interval, vec![0.0; 3], vec![c.low, c.value, c.high]));
     }
-    if let Some(prediction) = &studied.prediction {
-        let y = entropies.iter().map(|entropy| prediction.fit.accuracy(*entropy)).collect();
+    if let Some(begun) = of_beginning(&studied.study) {
+        let y = entropies.iter().map(|entropy| begun.accuracy(*entropy)).collect();
         lines.push(line("predicted from the beginning", Style::Dotted, entropies, y));
     }
     let shown = points.iter().step_by(every(points.len()));
@@ -331,38 +302,4 @@ fn drawn(studied: &Studied) -> Vec<Line> {
     let text = shown.map(|point| format!("step {}", point.step)).collect();
     lines.push(Line { text, ..line("evaluations", Style::Points, x, y) });
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_band_is_the_interval_of_the_ceiling_where_no_entropy_is_left() {
-        let around = |value: f64, half: f64| Interval { value, low: value - half, high: value + half };
-        let fit =
-            Fit { a: around(0.2, 0.03), b: around(0.7, 0.05), ceiling: around(0.5, 0.025), r_squared: 0.9 };
-        let at = |entropy: f64| interval_at(&fit, entropy);
-        assert!((at(0.0).low - 0.475).abs() < 1e-12 && (at(0.0).high - 0.525).abs() < 1e-12);
-        // Var R = Var b + x^2 Var a - 2 x Cov, and Cov from Var(b - a) = Var b + Var a - 2 Cov.
-        let (x, covariance) = (libm::exp(1.0), (0.03f64.powi(2) + 0.05f64.powi(2) - 0.025f64.powi(2)) / 2.0);
-        let half = (0.05f64.powi(2) + x * x * 0.03f64.powi(2) - 2.0 * x * covariance).sqrt();
-        assert!((at(1.0).high - (0.7 - 0.2 * x) - half).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_planted_law_is_predicted_from_its_beginning() {
-        let points: Vec<Point> = (0..40)
-            .map(|i| {
-                let entropy = 1.5 * libm::exp(-f64::from(i) / 12.0);
-                Point { step: 4 * u64::from(i as u32), entropy, accuracy: 0.6 - 0.1 * libm::exp(entropy) }
-            })
-            .collect();
-        // Whether so few points without noise are a law is for the law to say.
-        if let Some(prediction) = predicted(&points) {
-            assert_eq!((prediction.points, prediction.until), (6, 20));
-            assert!((prediction.accuracy - points[39].accuracy).abs() < 1e-9 && prediction.rmse < 1e-9);
-        }
-        assert!(predicted(&points[..5]).is_none() && predicted(&[]).is_none());
-    }
 }

@@ -9,8 +9,8 @@ mod curves;
 mod law_section;
 mod number;
 mod overview;
-mod points;
 mod run;
+mod seeds;
 mod settings;
 mod summary;
 mod thin;
@@ -64,6 +64,7 @@ impl Report {
         let mut body = WITHOUT_SCRIPT.to_owned();
         body += &overview::html(runs, &law);
         body += &summary::html(runs, &law);
+        body += &seeds::html(runs);
         body += &law.html(runs);
         body += &collapse::html(runs);
         body += &curves.html(runs);

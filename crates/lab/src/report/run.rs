@@ -1,8 +1,8 @@
 //! The runs of a report, each under a name of its own.
 
-use super::points::{self, Measured, ROLLOUT};
 use crate::Result;
 use crate::law::Point;
+use crate::law::points::{self, Measured, ROLLOUT};
 use crate::log::RunLog;
 use crate::page::escaped;
 use crate::run_files::RunFiles;

@@ -2,12 +2,13 @@
 
 use super::collapse::{GAINED, SPENT, growth, half_way};
 use super::curves::swatch;
-use super::law_section::{LawSection, ceiling, refusals};
+use super::law_section::{LawSection, ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
 use super::overview::best;
-use super::points::{Measured, ROLLOUT};
 use super::run::{Run, ends, place};
+use crate::alarms::{Alarm, of_log};
 use crate::law::Study;
+use crate::law::points::{Measured, ROLLOUT};
 use crate::log::Series;
 use crate::page::escaped;
 use std::fmt::Write;
@@ -56,6 +57,7 @@ fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
     };
     let mut all = vec![extent(run, last)];
     all.extend(divergence(run, last));
+    all.extend(alarms(run));
     for (i, measured) in run.measured.iter().enumerate() {
         all.extend(entropy(measured));
         all.extend(accuracy(measured));
@@ -152,6 +154,14 @@ fn divergence(run: &Run, last: u64) -> Option<String> {
     (!text.is_empty()).then(|| text.trim_start().to_owned())
 }
 
+/// The alarms that training has given, or would have given.
+fn alarms(run: &Run) -> Vec<String> {
+    let said = |(step, alarm): (u64, Alarm)| {
+        format!("<strong>Alarm after step {step}</strong>: {}", escaped(&alarm.text))
+    };
+    of_log(&run.log).into_iter().map(said).collect()
+}
+
 /// Which entropy this is, in words.
 fn which_entropy(measured: &Measured) -> String {
     let place = if measured.entropy.starts_with("eval/") {
@@ -238,7 +248,11 @@ fn the_law(measured: &Measured, study: &Study) -> String {
     } else {
         format!("the last evaluation is {} above it already", points(-left))
     };
-    format!("{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.", ceiling(fit))
+    format!(
+        "{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.{}",
+        ceiling(fit),
+        escaped(&remarks(study))
+    )
 }
 
 /// For runs without any accuracy: fine-tuning, or logs that have none.

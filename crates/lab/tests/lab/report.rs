@@ -191,7 +191,7 @@ fn a_run_of_one_step_has_no_changes_to_speak_of() {
     let html = page(&[first]);
     says(
         &html,
-        &["the only measurement", "come to step 0 of the 100", "No law to rely on: there is one evaluation"],
+        &["the only measurement", "come to step 0 of the 100", "No law to rely on: too few points: 1"],
     );
     assert!(!html.contains("id=\"collapse\""));
 }
