@@ -276,7 +276,7 @@ fn without_evaluations_the_rollouts_speak_and_the_page_says_so() {
     says(
         &html,
         &[
-            "Accuracy on the training prompts (verdict/correct)",
+            "Accuracy on the training prompts (reward/score)",
             "Entropy of the responses sampled for training (policy/entropy)",
             "there, not on held-out problems, does this law hold",
         ],
@@ -295,7 +295,7 @@ fn a_log_whose_evaluations_have_no_entropy_takes_that_of_the_next_rollout() {
     says(
         &html,
         &[
-            "entropy is policy/entropy; the evaluation has no entropy of its own: that of the rollout which the same weights sampled next",
+            "entropy is policy/entropy; the evaluation has no entropy of its own: that of the nearest rollout",
             &first,
         ],
     );
