@@ -136,7 +136,7 @@ impl RunLog {
 
     /// The last step of which anything is known.
     pub fn last_step(&self) -> Option<u64> {
-        self.series.values().filter_map(|series| series.last()).map(|(step, _)| step).max()
+        self.series.values().filter_map(Series::last).map(|(step, _)| step).max()
     }
 
     /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers
