@@ -17,7 +17,7 @@ pub(super) type Row = Map<String, Value>;
 ///
 /// # Errors
 /// When the file cannot be read; a line that is too long, or that `take` refuses, is named.
-pub(super) fn each_line(path: &Path, take: &mut dyn FnMut(&[u8], bool) -> Result<(), String>) -> Result<()> {
+pub(super) fn each_line(path: &Path, mut take: impl FnMut(&[u8], bool) -> Result<(), String>) -> Result<()> {
     let mut reader = BufReader::new(open_regular(path)?);
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
@@ -46,7 +46,7 @@ pub(super) fn each_row(
     take: &mut dyn FnMut(Row) -> Result<(), String>,
 ) -> Result<Option<String>> {
     let (mut number, mut note) = (0, None);
-    each_line(path, &mut |line, is_whole| {
+    each_line(path, |line, is_whole| {
         number += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());

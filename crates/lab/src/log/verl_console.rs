@@ -15,7 +15,7 @@ const BETWEEN: &str = " - ";
 /// When it cannot be read, or a line has more than a log may have.
 pub(super) fn read(path: &Path, points: &mut Points) -> Result<bool> {
     let mut found = false;
-    lines::each_line(path, &mut |line, is_whole| {
+    lines::each_line(path, |line, is_whole| {
         // A last line that is cut off may end within a number.
         let Some((step, numbers)) = step(line).filter(|_| is_whole) else { return Ok(()) };
         found = true;
