@@ -95,9 +95,8 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
         ));
     }
     if ceiling.value < reached {
-        let surely = if ceiling.high < reached { " and so is its interval" } else { "" };
         said.push(format!(
-            "the predicted ceiling, {:.3}, is below {reached:.3}, which was reached{surely}",
+            "the predicted ceiling, {:.3}, is below {reached:.3}, the highest accuracy that was measured",
             ceiling.value
         ));
     }

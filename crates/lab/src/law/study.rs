@@ -101,6 +101,7 @@ impl Study {
             (None, None) => "none".to_owned(),
         };
         match self.entropy_spent() {
+            Some(spent) if spent.abs() < 0.005 => format!("{law}; the entropy is what it was"),
             Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
             Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
             None => law,

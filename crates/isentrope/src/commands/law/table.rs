@@ -43,6 +43,9 @@ pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
         let measured = &members[0].measured;
         text +=
             &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
+        for one in members.iter().filter(|one| one.study.holds().is_none()) {
+            text += &page.line(2, &format!("note: alone, {} has no law", one.run));
+        }
         let each: Vec<(&str, &Study)> = members.iter().map(|one| (one.run.as_str(), &one.study)).collect();
         text += &page.study(study, &each);
         parts.push(text);
@@ -147,12 +150,12 @@ fn prediction(study: &Study) -> String {
         "\n  the first {} points (to step {}) predict the other {}\n",
         prediction.prefix, prediction.until, prediction.rest
     );
-    let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>14}", "", "RMSE", "error at end", "R^2 of all");
+    let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
     for scored in &prediction.scored {
         let all = study.r_squared.iter().find(|(form, _)| *form == scored.form).map(|(_, value)| *value);
         let all = all.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
         let (rmse, error) = (scored.rmse, scored.error_at_end);
-        let _ = writeln!(text, "    {:23}{rmse:>7.3}{error:>+14.3}{all:>14}", scored.form.name());
+        let _ = writeln!(text, "    {:23}{rmse:>7.3}{error:>+14.3}{all:>12}", scored.form.name());
     }
     if prediction.scored.iter().all(|scored| scored.form != Form::Law) {
         text += "    the law is not determined by so few\n";
