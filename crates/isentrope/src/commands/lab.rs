@@ -3,7 +3,7 @@
 use crate::messages;
 use crate::standard_output::{print, print_text};
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use isentrope_lab::log::RunLog;
 use isentrope_lab::theory::{self, CLAIMS, Case, Check, TheoryOfRun};
 use serde::Serialize;
@@ -24,9 +24,9 @@ enum Experiment {
 
 /// Predicted against actual changes of the entropy
 ///
-/// Without RUN, checks lemma 1, theorem 1 (policy gradient), theorem 2 (natural gradient) and the exact contribution of one sampled
-/// token (arXiv:2505.22617) on random softmax policies with exact gradients: whether what each misses falls with the square of the
-/// step. It takes less than a second, and fails if one does not hold.
+/// Without RUN, checks lemma 1, theorem 1 (policy gradient), theorem 2 (natural gradient) and the exact contribution of one
+/// sampled token (arXiv:2505.22617) on random softmax policies with exact gradients: whether what each misses falls with the
+/// square of the step. It takes less than a second, and fails if one does not hold.
 ///
 /// With RUN, says how well the same formulas foresee the change of the entropy in the steps of a run that was trained with
 /// --set lab.track_theory=true.
@@ -39,13 +39,16 @@ struct Theory {
     #[arg(long)]
     json: bool,
     /// Random policies of each kind: of one state, and of several
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=10_000), conflicts_with = "runs")]
+    #[arg(long, value_name = "N", default_value_t = 16, conflicts_with = "runs")]
+    #[arg(value_parser = value_parser!(u64).range(1..=10_000))]
     policies: u64,
     /// Actions in each state
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(2..=10_000), conflicts_with = "runs")]
+    #[arg(long, value_name = "N", default_value_t = 50, conflicts_with = "runs")]
+    #[arg(value_parser = value_parser!(u64).range(2..=10_000))]
     actions: u64,
     /// States of the policies of several states
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_000), conflicts_with = "runs")]
+    #[arg(long, value_name = "N", default_value_t = 8, conflicts_with = "runs")]
+    #[arg(value_parser = value_parser!(u64).range(1..=1_000))]
     states: u64,
     /// Seed of the policies; one seed gives one result, to the last bit
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "runs")]
