@@ -1,17 +1,10 @@
 //! The laboratory: what the entropy of a policy is spent on (arXiv:2505.22617), from the numbers that runs write.
 //!
-//! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps.
-//! [`tokens`] are responses with the numbers of each token, and [`inspect`] shows who they are.
-//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web pages have in common, [`text_plot`]
-//! draws curves on a terminal, [`show`] whole runs. No file here knows a model or a trainer.
-//! [`alarms`] says when a run collapses. [`law`] fits R = -a exp(H) + b and says where it does not hold. [`page`] is what web
-//! pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
-//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`theory`] says how well covariances tell the change of the
-//! entropy. [`page`] is what web pages have in common, [`text_plot`]
-//! draws curves on a terminal. No file here knows a model or a trainer.
-//! [`law`] fits R = -a exp(H) + b and says where it does not hold. [`report`] shows both on a web page,
-//! [`page`] is what such pages have in common, [`text_plot`] draws curves on a terminal. No file here knows a model or a trainer.
-//! draws curves on a terminal. [`seeds`] has what runs say that differ in their seeds. No file here knows a model or a trainer.
+//! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps, and
+//! [`tokens`] its responses with the numbers of each token. [`law`] fits R = -a exp(H) + b and says where it does not hold,
+//! [`theory`] how well covariances tell the change of the entropy, [`alarms`] when a policy collapses, [`seeds`] what runs say
+//! that differ in their seeds. [`report`] and [`inspect`] show runs and tokens on web pages ([`page`] is what these have in
+//! common), [`show`] on a terminal ([`text_plot`] draws curves there). No file here knows a model or a trainer.
 
 pub mod alarms;
 mod error;
@@ -21,8 +14,8 @@ pub mod log;
 pub mod page;
 pub mod report;
 pub mod run_files;
-pub mod show;
 pub mod seeds;
+pub mod show;
 pub mod text_plot;
 pub mod theory;
 pub mod tokens;

@@ -100,7 +100,9 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for TrainedOn { number, sample, group, response, advantage } in trained_on(groups, advantages, mask_truncated) {
+        for TrainedOn { number, sample, group, response, advantage } in
+            trained_on(groups, advantages, mask_truncated)
+        {
             batch.places.push((number, sample));
             let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
             batch.tokens.push([&group.prompt[..], tokens].concat());

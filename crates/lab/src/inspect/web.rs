@@ -95,6 +95,7 @@ impl Inspection {
             title: visible(&format!("{}: tokens of step {}", self.run, self.step)).into_owned(),
             style: include_str!("inspect.css").to_owned(),
             body: self.body(&notes),
+            packed: Vec::new(),
             script,
         };
         Ok(page.html())

@@ -51,9 +51,8 @@ pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
 pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let mut runs = Vec::with_capacity(paths.len());
     for path in paths {
-        let log = RunLog::open(path)?;
         let recipe = if path.is_dir() { RunFiles::new(path).recipe()? } else { None };
-        runs.push((log, recipe));
+        runs.extend(RunLog::open_all(path)?.into_iter().map(|log| (log, recipe.clone())));
     }
     let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {

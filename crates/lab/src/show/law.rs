@@ -1,12 +1,8 @@
 //! What runs say of the law, in words.
 
-use super::run::ShownRun;
-use super::sets::SetStudy;
+use super::run::{ShownRun, Studied};
 use super::text::{Look, percent};
-use crate::law::{Fit, Interval};
-
-/// Evaluations that two coefficients can be fitted to with something left over.
-const FEWEST: usize = 3;
+use crate::law::{Fit, Interval, Study};
 
 /// A paragraph for each set of each run.
 pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
@@ -25,26 +21,29 @@ pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     lines
 }
 
-fn of_study(of: &SetStudy, whose: &str, look: &Look) -> Vec<String> {
-    let SetStudy { set, accuracy, entropy, study } = of;
-    let mut lines = look.heading(&format!("law {whose}{set}"));
+fn of_study(of: &Studied, whose: &str, look: &Look) -> Vec<String> {
+    let Studied { measured, study } = of;
+    let mut lines = look.heading(&format!("law {whose}{}", measured.set));
     let count = study.points.len();
     let meant = format!(
-        "R: {accuracy} of {set}; H: {entropy}; {count} evaluation{}",
+        "R: {}; H: {}; {count} point{}",
+        measured.accuracy,
+        measured.entropy,
         if count == 1 { "" } else { "s" }
     );
     let said = match study.holds() {
-        Some(fit) => vec![formula(fit), ceiling(fit, of)],
-        None if !study.refusals.is_empty() => {
-            let mut said = vec!["not to be relied on here:".to_owned()];
-            said.extend(study.refusals.iter().cloned());
-            said
-        }
-        None if count < FEWEST => vec![format!("unknown: it takes {FEWEST} evaluations at least")],
-        None => vec!["unknown: entropy or accuracy is the same in all evaluations".to_owned()],
+        Some(fit) => vec![formula(fit), ceiling(fit, study)],
+        None if study.refusals.is_empty() => vec!["none: its coefficients cannot be computed".to_owned()],
+        None => vec![format!("not to be relied on here: {}", study.refusals.join("; "))],
     };
-    for text in said.iter().chain([&meant]) {
-        lines.extend(look.paragraph(&look.clean(text), 2));
+    let spent = study.entropy_spent().map(|spent| match spent {
+        spent if spent >= 0.0 => format!("{} of the entropy is spent", percent(spent)),
+        risen => format!("the entropy has risen by {}", percent(-risen)),
+    });
+    let notes =
+        study.remarks.iter().cloned().chain(spent).chain([meant]).chain(measured.notes.iter().cloned());
+    for text in said.into_iter().chain(notes) {
+        lines.extend(look.paragraph(&look.clean(&text), 2));
     }
     lines
 }
@@ -55,11 +54,11 @@ fn formula(fit: &Fit) -> String {
     format!("R = {:.4} exp(H) {sign} {:.4}, R^2 {r_squared:.3}", -a.value, b.value.abs())
 }
 
-fn ceiling(fit: &Fit, of: &SetStudy) -> String {
+fn ceiling(fit: &Fit, study: &Study) -> String {
     let Interval { value, low, high } = fit.ceiling;
     let interval =
         if low < high { format!(" [{:.1}, {:.1}]", 100.0 * low, 100.0 * high) } else { String::new() };
-    let now = of.study.points.last();
+    let now = study.points.last();
     let now = now.map(|point| format!("; now {} at H = {:.3}", percent(point.accuracy), point.entropy));
     format!("ceiling {}{interval} where H = 0{}", percent(value), now.unwrap_or_default())
 }

@@ -16,7 +16,8 @@ mod trace;
 
 pub use news::news;
 pub use run::ShownRun;
-pub use sets::{EvaluationSet, SetStudy};
+pub use run::Studied;
+pub use sets::EvaluationSet;
 pub use state::{Condition, State};
 pub use text::Look;
 pub use trace::Trace;

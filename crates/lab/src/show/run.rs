@@ -1,14 +1,20 @@
 //! A run as it is read to be shown.
 
-use super::sets::{EvaluationSet, SetStudy};
+use super::sets::EvaluationSet;
 use super::state::{State, recipe};
 use super::tail::last_lines;
 use super::text::{Look, Paint};
+use crate::alarms;
+use crate::law::Study;
+use crate::law::points::{self, Measured};
 use crate::log::{RunLog, Series};
 use crate::run_files::RunFiles;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+
+/// Seed of the intervals' bootstrap.
+const SEED: u64 = 0;
 
 /// Names in a list of metrics before the rest is counted.
 const NAMED: usize = 4;
@@ -25,27 +31,39 @@ pub struct ShownRun {
     /// Its evaluation sets.
     pub sets: Vec<EvaluationSet>,
     /// What they say of the law.
-    pub studies: Vec<SetStudy>,
+    pub studies: Vec<Studied>,
     /// The values of its recipe, of a run of this program.
     pub recipe: Option<Value>,
 }
 
+/// What a set says of the law, or the rollout of a run that was not evaluated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Studied {
+    /// Which accuracy and which entropy are meant.
+    pub measured: Measured,
+    /// The points and the fit.
+    pub study: Study,
+}
+
 impl ShownRun {
-    /// Reads the run that a path leads to.
+    /// Reads the runs that a path leads to: one, but for tables of several.
     ///
     /// # Errors
-    /// As [`RunLog::open`]; when its recipe is no JSON.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// As [`RunLog::open_all`]; when a recipe is no JSON.
+    pub fn read(path: &Path) -> Result<Vec<Self>> {
         let recipe = recipe(path)?;
         let is_training = State::is_training(path, recipe.as_ref());
-        Ok(Self::of(RunLog::open(path)?, recipe, is_training))
+        let logs = RunLog::open_all(path)?;
+        Ok(logs.into_iter().map(|log| Self::of(log, recipe.clone(), is_training)).collect())
     }
 
     /// A run by its log, the values of its recipe and whether a process trains in it, as far as these are known.
     fn of(log: RunLog, recipe: Option<Value>, is_training: Option<bool>) -> Self {
         let state = State::of(&log, recipe.as_ref(), is_training);
         let sets = EvaluationSet::all(&log);
-        let studies = sets.iter().map(|set| set.study(&log)).collect();
+        let studied =
+            |measured: Measured| Studied { study: Study::of(measured.points.clone(), SEED), measured };
+        let studies = points::of_run(&log).into_iter().map(studied).collect();
         Self { name: log.name.clone(), log, state, sets, studies, recipe }
     }
 
@@ -54,11 +72,14 @@ impl ShownRun {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_all(paths: &[PathBuf]) -> Result<Vec<Self>> {
-        let mut runs = paths.iter().map(|path| Self::read(path)).collect::<Result<Vec<_>>>()?;
+        let mut runs = Vec::new();
+        for path in paths {
+            runs.extend(Self::read(path)?);
+        }
         let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
-        for (run, path) in runs.iter_mut().zip(paths) {
+        for run in &mut runs {
             if names.iter().filter(|name| **name == run.name).count() > 1 {
-                run.name = path.display().to_string();
+                run.name = run.log.path.display().to_string();
             }
         }
         Ok(runs)
@@ -96,6 +117,8 @@ impl ShownRun {
         {
             warnings.push(format!("{skipped} updates were left out because their gradient was not finite"));
         }
+        let alarms = alarms::of_log(&self.log).into_iter();
+        warnings.extend(alarms.map(|(step, alarm)| format!("step {step}: {}", alarm.text)));
         match self.not_finite() {
             Ok(sentence) => warnings.extend(sentence),
             Err(error) => warnings.push(error.to_string()),

@@ -11,8 +11,8 @@ mod theory;
 pub use laws::Laws;
 pub use recipe::{Recipe, Update};
 
-use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
 use self::theory::{Before, States};
+use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
@@ -171,7 +171,7 @@ impl Trainer for PolicyGradient {
         totals.record(&mut context.record.metrics);
         if let Some(before) = before {
             context.observer.progress(measuring(1));
-            let StepRecord { metrics, clock } = context.record;
+            let StepRecord { metrics, clock, .. } = context.record;
             clock.time("theory", || before.compare(states, context.learner, metrics));
         }
         let covariance = &self.recipe.objective.covariance;
