@@ -181,7 +181,7 @@ fn a_changed_coefficient_counts_from_the_first_update_on() {
 }
 
 /// Responses of a step that the run went back behind and will not make again.
-const LEFT_OVER: &str = "rollouts/step-000007.jsonl";
+const LEFT_OVER: [&str; 2] = ["rollouts/step-000007.jsonl", "tokens/step-000007.jsonl"];
 
 /// Something that happens to a checkpoint's directory.
 type Damage = fn(&Path);
@@ -200,7 +200,7 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
     let whole = bench.run("whole", &[], &[]);
     for (what, damage) in damages {
         damage(&checkpoint(&whole, 6));
-        fs::write(whole.join(LEFT_OVER), "").unwrap();
+        LEFT_OVER.iter().for_each(|name| fs::write(whole.join(name), "").unwrap());
         let before = tree(&whole);
         let said = succeed(&mut bench.command("whole", &[], &["--resume"]));
         assert!(
@@ -210,7 +210,9 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
         assert!(said.contains("resuming after step 4"), "{what}: {said}");
         let changed = differences(&before, &tree(&whole));
         assert!(changed.iter().any(|name| name.contains("step-000006")), "{what}: nothing was repaired");
-        assert!(!whole.join(LEFT_OVER).exists(), "{what}: responses of a later step are left");
+        for name in LEFT_OVER {
+            assert!(!whole.join(name).exists(), "{what}: responses of a later step are left in {name}");
+        }
         assert_same_results(&whole, &bench.run("again", &[], &["--overwrite"]));
     }
 }

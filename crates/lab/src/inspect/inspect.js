@@ -209,8 +209,9 @@
   at("colour").onchange = () => {
     colour = at("colour").value;
     legend();
-    for (const span of document.querySelectorAll("#list .t")) {
-      span.style.background = background(VALUE[colour](responseOf(span), Number(span.dataset.i)));
+    for (const article of at("list").children) {
+      const response = responses[article.dataset.index];
+      article.querySelectorAll(".t").forEach((span, i) => { span.style.background = background(VALUE[colour](response, i)); });
     }
   };
   at("more").onclick = draw;

@@ -1,6 +1,6 @@
 //! Which tokens a step has spent the policy's entropy on: its token records as tables and as a page.
 //!
-//! [`Inspection`] is a step's records with what the run's log says of the whole step; [`tables`] is what they come to, on a
+//! [`Inspection`] is a step's records with what the run's log says of the whole step; [`tables()`] is what they come to, on a
 //! terminal (`text.rs`) and at the head of the page (`web.rs`), where every token stands in its response.
 
 mod kinds;

@@ -1,6 +1,6 @@
 //! Token records: what a run keeps of some responses of each step, number by number, in `tokens/step-N.jsonl`.
 //!
-//! A line is a [`TokenRecord`]; the trainer writes it, [`read`] reads it, and `isentrope score --in` takes the file as it is.
+//! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score --in` takes the file as it is.
 
 mod numbers;
 mod read;
