@@ -61,7 +61,7 @@ fn rows(steps: u64) -> Vec<Value> {
 }
 
 fn shown(dir: &TempDir) -> ShownRun {
-    ShownRun { name: "run".into(), ..ShownRun::read(dir.path()).unwrap() }
+    ShownRun { name: "run".into(), ..ShownRun::read(dir.path()).unwrap().remove(0) }
 }
 
 fn page_of(dir: &TempDir) -> String {
