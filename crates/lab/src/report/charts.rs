@@ -191,7 +191,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "kl",
         title: "KL divergence",
         unit: NATS,
-        reading: "How far the updates of a step move the policy from the one that sampled, and training from the reference model.",
+        reading: "How far the updates of a step move the policy from the one that sampled, and training from the \
+                  reference model.",
         lines: &[
             ("policy/kl_old", "KL from the sampling policy"),
             ("policy/log_ratio_abs", "mean |log ratio|"),

@@ -412,8 +412,8 @@ fn compared(runs: &[Run]) -> Vec<String> {
         let entropy = by(|m| m.points.last().map(|p| p.entropy));
         if let (true, Some(accuracy), Some(entropy)) = (of_set.len() > 1, accuracy, entropy) {
             all.push(format!(
-                "Of {} runs on <bdi>{}</bdi>, {} ends with the highest accuracy, <b>{}</b> (step {}), and {} with the most entropy \
-                 left, <b>{}</b> nats (step {}).",
+                "Of {} runs on <bdi>{}</bdi>, {} ends with the highest accuracy, <b>{}</b> (step {}), and {} with the most \
+                 entropy left, <b>{}</b> nats (step {}).",
                 of_set.len(),
                 escaped(set),
                 accuracy.0,
