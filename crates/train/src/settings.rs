@@ -218,7 +218,7 @@ pub struct LabSettings {
 
 impl Default for LabSettings {
     fn default() -> Self {
-        Self { track_theory: false, record_tokens: 2048 }
+        Self { track_theory: false, record_tokens: 1024 }
     }
 }
 

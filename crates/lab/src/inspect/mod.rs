@@ -156,8 +156,8 @@ fn no_records(files: &RunFiles) -> Result<Error> {
         _ if recipe.get("sft").is_some() => {
             "it is one of SFT, which samples no responses to learn from".to_owned()
         }
-        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (2048 is the default), `isentrope train ... \
-                    --resume --set lab.record_tokens=2048` records the steps that are still to be made"
+        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (1024 is the default), `isentrope train ... \
+                    --resume --set lab.record_tokens=1024` records the steps that are still to be made"
             .to_owned(),
         Some(_) => "none of its steps has come to its end".to_owned(),
         None => "it was made by a version that kept none. `isentrope train ... --resume` with a larger run.steps records \

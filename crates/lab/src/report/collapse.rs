@@ -66,8 +66,8 @@ pub(super) fn html(runs: &[Run]) -> String {
     }
     let mut html = String::from(
         "<section id=\"collapse\">\n<h2>How early it was spent</h2>\n<p>Share of the fall in entropy, and of the gain in \
-         accuracy, by each twelfth of the run, of what the whole run came to; between evaluations in a straight line. In the paper’s runs \
-         most of both went in the first twelfth: what follows costs most of the time and brings little.</p>\n",
+         accuracy, by each twelfth of the run, of what the whole run came to; between evaluations in a straight line. In the \
+         paper’s runs most of both went in the first twelfth: what follows costs most of the time and brings little.</p>\n",
     );
     for set in sets {
         let of_set = |(i, run): (usize, &'_ Run)| -> Option<(usize, Measured)> {

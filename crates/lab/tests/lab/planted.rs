@@ -28,10 +28,12 @@ pub fn step(step: u64, decay: f64, every: u64, salt: u64) -> Map<String, Value> 
             "reward/mean": correct, "reward/score": correct, "reward/solved_all": 0.4 * correct, "reward/solved_none": 0.3,
             "verdict/correct": correct, "verdict/wrong": 0.9 - 0.9 * correct, "verdict/unparseable": 0.1 - 0.1 * correct,
             "verdict/timed_out": 0.0, "verdict/fault": 0.0,
-            "response/length_mean": 40.0 + 3.0 * wave(1), "response/length_max": 160.0, "response/truncated": 0.1 + 0.02 * wave(2),
+            "response/length_mean": 40.0 + 3.0 * wave(1), "response/length_max": 160.0,
+            "response/truncated": 0.1 + 0.02 * wave(2),
             "policy/entropy": h * 1.1, "policy/entropy_token_mean": h * 1.05, "policy/entropy_filtered": h * 1.1,
             "policy/entropy_token_mean_filtered": h * 1.05, "policy/loss": 0.02 * wave(3),
-            "policy/clip_fraction": 0.004 + 0.003 * wave(4), "policy/clip_fraction_low": 0.001, "policy/clip_fraction_high": 0.003,
+            "policy/clip_fraction": 0.004 + 0.003 * wave(4), "policy/clip_fraction_low": 0.001,
+            "policy/clip_fraction_high": 0.003,
             "policy/dual_clip_fraction": 0.0, "policy/kl_old": 2e-4 * (1.0 + wave(5)), "policy/log_ratio_abs": 0.01,
             "policy/ratio_max": 1.5 + wave(6),
         });
@@ -50,7 +52,8 @@ pub fn step(step: u64, decay: f64, every: u64, salt: u64) -> Map<String, Value> 
     if step.is_multiple_of(every) {
         let accuracy = 0.8 - 0.2 * h.exp() + 0.002 * wave(12);
         let metrics = json!({
-            "eval/held-out/mean@8": accuracy, "eval/held-out/pass@8": 0.5 + accuracy / 2.0, "eval/held-out/maj@8": accuracy + 0.05,
+            "eval/held-out/mean@8": accuracy, "eval/held-out/pass@8": 0.5 + accuracy / 2.0,
+            "eval/held-out/maj@8": accuracy + 0.05,
             "eval/held-out/entropy": h, "eval/held-out/length_mean": 39.0, "eval/held-out/truncated": 0.0,
         });
         map.extend(metrics.as_object().unwrap().clone());

@@ -93,7 +93,8 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
     let first = "document.getElementById('plot-covariance').data[0].y[0]";
     let before = browser.value(first);
     browser.value(
-        "{ const s = document.querySelector('select[data-chart=covariance]'); s.value = '1'; s.dispatchEvent(new Event('change')); }",
+        "{ const s = document.querySelector('select[data-chart=covariance]'); s.value = '1';
+            s.dispatchEvent(new Event('change')); }",
     );
     assert_ne!(browser.value(first), before);
     browser.value("document.querySelector('input[data-log=gradient]').click()");
@@ -102,7 +103,10 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
     let dark = Look { width: 1400, dark: true };
     browser.look(dark);
     browser.wait("getComputedStyle(document.querySelectorAll('.plot')[3].querySelector('text')).fill === 'rgb(230, 232, 234)'");
-    browser.wait("getComputedStyle([...document.querySelectorAll('.plot')].at(-1).querySelector('text')).fill === 'rgb(230, 232, 234)'");
+    browser.wait(
+        "getComputedStyle([...document.querySelectorAll('.plot')].at(-1).querySelector('text')).fill
+            === 'rgb(230, 232, 234)'",
+    );
     is_in_order(&mut browser, dark, "after dark");
     // Paper is white although the screen is dark.
     let pdf = browser.print("two.pdf");
