@@ -67,7 +67,7 @@ pub fn read(path: &Path, columns: &Columns) -> Result<Measured> {
         };
         let step = match (&step, row.step) {
             (None, _) => number as u64,
-            (Some(_), Cell::Number(value)) if value >= 0.0 && value < 9e15 && libm::trunc(value) == value => {
+            (Some(_), Cell::Number(value)) if (0.0..9e15).contains(&value) && libm::trunc(value) == value => {
                 value as u64
             }
             (Some(name), _) => {

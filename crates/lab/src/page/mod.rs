@@ -2,7 +2,7 @@
 
 mod packed;
 
-pub use packed::{Packed, plotly_js};
+pub use packed::Packed;
 
 use std::fmt::Write;
 

@@ -4,7 +4,6 @@ use crate::{Error, Result};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::{Compression, GzBuilder};
-use plotly::Plot;
 use std::io::Write;
 
 /// Text under a name, which the page's script gets by `await unpacked(name)`.
@@ -14,7 +13,15 @@ pub struct Packed {
     base64: String,
 }
 
+/// plotly.js as build.rs has compressed it.
+const PLOTLY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plotly.min.js.gz"));
+
 impl Packed {
+    /// The source of plotly.js, under the name `plotly`.
+    pub fn plotly() -> Self {
+        Self { name: "plotly", base64: BASE64_STANDARD.encode(PLOTLY) }
+    }
+
     /// Compresses text, to the same bytes every time. The name is one of an HTML element, and must be safe as one.
     ///
     /// # Errors
@@ -43,13 +50,6 @@ pub(super) const UNPACKED: &str = r#"async function unpacked(name) {
 }
 "#;
 
-/// The source of plotly.js, without the formula renderer that comes with it.
-pub fn plotly_js() -> String {
-    let sources = Plot::offline_js_sources();
-    let first = sources.split_once('>').map_or("", |(_, rest)| rest);
-    first.split_once("</script>").map_or("", |(source, _)| source).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +69,8 @@ mod tests {
 
     #[test]
     fn the_plotting_library_is_there_and_the_formula_renderer_is_not() {
-        let source = plotly_js();
+        let mut source = String::new();
+        GzDecoder::new(PLOTLY).read_to_string(&mut source).unwrap();
         assert!(source.starts_with("/**\n* plotly.js v") && source.len() > 3_000_000, "{}", source.len());
         assert!(!source.contains("MathJax=") && source.len() < 6_000_000, "{}", source.len());
     }

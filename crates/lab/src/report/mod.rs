@@ -16,7 +16,7 @@ mod summary;
 mod thin;
 
 use self::run::Run;
-use crate::page::{Packed, Page, escaped, plotly_js, script_value};
+use crate::page::{Packed, Page, escaped, script_value};
 use crate::{Error, Result};
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ impl Report {
             let labels: Vec<&str> = runs.iter().map(|run| run.label.as_str()).collect();
             let data = script_value(&serde_json::json!({ "runs": labels, "charts": drawn }));
             let data = data.map_err(|e| Error::Refused(format!("the report's data: {e}")))?;
-            packed.push(Packed::new("plotly", plotly_js().as_bytes())?);
+            packed.push(Packed::plotly());
             packed.push(Packed::new("data", data.as_bytes())?);
         }
         let script = if drawn.is_empty() { "" } else { SCRIPT };

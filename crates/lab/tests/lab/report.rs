@@ -172,7 +172,7 @@ fn rows(steps: u64) -> Vec<Map<String, Value>> {
 fn a_run_without_numbers_is_said_to_have_none() {
     let dir = tempfile::tempdir().unwrap();
     let empty = run(dir.path(), "empty", &[], Value::Null);
-    let html = page(&[empty.clone()]);
+    let html = page(std::slice::from_ref(&empty));
     says(&html, &["Nothing has been measured yet", "No recipe beside the log of empty"]);
     assert!(
         !html.contains("packed-plotly") && !html.contains("id=\"plot-"),
@@ -305,6 +305,6 @@ fn a_log_whose_evaluations_have_no_entropy_takes_that_of_the_next_rollout() {
 fn every_run_of_the_page_is_read_from_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let path = whole(dir.path(), "grpo", 8, 20.0, "none", 1);
-    says(&page(&[path.clone()]), &[&format!("was read from {}", path.display())]);
+    says(&page(std::slice::from_ref(&path)), &[&format!("was read from {}", path.display())]);
     assert!(Report::open(&[Path::new("nowhere").to_owned()]).is_err());
 }

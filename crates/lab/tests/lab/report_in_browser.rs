@@ -60,7 +60,7 @@ fn look_at(name: &str, page: &Path, looks: &[Look]) {
 fn every_chart_is_drawn_in_browser_on_screens_of_all_kinds() {
     let dir = tempfile::tempdir().unwrap();
     let one = whole(dir.path(), "grpo", 120, 30.0, "kl-cov", 1);
-    let page = written(dir.path(), &[one.clone()]);
+    let page = written(dir.path(), std::slice::from_ref(&one));
     look_at("one", &page, &LOOKS[1..3]);
     let others = [(60.0, "clip-cov"), (120.0, "kl-cov")];
     let others = others
