@@ -86,7 +86,7 @@ pub(crate) fn trained_on<'a>(
 }
 
 impl TrainingBatch {
-    /// The responses that are [trained on](trained_on).
+    /// The responses that are trained on, as `trained_on` chooses them.
     pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
             places: Vec::new(),
