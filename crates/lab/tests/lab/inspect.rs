@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A record of tokens with these texts; log-probs fall from -1 by 1 each, covariances follow from the means 0 and -2.
-fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
+pub fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
     let n = pieces.len();
     let logprobs: Vec<f64> = (0..n).map(|i| -1.0 - i as f64).collect();
     let covariances: Vec<f64> = logprobs.iter().map(|logprob| (logprob + 2.0) * advantage).collect();
@@ -22,7 +22,7 @@ fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
 }
 
 /// A run directory with these lines of records for a step, and a log.
-fn run(step: u64, lines: &[Value]) -> TempDir {
+pub fn run(step: u64, lines: &[Value]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("tokens")).unwrap();
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -5,6 +5,7 @@ mod alarms;
 mod browser;
 mod csv_logs;
 mod inspect;
+mod inspect_in_browser;
 mod json_logs;
 mod law;
 mod metric_names;
