@@ -49,7 +49,7 @@ pub(super) fn count(value: f64) -> String {
 fn minus(text: &str) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.bytes().all(|b| matches!(b, b'0' | b'.')) => rest.to_owned(),
-        Some(rest) => format!("−{rest}"),
+        Some(rest) => format!("−{}", rest.replace("e-", "e−")),
         None => text.replace("e-", "e−"),
     }
 }

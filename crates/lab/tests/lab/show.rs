@@ -112,8 +112,18 @@ step  mean@4  entropy  length
    5  33.4 %   1.1346    40.2
 "],
     );
-    has(&text, &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 51.5 % at H = 0.641"]);
-    has(&text, &["R: mean@4 of math; H: the evaluation's own entropy; 5 evaluations"]);
+    has(
+        &text,
+        &[
+            "law math\n  not to be relied on here: too few points: 5",
+            "R: eval/math/mean@4; H: eval/math/entropy",
+        ],
+    );
+    let longer = page_of(&run(40, &rows(40)));
+    has(
+        &longer,
+        &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "of the entropy is spent", "9 points"],
+    );
     let last = "\
 last responses, step 20
 > 1+1?  (ground truth: 2)
@@ -160,9 +170,9 @@ fn runs_that_have_hardly_begun_are_shown() {
     has(&page_of(&nothing), &["nothing measured yet"]);
     has(
         &page_of(&run(1, &rows(0))),
-        &["step 0 of 1", "unknown: it takes 3 evaluations at least", "1 evaluation"],
+        &["step 0 of 1", "too few points: 1, and at least 6 are needed", "1 point"],
     );
-    has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law unknown\n"]);
+    has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law rollout\n"]);
     assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
     has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
 }
