@@ -7,7 +7,10 @@ use isentrope_data::{DataSettings, Problem, Records};
 use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
 use isentrope_lab::inspect::{Inspection, StepChoice};
-use isentrope_lab::log::{RunLog, masked_crc};
+use isentrope_lab::log::masked_crc;
+use isentrope_lab::show::{self, Look, ShownRun, Wanted};
+use isentrope_lab::text_plot::Charset;
+use isentrope_lab::visible::visible;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
@@ -205,18 +208,25 @@ fn grader(data: &[u8]) {
     drop(isentrope_grader::explain(&ground_truth, &response, &options));
 }
 
-/// A log of a run, in the form that its name says or that it begins with.
+/// A log of a run, in the form that its name says or that it begins with, and what a terminal shows of it: alarms, tables and
+/// the law.
 fn log(data: &[u8], name: &str) {
+    let look = Look { width: 100, colors: false, charset: Charset::Ascii, visible: visible };
     with_file(name, data, |dir| {
         // By the file, and as what a directory holds.
         for path in [dir.join(name), dir.to_owned()] {
-            match RunLog::open_all(&path) {
-                Ok(logs) => {
-                    for log in logs {
-                        log.notes.iter().for_each(told);
-                        alarms::of_log(&log).iter().for_each(|(_, alarm)| told(&alarm.text));
-                        assert!(log.all().all(|(_, series)| series.steps.is_sorted()), "steps out of order");
+            match ShownRun::read(&path) {
+                Ok(runs) => {
+                    for run in &runs {
+                        run.log.notes.iter().for_each(told);
+                        alarms::of_log(&run.log).iter().for_each(|(_, alarm)| told(&alarm.text));
+                        assert!(
+                            run.log.all().all(|(_, series)| series.steps.is_sorted()),
+                            "steps out of order"
+                        );
+                        drop(show::news(run, None, true, &[], &look));
                     }
+                    drop(show::page(&runs, &Wanted { metrics: Vec::new(), responses: 1 }, &look));
                 }
                 Err(error) => told(&error),
             }

@@ -11,26 +11,26 @@ const RECOVERED: f64 = 0.2;
 /// The share of responses that are cut off above which little but cut off responses is learnt from, and when that is over.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
-/// The share of groups without signal that is most of them, and for how many steps in a row.
+/// The share of groups without signal that is most of them, and in how many measured steps in a row.
 const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
-/// Lengths of so many steps are compared with those of as many before them.
+/// Lengths of so many measured steps are compared with those of as many before them.
 const WINDOW: usize = 5;
 /// How much longer responses are then, as a factor, at how many standard errors, and the share of them that is cut off.
 const LONGER: f64 = 1.03;
 const ERRORS: f64 = 4.0;
 const MANY: f64 = 0.25;
-/// Steps in a row that must be well before an alarm is said again.
+/// Measured steps in a row that must be well before an alarm is said again.
 const WELL: u32 = 10;
 
 /// What an alarm is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The entropy is below a tenth of that of the first step.
+    /// The entropy is below a tenth of the first that was measured.
     Entropy,
     /// Nearly all responses are cut off.
     Truncation,
-    /// Most groups have advantages of 0, for several steps in a row.
+    /// Most groups have advantages of 0, in several measured steps in a row.
     NoSignal,
     /// Responses grow, and many of them are cut off.
     Length,
@@ -49,16 +49,27 @@ pub struct Alarm {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alarms {
-    /// The entropy of the first step that had one.
-    first_entropy: Option<f64>,
-    /// Steps in a row in which most groups had no signal.
+    /// The first step that had an entropy, and that entropy.
+    first_entropy: Option<(u64, f64)>,
+    /// Measured steps in a row in which most groups had no signal, and the first of them.
     without_signal: u32,
-    /// Mean length and share cut off of the last steps.
-    lengths: VecDeque<(f64, f64)>,
+    without_signal_since: u64,
+    /// The last measured steps.
+    lengths: VecDeque<Lengths>,
     entropy: Watch,
     truncation: Watch,
     signal: Watch,
     length: Watch,
+}
+
+/// Responses of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Lengths {
+    step: u64,
+    /// Mean length, in tokens.
+    mean: f64,
+    /// Share cut off.
+    truncated: f64,
 }
 
 /// What is watched is said once, until it has been well for a while.
@@ -85,19 +96,24 @@ impl Watch {
 
 impl Alarms {
     /// Takes in what a step has measured, by our names, and returns what is to be said after it. `origin` says whose settings
-    /// are to be turned.
-    pub fn after_step(&mut self, origin: Origin, measured: &dyn Fn(&str) -> Option<f64>) -> Vec<Alarm> {
+    /// are to be turned. A log may have every tenth step alone, so steps are named where several are meant.
+    pub fn after_step(
+        &mut self,
+        origin: Origin,
+        step: u64,
+        measured: &dyn Fn(&str) -> Option<f64>,
+    ) -> Vec<Alarm> {
         let measured = |name: &str| measured(name).filter(|value| value.is_finite());
         let remedies = Remedies::of(origin);
         let mut alarms = Vec::new();
         let mut say =
             |kind, what: String, remedy: &str| alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
         if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?))) {
-            let first = *self.first_entropy.get_or_insert(entropy);
+            let (first_step, first) = *self.first_entropy.get_or_insert((step, entropy));
             if self.entropy.rings(entropy < COLLAPSED * first, entropy >= RECOVERED * first) {
                 let what = format!(
-                    "the entropy has collapsed: {name} is {entropy:.3} nats, {} of the {first:.3} it was at the start. There is \
-                     next to nothing left for exploration.",
+                    "the entropy has collapsed: {name} is {entropy:.3} nats, {} of the {first:.3} it was in step \
+                     {first_step}. There is next to nothing left for exploration.",
                     percent(entropy / first)
                 );
                 say(Kind::Entropy, what, remedies.entropy);
@@ -113,10 +129,15 @@ impl Alarms {
         if let Some(share) = without_signal(&measured) {
             let is_most = share > MOST;
             self.without_signal = if is_most { self.without_signal.saturating_add(1) } else { 0 };
+            if self.without_signal == 1 {
+                self.without_signal_since = step;
+            }
             if self.signal.rings(self.without_signal >= PATIENCE, !is_most) {
                 let what = format!(
-                    "most groups have had no signal for {PATIENCE} steps in a row, now {} of them: what their \
-                     responses are worth is the same.{}",
+                    "most groups have had no signal from step {} to step {step}, {} measurements in a row, now {} of them: \
+                     what their responses are worth is the same.{}",
+                    self.without_signal_since,
+                    self.without_signal,
                     percent(share),
                     cause(&measured)
                 );
@@ -124,7 +145,7 @@ impl Alarms {
             }
         }
         if let (Some(length), Some(truncated)) = (measured("response/length_mean"), truncated)
-            && let Some([before, now]) = self.windows(length, truncated)
+            && let Some([before, now]) = self.windows(Lengths { step, mean: length, truncated })
         {
             let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
             let grows = now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
@@ -132,10 +153,14 @@ impl Alarms {
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {:.1} tokens from {:.1} a few steps ago, and {} of them are cut off at the longest \
-                     length.",
+                    "responses grow, to {:.1} tokens in steps {} to {} from {:.1} in steps {} to {}, and {} of them are cut \
+                     off at the longest length.",
                     now.length,
+                    now.steps.0,
+                    now.steps.1,
                     before.length,
+                    before.steps.0,
+                    before.steps.1,
                     percent(now.truncated)
                 );
                 say(Kind::Length, what, remedies.length);
@@ -145,8 +170,8 @@ impl Alarms {
     }
 
     /// What the last steps were like, behind those before them; none until there are enough.
-    fn windows(&mut self, length: f64, truncated: f64) -> Option<[Window; 2]> {
-        self.lengths.push_back((length, truncated));
+    fn windows(&mut self, lengths: Lengths) -> Option<[Window; 2]> {
+        self.lengths.push_back(lengths);
         if self.lengths.len() > 2 * WINDOW {
             self.lengths.pop_front();
         }
@@ -157,6 +182,8 @@ impl Alarms {
 
 /// Responses of some steps in a row.
 struct Window {
+    /// The first and the last.
+    steps: (u64, u64),
     /// Mean over steps of the mean length, in tokens, and its variance from step to step.
     length: f64,
     variance: f64,
@@ -165,13 +192,14 @@ struct Window {
 }
 
 impl Window {
-    /// Of mean lengths and shares cut off.
-    fn of(steps: &[(f64, f64)]) -> Self {
+    fn of(steps: &[Lengths]) -> Self {
         let count = steps.len() as f64;
-        let length = steps.iter().map(|(length, _)| length).sum::<f64>() / count;
-        let squares: f64 = steps.iter().map(|(each, _)| (each - length) * (each - length)).sum();
-        let truncated = steps.iter().map(|(_, truncated)| truncated).sum::<f64>() / count;
-        Self { length, variance: squares / (count - 1.0), truncated }
+        let length = steps.iter().map(|step| step.mean).sum::<f64>() / count;
+        let squares: f64 = steps.iter().map(|step| (step.mean - length) * (step.mean - length)).sum();
+        let truncated = steps.iter().map(|step| step.truncated).sum::<f64>() / count;
+        let ends = steps.first().zip(steps.last());
+        let steps = ends.map_or((0, 0), |(first, last)| (first.step, last.step));
+        Self { steps, length, variance: squares / (count - 1.0), truncated }
     }
 }
 
@@ -186,7 +214,7 @@ pub fn of_log(log: &RunLog) -> Vec<(u64, Alarm)> {
         .collect();
     let mut alarms = Alarms::default();
     let after = |step| {
-        let said = alarms.after_step(log.origin, &|name| log.series(name)?.at(step));
+        let said = alarms.after_step(log.origin, step, &|name| log.series(name)?.at(step));
         said.into_iter().map(move |alarm| (step, alarm))
     };
     steps.into_iter().flat_map(after).collect()

@@ -81,9 +81,10 @@ impl Inspection {
         let path = files.tokens(step);
         let file = read(&path)?;
         let mut notes = Vec::new();
-        if file.is_cut {
+        if let Some(limit) = &file.cut_at {
             notes.push(format!(
-                "{} is very long: what follows is of its first {} responses",
+                "{} has more than {limit}: what follows is of its first {} responses. A smaller lab.record_tokens makes \
+                 shorter files; a part of the lines in a file of the same name shows the others.",
                 path.display(),
                 file.records.len()
             ));

@@ -2,16 +2,16 @@
 
 use super::Point;
 use super::points::Measured;
+use crate::log::{csv_rows, lines};
 use crate::{Error, Result};
-use isentrope_files::open_regular;
-use serde_json::{Map, Value};
+use csv::StringRecord;
+use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Longest line of JSON that is read, in bytes.
-const MAX_LINE: u64 = 8 << 20;
+/// Most rows, and most different keys of JSON lines.
+const MAX_ROWS: usize = 1_000_000;
+const MAX_KEYS: usize = 20_000;
 
 /// Names that are looked for where none is given, in this order.
 const STEPS: &[&str] = &["step", "Step", "_step", "global_step", "train/global_step"];
@@ -37,6 +37,14 @@ enum Cell {
     Number(f64),
 }
 
+/// What is read of a table.
+struct Table {
+    names: Names,
+    rows: Vec<Row>,
+    /// What is to be said of a last line that was being written.
+    note: Option<String>,
+}
+
 /// A row of the table.
 struct Row {
     line: u64,
@@ -51,11 +59,10 @@ struct Row {
 /// # Errors
 /// Names the file, the line and the column of what is malformed; says which columns there are where one is missing.
 pub fn read(path: &Path, columns: &Columns) -> Result<Measured> {
-    let file = open_regular(path)?;
     let is_csv = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
-    let (names, rows) = if is_csv { csv(path, file, columns)? } else { json(path, file, columns)? };
+    let Table { names, rows, note } = if is_csv { csv(path, columns)? } else { json(path, columns)? };
     let Names { step, entropy, accuracy } = names;
-    let (mut points, mut notes, mut passed): (Vec<Point>, _, _) = (Vec::new(), Vec::new(), 0);
+    let (mut points, mut notes, mut passed): (Vec<Point>, _, _) = (Vec::new(), Vec::from_iter(note), 0);
     if step.is_none() {
         notes.push("there is no column of steps: rows are counted from 0".to_owned());
     }
@@ -67,11 +74,10 @@ pub fn read(path: &Path, columns: &Columns) -> Result<Measured> {
         };
         let step = match (&step, row.step) {
             (None, _) => number as u64,
-            (Some(_), Cell::Number(value)) if (0.0..9e15).contains(&value) && libm::trunc(value) == value => {
-                value as u64
-            }
-            (Some(name), _) => {
-                return Err(at_line(row.line, format!("{name:?} must be a whole number from 0")));
+            (Some(name), cell) => {
+                let whole = if let Cell::Number(value) = cell { lines::whole_f64(value) } else { None };
+                let what = || at_line(row.line, format!("{name:?} must be a whole number from 0"));
+                whole.ok_or_else(what)?
             }
         };
         if let Some(before) = points.last().filter(|before| before.step >= step) {
@@ -109,22 +115,17 @@ struct Names {
 }
 
 impl Names {
-    fn of(path: &Path, columns: &Columns, there: &[String]) -> Result<Self> {
+    fn of(columns: &Columns, there: &[String]) -> Result<Self, String> {
         let find = |asked: &Option<String>, usual: &[&str], what: &str| match asked {
             Some(name) if there.contains(name) => Ok(Some(name.clone())),
-            Some(name) => {
-                let what = format!("there is no column {name:?} (--{what}); there are: {}", shown(there));
-                Err(Error::invalid(path, what))
-            }
+            Some(name) => Err(format!("there is no column {name:?} (--{what}); there are: {}", shown(there))),
             None => {
                 Ok(usual.iter().find(|name| there.iter().any(|n| n == *name)).map(|name| (*name).to_owned()))
             }
         };
         let needed = |asked: &Option<String>, usual: &[&str], what: &str| {
             find(asked, usual, what)?.ok_or_else(|| {
-                let what =
-                    format!("which column is the {what}? Name it with --{what}; there are: {}", shown(there));
-                Error::invalid(path, what)
+                format!("which column is the {what}? Name it with --{what}; there are: {}", shown(there))
             })
         };
         Ok(Self {
@@ -144,75 +145,73 @@ fn shown(names: &[String]) -> String {
     shown.join(", ")
 }
 
-fn csv(path: &Path, file: File, columns: &Columns) -> Result<(Names, Vec<Row>)> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(file);
-    let failed = |error: csv::Error| Error::invalid(path, error.to_string());
-    let head: Vec<String> = reader
-        .headers()
-        .map_err(failed)?
-        .iter()
-        .map(|name| name.trim_start_matches('\u{feff}').to_owned())
-        .collect();
-    let names = Names::of(path, columns, &head)?;
-    let place = |name: &str| head.iter().position(|there| there == name);
-    let of_step = names.step.as_deref().and_then(place);
-    let (of_entropy, of_accuracy) = (place(&names.entropy), place(&names.accuracy));
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(failed)?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let cell = |place: Option<usize>| match place.and_then(|place| Some((place, record.get(place)?))) {
-            None | Some((_, "")) => Ok(Cell::Empty),
-            Some((place, text)) => text.parse().map(Cell::Number).map_err(|_| {
-                Error::invalid(
-                    path,
-                    format!("line {line}, column {:?}: {text:?} is not a number", head[place]),
-                )
-            }),
-        };
-        rows.push(Row {
-            line,
-            step: cell(of_step)?,
-            entropy: cell(of_entropy)?,
-            accuracy: cell(of_accuracy)?,
-        });
+fn csv(path: &Path, columns: &Columns) -> Result<Table> {
+    struct Heads {
+        names: Names,
+        step: Option<usize>,
+        entropy: Option<usize>,
+        accuracy: Option<usize>,
+        head: StringRecord,
+        rows: Vec<Row>,
     }
-    Ok((names, rows))
+    let heads = |head: &StringRecord| {
+        let there: Vec<String> = head.iter().map(str::to_owned).collect();
+        let names = Names::of(columns, &there)?;
+        let place = |name: &str| there.iter().position(|there| there == name);
+        let (entropy, accuracy) = (place(&names.entropy), place(&names.accuracy));
+        let step = names.step.as_deref().and_then(place);
+        Ok(Heads { step, entropy, accuracy, names, head: head.clone(), rows: Vec::new() })
+    };
+    let read = csv_rows::read(path, heads, |heads, record, line| {
+        let head = &heads.head;
+        let cell = |place: Option<usize>| match place.and_then(|place| Some((place, record.get(place)?))) {
+            None => Ok(Cell::Empty),
+            Some((place, text)) => match text.parse() {
+                Ok(number) => Ok(Cell::Number(number)),
+                Err(_) if csv_rows::is_missing(text) => Ok(Cell::Empty),
+                Err(_) => {
+                    let head = head.get(place).map(csv_rows::short).unwrap_or_default();
+                    Err(format!("column {head:?}: {:?} is not a number", csv_rows::short(text)))
+                }
+            },
+        };
+        let (step, entropy) = (cell(heads.step)?, cell(heads.entropy)?);
+        let row = Row { line, step, entropy, accuracy: cell(heads.accuracy)? };
+        add(&mut heads.rows, row)
+    })?;
+    Ok(Table { names: read.names, rows: read.rows, note: None })
 }
 
-fn json(path: &Path, file: File, columns: &Columns) -> Result<(Names, Vec<Row>)> {
-    let mut reader = BufReader::new(file);
-    let (mut line, mut number, mut objects) = (Vec::new(), 0, Vec::new());
-    loop {
-        line.clear();
-        number += 1;
-        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        if read == 0 {
-            break;
-        }
-        let invalid = |what: String| Error::invalid(path, format!("line {number}: {what}"));
-        if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
-            return Err(invalid(format!("longer than {MAX_LINE} bytes")));
-        }
-        if line.iter().all(u8::is_ascii_whitespace) {
-            continue;
-        }
-        let object: Map<String, Value> = serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
-        objects.push((number, object));
+/// Reads the lines twice, so that no more than the numbers of the columns that are meant are held.
+fn json(path: &Path, columns: &Columns) -> Result<Table> {
+    let mut there = BTreeSet::new();
+    let note = lines::each_row(path, &mut |row| {
+        there.extend(row.into_iter().map(|(key, _)| key));
+        if there.len() > MAX_KEYS { Err(format!("more than {MAX_KEYS} keys in all lines")) } else { Ok(()) }
+    })?;
+    if let (true, Some(note)) = (there.is_empty(), note) {
+        return Err(Error::invalid(path, format!("no line is a JSON object; {note}")));
     }
-    let there: BTreeSet<&String> = objects.iter().flat_map(|(_, object)| object.keys()).collect();
-    let names = Names::of(path, columns, &there.into_iter().cloned().collect::<Vec<_>>())?;
-    let mut rows = Vec::with_capacity(objects.len());
-    for (line, object) in objects {
+    let names = Names::of(columns, &there.into_iter().collect::<Vec<_>>());
+    let names = names.map_err(|what| Error::invalid(path, what))?;
+    let mut rows = Vec::new();
+    let note = lines::each_numbered_row(path, &mut |line, object| {
         let cell = |name: Option<&String>| match name.and_then(|name| Some((name, object.get(name)?))) {
             None => Ok(Cell::Empty),
             Some((_, Value::Null)) => Ok(Cell::Number(f64::NAN)),
             Some((_, Value::Number(value))) => Ok(Cell::Number(value.as_f64().unwrap_or(f64::NAN))),
-            Some((name, _)) => Err(Error::invalid(path, format!("line {line}: {name:?} must be a number"))),
+            Some((name, _)) => Err(format!("{:?} must be a number", csv_rows::short(name))),
         };
         let (entropy, accuracy) = (cell(Some(&names.entropy))?, cell(Some(&names.accuracy))?);
-        rows.push(Row { line, step: cell(names.step.as_ref())?, entropy, accuracy });
+        add(&mut rows, Row { line, step: cell(names.step.as_ref())?, entropy, accuracy })
+    })?;
+    Ok(Table { names, rows, note })
+}
+
+fn add(rows: &mut Vec<Row>, row: Row) -> Result<(), String> {
+    if rows.len() == MAX_ROWS {
+        return Err(format!("more than {MAX_ROWS} rows"));
     }
-    Ok((names, rows))
+    rows.push(row);
+    Ok(())
 }

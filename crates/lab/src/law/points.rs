@@ -1,23 +1,14 @@
 //! From the log of a run to the points of the law, and which entropy and which accuracy they are.
 
 use super::Point;
-use crate::log::{RunLog, Series};
+use crate::log::{self, ENTROPIES, RunLog, Series, SetMetric};
 use crate::{Error, Result};
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// What stands for the rollout where a set is named.
 pub const ROLLOUT: &str = "rollout";
 
-/// The rollout's entropies, in the order in which they are looked for.
-const ENTROPIES: [&str; 4] = [
-    "policy/entropy",
-    "policy/entropy_token_mean",
-    "policy/entropy_filtered",
-    "policy/entropy_token_mean_filtered",
-];
-
-/// The rollout's accuracies, likewise.
+/// The rollout's accuracies, in the order in which they are looked for.
 const REWARDS: [&str; 2] = ["reward/score", "reward/mean"];
 
 /// Steps that a rollout's entropy may be away from the evaluation that it is put beside.
@@ -41,7 +32,8 @@ pub struct Measured {
 
 /// The points of every evaluation set of a run by name; where it has none, those of its rollouts.
 pub fn of_run(log: &RunLog) -> Vec<Measured> {
-    let sets: Vec<Measured> = sets(log).into_iter().filter_map(|set| of_set(log, set)).collect();
+    let sets: Vec<Measured> =
+        log.accuracies().into_iter().filter_map(|(set, metric)| of_set(log, set, metric)).collect();
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
 }
 
@@ -72,12 +64,12 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
         return Ok(all.collect());
     };
     let accuracies = find(accuracy)?;
-    let set = accuracy.strip_prefix("eval/").and_then(|name| name.rsplit_once('/')).map(|(set, _)| set);
-    let own = set.map(|set| format!("eval/{set}/entropy")).filter(|name| log.series(name).is_some());
+    let set = SetMetric::of(accuracy).map(|metric| metric.set);
+    let own = set.map(|set| log::of_set(set, "entropy")).filter(|name| log.series(name).is_some());
     let name = match (entropy, own) {
         (Some(entropy), _) => entropy.to_owned(),
         (None, Some(own)) => own,
-        (None, None) => first(log, &ENTROPIES).map_or(ENTROPIES[0], |(name, _)| name).to_owned(),
+        (None, None) => log.entropy().map_or(ENTROPIES[0], |(name, _)| name).to_owned(),
     };
     let (points, notes) = beside(accuracies, find(&name)?);
     Ok(vec![Measured {
@@ -109,8 +101,8 @@ fn beside(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) 
 
 /// The points of a run's rollouts: what was sampled for training, before the step's updates.
 pub fn of_rollout(log: &RunLog) -> Option<Measured> {
-    let (entropy, entropies) = first(log, &ENTROPIES)?;
-    let (accuracy, accuracies) = first(log, &REWARDS)?;
+    let (entropy, entropies) = log.entropy()?;
+    let (accuracy, accuracies) = REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
     let points = accuracies
         .iter()
         .filter_map(|(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy }));
@@ -125,38 +117,21 @@ pub fn of_rollout(log: &RunLog) -> Option<Measured> {
     })
 }
 
-/// The sets that a run was evaluated on: `<set>` of `eval/<set>/mean@<k>` and of `eval/<set>/score`.
-fn sets(log: &RunLog) -> BTreeSet<&str> {
-    log.all().filter_map(|(name, _)| samples(name).map(|(set, _)| set).or_else(|| scored(name))).collect()
-}
-
-/// The set and k of `eval/<set>/mean@<k>`.
-fn samples(name: &str) -> Option<(&str, u64)> {
-    let (set, k) = name.strip_prefix("eval/")?.rsplit_once("/mean@")?;
-    Some((set, k.parse().ok()?))
-}
-
-fn scored(name: &str) -> Option<&str> {
-    name.strip_prefix("eval/")?.strip_suffix("/score")
-}
-
-fn of_set(log: &RunLog, set: &str) -> Option<Measured> {
-    let most =
-        log.all().filter_map(|(name, _)| samples(name)).filter(|(of, _)| *of == set).map(|(_, k)| k).max();
-    let accuracy = most.map_or_else(|| format!("eval/{set}/score"), |k| format!("eval/{set}/mean@{k}"));
+fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
+    let accuracy = log::of_set(set, metric.what);
     let accuracies = log.series(&accuracy)?;
     let mut notes = Vec::new();
-    if most.is_none() {
+    if metric.samples().is_none() {
         notes.push("accuracy is the mean score, as no share of correct responses was measured".to_owned());
     }
-    let own = format!("eval/{set}/entropy");
+    let own = log::of_set(set, "entropy");
     let (entropy, points) = match log.series(&own) {
         Some(entropies) => {
             let at = |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
             (own, accuracies.iter().filter_map(at).collect())
         }
         None => {
-            let (name, entropies) = first(log, &ENTROPIES)?;
+            let (name, entropies) = log.entropy()?;
             notes.push(
                 "the evaluation has no entropy of its own: that of the nearest rollout stands beside it, at the temperature and \
                  on the problems of training"
@@ -191,15 +166,11 @@ fn of_set(log: &RunLog, set: &str) -> Option<Measured> {
 
 /// The entropy of the rollout nearest to the policy after a step, which is the one that samples the step after it.
 fn nearest(entropies: &Series, step: u64) -> Option<f64> {
-    let policy = step + 1;
+    let policy = step + 1; // steps end long before numbers do
     let after = entropies.steps.partition_point(|s| *s < policy);
     let places = [after.checked_sub(1), (after < entropies.steps.len()).then_some(after)];
     let away = |place: &usize| entropies.steps[*place].abs_diff(policy);
     // Of two that are as near, the later, as the policy after the step has no longer what it had before.
     let place = places.into_iter().flatten().rev().min_by_key(away)?;
     (away(&place) <= FARTHEST).then(|| entropies.values[place])
-}
-
-fn first<'a>(log: &'a RunLog, names: &[&'static str]) -> Option<(&'static str, &'a Series)> {
-    names.iter().find_map(|name| Some((*name, log.series(name)?)))
 }

@@ -3,17 +3,15 @@
 //! A chart's columns are `"Step","RUN - METRIC","RUN - METRIC__MIN","RUN - METRIC__MAX"` for each run; a history's are the step
 //! and the metrics.
 
+use super::csv_rows::{self, is_missing, short};
 use super::json_lines::STEPS;
 use super::lines;
 use super::points::Points;
-use crate::{Error, Result};
+use crate::Result;
 use csv::StringRecord;
-use isentrope_files::read_regular;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Largest file that is read, in bytes.
-const MAX_FILE: u64 = 64 << 20;
 /// Most columns.
 const MAX_COLUMNS: usize = 100_000;
 /// Most runs, and the longest name of one, in bytes.
@@ -39,43 +37,27 @@ enum Column {
     Nothing,
 }
 
-/// Reads a table into the runs that it names; the run that it does not name is called "".
+/// Reads a table into the runs that it names; the run that it does not name is called "". Returns a note if columns are left
+/// out.
 ///
 /// # Errors
 /// When it cannot be read, or has no column of steps; malformed rows are named by file and line.
-pub(super) fn read(path: &Path, runs: &mut BTreeMap<String, Points>) -> Result<()> {
-    let text = read_regular(path, MAX_FILE)?;
-    let mut reader = csv::ReaderBuilder::new().from_reader(lines::without_mark(&text));
-    let malformed = |error: csv::Error| Error::invalid(path, without_record(&error));
-    let headers = reader.headers().map_err(malformed)?.clone();
-    let mut columns = columns(&headers).map_err(|what| Error::invalid(path, what))?;
-    let mut row = StringRecord::new();
-    while reader.read_record(&mut row).map_err(malformed)? {
-        let line = row.position().map_or(0, |position| first_line(&text, position));
-        let taken = take(&row, &headers, &mut columns, runs);
-        taken.map_err(|what| Error::invalid(path, format!("line {line}: {what}")))?;
-    }
-    Ok(())
-}
-
-/// The line on which a row begins: the library's is that of the empty lines before it.
-fn first_line(text: &[u8], position: &csv::Position) -> u64 {
-    let behind = lines::without_mark(text).get(position.byte() as usize..).unwrap_or_default();
-    let empty =
-        behind.iter().take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count();
-    position.line() + empty as u64
-}
-
-/// What is wrong, in the words of the library without its record numbers.
-fn without_record(error: &csv::Error) -> String {
-    let line = error.position().map_or(0, csv::Position::line);
-    match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("line {line}: {len} fields, where the heads of the columns are {expected_len}")
+pub(super) fn read(path: &Path, runs: &mut BTreeMap<String, Points>) -> Result<Option<String>> {
+    let heads = |headers: &StringRecord| Ok((headers.clone(), columns(headers)?));
+    let (headers, columns) =
+        csv_rows::read(path, heads, |(headers, columns), row, _| take(row, headers, columns, runs))?;
+    let is_text = |column: &Column| matches!(column, Column::Metric { is_text: Some(true), .. });
+    let texts: Vec<&str> =
+        headers.iter().zip(&columns).filter(|(_, column)| is_text(column)).map(|(head, _)| head).collect();
+    let [first, ..] = texts[..] else { return Ok(None) };
+    let what = match texts.len() {
+        1 => format!("column \"{}\" begins with text, and is", short(first)),
+        count => {
+            let named: Vec<String> = texts.iter().take(5).map(|head| short(head)).collect();
+            format!("{count} columns begin with text, such as {}, and are", named.join(", "))
         }
-        csv::ErrorKind::Utf8 { .. } => format!("line {line}: not UTF-8"),
-        _ => error.to_string(),
-    }
+    };
+    Ok(Some(format!("{}: {what} left out", path.display())))
 }
 
 /// What the columns hold, by their heads.
@@ -123,9 +105,9 @@ fn take(
     let (mut step, mut of_row) = (None, "");
     for ((column, cell), head) in columns.iter().zip(row).zip(headers) {
         match column {
-            Column::Step if cell.trim().is_empty() => return Ok(()), // a row of another axis
+            Column::Step if is_missing(cell) => return Ok(()), // a row of another axis
             Column::Step => {
-                let number = cell.trim().parse().ok().and_then(lines::whole_f64);
+                let number = cell.parse().ok().and_then(lines::whole_f64);
                 let what = || {
                     format!(
                         "the step in column \"{}\" must be a whole number from 0, not \"{}\"",
@@ -142,11 +124,10 @@ fn take(
     let Some(step) = step else { return Ok(()) };
     for ((column, cell), head) in columns.iter_mut().zip(row).zip(headers) {
         let Column::Metric { run, name, is_text } = column else { continue };
-        let cell = cell.trim();
-        if cell.is_empty() || cell == "null" {
+        if is_missing(cell) {
             continue;
         }
-        let number = cell.parse::<f64>(); // NaN and infinities too, as Python and JavaScript write them
+        let number = cell.parse::<f64>(); // infinities too, as Python and JavaScript write them
         if *is_text.get_or_insert(number.is_err()) {
             continue; // histograms, texts, tables
         }
@@ -161,16 +142,11 @@ fn take(
             if runs.len() == MAX_RUNS {
                 return Err(format!("more than {MAX_RUNS} runs"));
             }
-            runs.insert(run.to_owned(), Points::default());
+            runs.insert(run.to_owned(), Points::of_table());
         }
         if let Some(points) = runs.get_mut(run) {
             points.add(name, step, number)?;
         }
     }
     Ok(())
-}
-
-/// The beginning of a cell.
-fn short(cell: &str) -> String {
-    cell.chars().take(40).collect()
 }

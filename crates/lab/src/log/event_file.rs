@@ -29,14 +29,16 @@ pub(super) fn is_one(start: &[u8]) -> bool {
     ))
 }
 
-/// Calls `take` with the events of a file, and returns a note if the last record was being written.
+/// Calls `take` with the events of a file, and returns notes: if the last record was being written, if numbers are of no step.
 ///
 /// # Errors
 /// When it cannot be read; a record that is malformed, or that `take` refuses, is named.
 pub(super) fn each_event(
     path: &Path,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), String>,
-) -> Result<Option<String>> {
+) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let mut below = Below::default();
     let mut reader = BufReader::new(open_regular(path)?);
     let mut record = Vec::new();
     for number in 1.. {
@@ -47,17 +49,33 @@ pub(super) fn each_event(
         })?;
         match next {
             Next::Record => {
-                let done = events(&record, take).ok_or_else(|| invalid("not an event".into()))?;
+                let done = events(&record, &mut below, take).ok_or_else(|| invalid("not an event".into()))?;
                 done.map_err(invalid)?;
             }
             Next::Passed => {}
             Next::CutOff => {
-                return Ok(Some(format!("{}: record {number} is cut off and is left out", path.display())));
+                notes.push(format!("{}: record {number} is cut off and is left out", path.display()));
+                break;
             }
             Next::End => break,
         }
     }
-    Ok(None)
+    if let Below { count: count @ 1.., first } = below {
+        let numbers = if count == 1 { "number is" } else { "numbers are" };
+        notes.push(format!(
+            "{}: {count} {numbers} of a step below 0, such as {first}, and left out",
+            path.display()
+        ));
+    }
+    Ok(notes)
+}
+
+/// Numbers of steps below 0, which writers use for what belongs to no step: torch's hyperparameters' `hp_metric`.
+#[derive(Default)]
+struct Below {
+    count: usize,
+    /// The first one's name, as far as a sentence can hold it.
+    first: String,
 }
 
 enum Next {
@@ -152,6 +170,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
 /// Calls `take` with what an `Event` says. None if it is malformed.
 fn events(
     message: &[u8],
+    below: &mut Below,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), String>,
 ) -> Option<Result<(), String>> {
     let (mut step, mut starts, mut scalars) = (0, false, Vec::new());
@@ -173,10 +192,14 @@ fn events(
         }
         Some(())
     })?;
-    let take_all = || {
-        if i64::try_from(step).is_err() && (starts || !scalars.is_empty()) {
-            return Err("a step below 0".into());
+    if i64::try_from(step).is_err() {
+        if let (0, Some((tag, _))) = (below.count, scalars.first()) {
+            below.first = tag.chars().take(100).collect();
         }
+        below.count += scalars.len();
+        return Some(Ok(()));
+    }
+    let take_all = || {
         if starts {
             take(Event::Start { step })?;
         }

@@ -50,10 +50,39 @@ pub(super) fn is_state(start: &[u8]) -> bool {
 /// When it cannot be read; what is malformed is named by line or by entry.
 pub(super) fn read(path: &Path, points: &mut Points) -> Result<()> {
     let text = read_regular(path, MAX_FILE)?;
-    let text = lines::python_numbers(lines::without_mark(&text));
+    let text = lines::without_mark(&text);
+    check_rows(text).map_err(|what| Error::invalid(path, what))?;
+    let text = lines::python_numbers(text);
     let mut parser = serde_json::Deserializer::from_slice(&text);
     let read = Rows(points).deserialize(&mut parser).and_then(|()| parser.end());
     read.map_err(|error| Error::invalid(path, error.to_string()))
+}
+
+/// Refuses rows that are longer than a line may be: a row takes many times its length while it is taken in. Rows are the objects
+/// of the outermost array, or of an array in the outermost object.
+fn check_rows(text: &[u8]) -> Result<(), String> {
+    let of_rows = if text.trim_ascii_start().starts_with(b"[") { 1 } else { 2 };
+    let (mut depth, mut begin, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
+    for (place, byte) in text.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => {
+                if depth == of_rows {
+                    begin = place;
+                }
+                depth += 1;
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > of_rows && place - begin >= lines::MAX_LINE {
+            return Err(format!("has an entry of more than {} bytes", lines::MAX_LINE));
+        }
+    }
+    Ok(())
 }
 
 /// Takes in rows one by one, so that no more than one is there at a time.

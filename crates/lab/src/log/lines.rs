@@ -1,5 +1,6 @@
 //! Lines that somebody has written, of JSON with Python's numbers that JSON has not.
 
+use super::points::MAX_STEP;
 use crate::{Error, Result};
 use isentrope_files::open_regular;
 use serde_json::{Map, Value};
@@ -8,28 +9,46 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// Longest line that is read, in bytes.
-const MAX_LINE: u64 = 8 << 20;
+pub(super) const MAX_LINE: usize = 8 << 20;
 
 /// A line's object.
-pub(super) type Row = Map<String, Value>;
+pub(crate) type Row = Map<String, Value>;
 
-/// Calls `take` with each line, and whether it is whole: the last one may be being written.
+/// What becomes of a line that is too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Long {
+    /// It is an error.
+    Refused,
+    /// It is passed over and counted.
+    PassedOver,
+}
+
+/// Calls `take` with each line, and whether it is whole: the last one may be being written. Returns how many were passed over.
 ///
 /// # Errors
-/// When the file cannot be read; a line that is too long, or that `take` refuses, is named.
-pub(super) fn each_line(path: &Path, mut take: impl FnMut(&[u8], bool) -> Result<(), String>) -> Result<()> {
+/// When the file cannot be read; a line that is too long and not passed over, or that `take` refuses, is named.
+pub(super) fn each_line(
+    path: &Path,
+    long: Long,
+    mut take: impl FnMut(&[u8], bool) -> Result<(), String>,
+) -> Result<usize> {
     let mut reader = BufReader::new(open_regular(path)?);
-    let (mut line, mut number) = (Vec::new(), 0);
+    let failed = |source| Error::Io { path: path.to_owned(), source };
+    let (mut line, mut number, mut passed) = (Vec::new(), 0, 0);
     loop {
         line.clear();
         number += 1;
-        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-        let read = read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line).map_err(failed)?;
         if read == 0 {
-            return Ok(());
+            return Ok(passed);
         }
         let is_whole = line.last() == Some(&b'\n');
-        let taken = match is_whole || (read as u64) < MAX_LINE {
+        if !is_whole && read == MAX_LINE && long == Long::PassedOver {
+            reader.skip_until(b'\n').map_err(failed)?;
+            passed += 1;
+            continue;
+        }
+        let taken = match is_whole || read < MAX_LINE {
             true => take(if number == 1 { without_mark(&line) } else { &line }, is_whole),
             false => Err(format!("longer than {MAX_LINE} bytes")),
         };
@@ -41,18 +60,29 @@ pub(super) fn each_line(path: &Path, mut take: impl FnMut(&[u8], bool) -> Result
 ///
 /// # Errors
 /// As [`each_line`], and when a line is malformed.
-pub(super) fn each_row(
+pub(crate) fn each_row(
     path: &Path,
     take: &mut dyn FnMut(Row) -> Result<(), String>,
 ) -> Result<Option<String>> {
+    each_numbered_row(path, &mut |_, row| take(row))
+}
+
+/// The same with the numbers of lines, from 1.
+///
+/// # Errors
+/// As [`each_row`].
+pub(crate) fn each_numbered_row(
+    path: &Path,
+    take: &mut dyn FnMut(u64, Row) -> Result<(), String>,
+) -> Result<Option<String>> {
     let (mut number, mut note) = (0, None);
-    each_line(path, |line, is_whole| {
+    each_line(path, Long::Refused, |line, is_whole| {
         number += 1;
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
         match serde_json::from_slice(&python_numbers(line)) {
-            Ok(row) => take(row)?,
+            Ok(row) => take(number, row)?,
             Err(_) if !is_whole => {
                 note = Some(format!("{}: line {number} is cut off and is left out", path.display()));
             }
@@ -63,11 +93,19 @@ pub(super) fn each_row(
     Ok(note)
 }
 
-/// The first line's object, if the file begins with one.
-pub(super) fn first_row(path: &Path) -> Option<Row> {
-    let mut line = Vec::new();
-    BufReader::new(open_regular(path).ok()?).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-    serde_json::from_slice(&python_numbers(without_mark(&line))).ok()
+/// The objects of the first lines, up to one that is none.
+pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let Ok(file) = open_regular(path) else { return rows };
+    let mut reader = BufReader::new(file).take(MAX_LINE as u64);
+    for _ in 0..count {
+        let mut line = Vec::new();
+        let read = reader.read_until(b'\n', &mut line);
+        let row = read.ok().and_then(|_| serde_json::from_slice(&python_numbers(without_mark(&line))).ok());
+        let Some(row) = row else { break };
+        rows.push(row);
+    }
+    rows
 }
 
 /// What is wrong with a line, whose number the parser does not know.
@@ -110,13 +148,13 @@ pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean)
 }
 
-/// A whole number from 0, also as Python writes one that went through a table: 12.0.
+/// A step: a whole number from 0, also as Python writes one that went through a table: 12.0.
 pub(super) fn whole(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().and_then(whole_f64))
+    value.as_u64().filter(|step| *step <= MAX_STEP).or_else(|| value.as_f64().and_then(whole_f64))
 }
 
 /// The same of a float.
-pub(super) fn whole_f64(value: f64) -> Option<u64> {
-    let is_step = value >= 0.0 && value.fract() == 0.0 && value < 9.0e15; // below it, every whole number is a float
+pub(crate) fn whole_f64(value: f64) -> Option<u64> {
+    let is_step = value.fract() == 0.0 && (0.0..=MAX_STEP as f64).contains(&value);
     is_step.then_some(value as u64)
 }

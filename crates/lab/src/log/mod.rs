@@ -5,29 +5,33 @@
 //!
 //! [docs/metrics.md]: ../../../docs/metrics.md
 
+pub(crate) mod csv_rows;
 mod csv_table;
 mod event_file;
 mod json_lines;
 mod json_rows;
-mod lines;
+pub(crate) mod lines;
 pub mod names;
 mod place;
 mod points;
 mod run_directory;
+mod sets;
 mod tensorboard;
 mod verl_console;
 
 pub use event_file::masked_crc;
+pub use sets::{SetMetric, of_set};
 
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Entropies of the policy that sampled, those first that are defined as docs/metrics.md prefers.
+/// Entropies of the policy that sampled, the mean over responses first; those of all that was sampled before those of what is
+/// trained on, which the filter has chosen.
 pub const ENTROPIES: [&str; 4] = [
     "policy/entropy",
-    "policy/entropy_filtered",
     "policy/entropy_token_mean",
+    "policy/entropy_filtered",
     "policy/entropy_token_mean_filtered",
 ];
 
@@ -142,16 +146,21 @@ impl RunLog {
     /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers
     /// do not measure all of them.
     pub fn evaluation_sets(&self) -> Vec<&str> {
-        self.series.keys().filter_map(|name| set(name)).collect::<BTreeSet<_>>().into_iter().collect()
+        let metrics = self.series.keys().filter_map(|name| SetMetric::of(name));
+        let sets: BTreeSet<&str> = metrics.filter(SetMetric::is_usual).map(|metric| metric.set).collect();
+        sets.into_iter().collect()
     }
-}
 
-/// The evaluation set of a metric that every set of a trainer has.
-fn set(name: &str) -> Option<&str> {
-    let (set, what) = name.strip_prefix("eval/")?.rsplit_once('/')?;
-    let is_measured = match what.strip_prefix("mean@") {
-        Some(samples) => samples.bytes().all(|byte| byte.is_ascii_digit()),
-        None => matches!(what, "score" | "entropy"),
-    };
-    is_measured.then_some(set)
+    /// The evaluation sets whose accuracy was measured, by name, with the metric that it is: `mean@<k>` of the largest k, else
+    /// the mean `score`.
+    pub fn accuracies(&self) -> BTreeMap<&str, SetMetric<'_>> {
+        let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
+        for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {
+            let is_accuracy = metric.samples().is_some() || metric.what == "score";
+            if is_accuracy && best.get(metric.set).is_none_or(|best| metric.samples() >= best.samples()) {
+                best.insert(metric.set, metric);
+            }
+        }
+        best
+    }
 }

@@ -5,6 +5,7 @@
 
 use super::{Origin, Series};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// A name of theirs, and ours.
 pub type Pair = (&'static str, &'static str);
@@ -103,6 +104,17 @@ const SIGNS_OF_VERL: [&str; 12] = [
 const SIGNS_OF_OURS: [&str; 5] =
     ["policy/entropy", "optimizer/learning_rate", "rollout/responses", "time/step_s", "optimizer/skipped"];
 
+/// What gives the Trainer's callbacks away beside names that many scripts use, such as `train/reward`.
+const SIGNS_OF_CALLBACK: [&str; 7] = [
+    "train/epoch",
+    "train/num_tokens",
+    "train/reward_std",
+    "train/step_time",
+    "train/clip_ratio/region_mean",
+    "train/clip_ratio/low_mean",
+    "train/clip_ratio/high_mean",
+];
+
 /// A log under our names.
 pub(super) struct Translated {
     pub(super) origin: Origin,
@@ -160,8 +172,18 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
             (kept.len(), if kept.len() == 1 { "metric keeps its name" } else { "metrics keep their names" });
         translated.notes.push(format!("{count} {verb}, such as {first}: there is none of ours for it"));
     }
+    let mut left_out = Vec::new();
     for (name, values) in kept {
-        translated.series.entry(name).or_insert(values);
+        match translated.series.entry(name) {
+            Entry::Vacant(place) => drop(place.insert(values)),
+            Entry::Occupied(place) => left_out.push(place.key().clone()),
+        }
+    }
+    if let [first, ..] = &left_out[..] {
+        let (count, verb) = (left_out.len(), if left_out.len() == 1 { "metric is" } else { "metrics are" });
+        translated.notes.push(format!(
+            "{count} {verb} left out, such as {first}: another one has become what goes by that name here"
+        ));
     }
     translated
 }
@@ -169,7 +191,7 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
 /// Who uses such names.
 fn origin(series: &[(String, Series)]) -> Origin {
     let names = || series.iter().map(|(name, _)| name.as_str());
-    if names().any(|name| SIGNS_OF_OURS.iter().any(|sign| name.starts_with(sign))) {
+    if has_sign_of_ours(names()) {
         return Origin::Isentrope;
     }
     if names().any(|name| SIGNS_OF_VERL.iter().any(|sign| name.starts_with(sign))) {
@@ -179,12 +201,18 @@ fn origin(series: &[(String, Series)]) -> Origin {
     let has =
         |wanted: &str| names().any(|name| name == wanted || name.strip_prefix("train/") == Some(wanted));
     let of_trainer = has("epoch") && (has("loss") || has("eval_loss") || has("train_loss"));
+    let is_there = |signs: &[&str]| signs.iter().any(|sign| names().any(|name| name == *sign));
     let of_callback =
-        ["train/reward", "train/entropy", "train/kl"].map(|sign| names().any(|name| name == sign));
-    if of_trainer || of_callback.contains(&true) || names().any(is_of_grpo) {
+        is_there(&["train/reward", "train/entropy", "train/kl"]) && is_there(&SIGNS_OF_CALLBACK);
+    if of_trainer || of_callback || names().any(is_of_grpo) {
         return Origin::Trl;
     }
     Origin::Unknown
+}
+
+/// Whether one of the names is of this program alone.
+pub(super) fn has_sign_of_ours(names: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
+    names.into_iter().any(|name| SIGNS_OF_OURS.iter().any(|sign| name.as_ref().starts_with(sign)))
 }
 
 /// Whether no other trainer has this name.

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// As much of a file as tells its form.
 const START: u64 = 64 << 10;
+/// Most runs that a directory may have as a file of lines each.
+const MAX_FILES: usize = 1000;
 
 /// The logs at a path, in the order of their names.
 ///
@@ -26,19 +28,18 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
     if run_directory::is_one(path) {
         return Ok(vec![run_directory::read(path)?]);
     }
-    let mut event_files = tensorboard::find(path)?;
+    let events = tensorboard::find(path)?;
     if let Some(state) = json_rows::find(path)? {
         let mut points = Points::default();
         json_rows::read(&state, &mut points)?;
         let mut log = log(path, points, Vec::new());
-        if let Some((events, _)) = event_files.first() {
+        if let Some(events) = events.runs.keys().next() {
             let (state, events) = (state.display(), events.display());
             log.notes.push(format!("read from {state}; the event files in {events} may have later steps"));
         }
         return Ok(vec![log]);
     }
-    event_files.sort();
-    if !event_files.is_empty() {
+    if !events.runs.is_empty() {
         let read = |(dir, files): (PathBuf, Vec<PathBuf>)| {
             let above = isentrope_files::parent(&dir);
             if dir != path && run_directory::is_one(above) {
@@ -48,7 +49,11 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
             let notes = tensorboard::read(&files, &mut points)?;
             Ok(log(&dir, points, notes))
         };
-        return event_files.into_iter().map(read).collect();
+        let mut logs: Vec<RunLog> = events.runs.into_iter().map(read).collect::<Result<_>>()?;
+        if let Some(log) = logs.first_mut() {
+            log.notes.extend(events.note);
+        }
+        return Ok(logs);
     }
     let mut files: Vec<PathBuf> = isentrope_files::names(path)?.iter().map(|name| path.join(name)).collect();
     files.sort();
@@ -63,8 +68,15 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
     if !tables.is_empty() {
         return of_tables(path, &tables);
     }
-    if lines.is_empty() {
-        return Err(unknown(path));
+    match lines.len() {
+        0 => return Err(unknown(path, events.note)),
+        count if count > MAX_FILES => {
+            let what = format!(
+                "has {count} files .jsonl, and a run for each of at most {MAX_FILES} is read: give one"
+            );
+            return Err(Error::invalid(path, what));
+        }
+        _ => {}
     }
     lines.iter().map(|path| of_lines(path)).collect()
 }
@@ -98,29 +110,40 @@ fn of_file(path: &Path) -> Result<Vec<RunLog>> {
         }
         (Some(b'{'), _) => Ok(vec![of_lines(path)?]),
         (None, _) if has_ending("jsonl") => Ok(vec![of_lines(path)?]),
-        (None, _) => Err(unknown(path)),
+        (None, _) => Err(unknown(path, None)),
         (Some(_), _) if has_ending("csv") => of_tables(path, &[path.to_owned()]),
-        (Some(_), _) if verl_console::read(path, &mut points)? => Ok(vec![log(path, points, Vec::new())]),
-        (Some(_), _) if first_line(text).contains(&b',') => of_tables(path, &[path.to_owned()]),
-        (Some(_), _) => Err(unknown(path)),
+        (Some(_), _) => match verl_console::read(path, &mut points)? {
+            Some(notes) => Ok(vec![log(path, points, notes)]),
+            None if first_line(text).contains(&b',') => of_tables(path, &[path.to_owned()]),
+            None => Err(unknown(path, None)),
+        },
     }
 }
 
 fn of_lines(path: &Path) -> Result<RunLog> {
     let mut points = Points::default();
     let note = json_lines::read(path, &mut points)?;
+    if points.repeat_one_step() {
+        return Err(Error::invalid(
+            path,
+            "every line is of the same step: samples of a step, as dumps of rollouts are, not the log of a run, which has a \
+             line for each step",
+        ));
+    }
     Ok(log(path, points, note.into_iter().collect()))
 }
 
 /// The runs of tables that belong together: one chart of W&B's may have the entropy of a run, another its accuracy.
 fn of_tables(path: &Path, tables: &[PathBuf]) -> Result<Vec<RunLog>> {
-    let mut runs = BTreeMap::new();
-    tables.iter().try_for_each(|table| csv_table::read(table, &mut runs))?;
+    let (mut runs, mut notes) = (BTreeMap::new(), Vec::new());
+    for table in tables {
+        notes.extend(csv_table::read(table, &mut runs)?);
+    }
     if runs.is_empty() {
-        runs.insert(String::new(), Points::default());
+        runs.insert(String::new(), Points::of_table());
     }
     let named = |(name, points): (String, Points)| {
-        let log = log(path, points, Vec::new());
+        let log = log(path, points, std::mem::take(&mut notes));
         if name.is_empty() { log } else { RunLog { name, ..log } }
     };
     Ok(runs.into_iter().map(named).collect())
@@ -148,13 +171,12 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-fn unknown(path: &Path) -> Error {
-    Error::invalid(
-        path,
-        "no log of a run that is known. Known are: a run directory of this program; what verl's loggers file (.jsonl) and \
-         console write; TensorBoard's event files or a directory of them; trainer_state.json of TRL or Hugging Face's \
-         Trainer, or their output directory; JSON lines with \"step\"; CSV as W&B exports it",
-    )
+fn unknown(path: &Path, note: Option<String>) -> Error {
+    let note = note.map_or_else(String::new, |note| format!(". {note}"));
+    let known = "no log of a run that is known. Known are: a run directory of this program; what verl's loggers file (.jsonl) \
+                 and console write; TensorBoard's event files or a directory of them; trainer_state.json of TRL or \
+                 Hugging Face's Trainer, or their output directory; JSON lines with \"step\"; CSV as W&B exports it";
+    Error::invalid(path, format!("{known}{note}"))
 }
 
 /// What a log is called: the last part of its path that says more than what every run has.

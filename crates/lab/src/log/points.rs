@@ -10,13 +10,20 @@ const MAX_NAMES: usize = 20_000;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 1000;
 
+/// Latest step: from there on, not every whole number is a float.
+pub(crate) const MAX_STEP: u64 = 9_000_000_000_000_000;
+
 /// What a log says so far.
 #[derive(Default)]
 pub(super) struct Points {
     tracks: BTreeMap<String, Track>,
     numbers: usize,
+    /// Whether rows come in any order, as those of a table may, and not as a run has written them.
+    is_table: bool,
     /// Steps that came a second time and said something else.
     again: BTreeSet<u64>,
+    /// Numbers of later steps that a restart has made void.
+    lost: usize,
 }
 
 #[derive(Default)]
@@ -27,12 +34,20 @@ struct Track {
 }
 
 impl Points {
-    /// Takes in a number. A step that comes again was made again after a restart: its later number holds, and what the name
-    /// has of the steps behind it is of work that was lost.
+    /// For rows in any order.
+    pub(super) fn of_table() -> Self {
+        Self { is_table: true, ..Self::default() }
+    }
+
+    /// Takes in a number. Of a step that comes again the later number holds. Where a run writes, the step was made again after
+    /// a restart, and what the name has of the steps behind it is of work that was lost.
     ///
     /// # Errors
-    /// When a log has more numbers, names or letters than any log has.
+    /// When a log has more numbers, names, letters or steps than any log has.
     pub(super) fn add(&mut self, name: &str, step: u64, value: f64) -> Result<(), String> {
+        if step > MAX_STEP {
+            return Err(format!("step {step} is after {MAX_STEP}, the latest that is read"));
+        }
         if !self.tracks.contains_key(name) {
             if self.tracks.len() == MAX_NAMES {
                 return Err(format!("more than {MAX_NAMES} names of metrics"));
@@ -49,9 +64,10 @@ impl Points {
             return Err(format!("more than {MAX_NUMBERS} numbers"));
         }
         if let Some(before) = track.values.insert(step, value) {
-            let lost = track.values.split_off(&step.saturating_add(1));
+            let lost = if self.is_table { 0 } else { track.values.split_off(&(step + 1)).len() };
+            self.lost += lost;
             let same = before.to_bits() == value.to_bits();
-            if !same || !lost.is_empty() {
+            if !same || lost > 0 {
                 self.again.insert(step);
             }
         }
@@ -61,6 +77,13 @@ impl Points {
     /// Forgets what all names have from a step on.
     pub(super) fn forget_from(&mut self, step: u64) {
         self.tracks.values_mut().for_each(|track| drop(track.values.split_off(&step)));
+    }
+
+    /// Whether all is of one step, which came for a name more than twice.
+    pub(super) fn repeat_one_step(&self) -> bool {
+        let mut steps = self.tracks.values().flat_map(|track| track.values.keys());
+        let first = steps.next();
+        first.is_some() && steps.all(|step| Some(step) == first) && self.numbers > 2 * self.tracks.len()
     }
 
     /// The series in the order in which their names first came, without those that were never finite; and what there is to
@@ -81,9 +104,13 @@ impl Points {
                 } else {
                     format!("steps {first} to {last} are")
                 };
-                Some(format!(
-                    "{steps} there more than once, as after a restart: what was written last is taken"
-                ))
+                let restart = if self.is_table { "" } else { ", as after a restart" };
+                let lost = match self.lost {
+                    0 => String::new(),
+                    1 => ", and 1 number of a later step, written before, is dropped".into(),
+                    lost => format!(", and {lost} numbers of later steps, written before, are dropped"),
+                };
+                Some(format!("{steps} there more than once{restart}: what was written last is taken{lost}"))
             }
             _ => None,
         };

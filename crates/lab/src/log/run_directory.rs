@@ -1,7 +1,7 @@
 //! The log of a run directory of this program: `metrics.jsonl`, and `timings.jsonl` beside it.
 
 use super::points::Points;
-use super::{Origin, RunLog, lines};
+use super::{Origin, RunLog, lines, names};
 use crate::Result;
 use serde_json::Value;
 use std::path::Path;
@@ -11,16 +11,15 @@ pub(super) const METRICS: &str = "metrics.jsonl";
 const TIMINGS: &str = "timings.jsonl";
 /// What a run writes before its first numbers.
 const BEFORE: [&str; 3] = ["recipe.toml", ".recipe.json", "manifest.json"];
+/// Rows whose names tell whether a file is ours: the first may be an evaluation alone.
+const ROWS: usize = 8;
 
 /// Whether a path is a run directory, even if nothing is measured in it yet.
 pub(super) fn is_one(path: &Path) -> bool {
-    let metrics = path.join(METRICS);
     let has_recipe = BEFORE.iter().any(|name| path.join(name).is_file());
-    match lines::first_row(&metrics) {
-        // Other trainers write files of this name too.
-        Some(row) if !has_recipe => !row.values().any(Value::is_object),
-        _ => has_recipe || metrics.is_file(),
-    }
+    // Others write files of this name too.
+    let rows = [METRICS, TIMINGS].map(|name| lines::first_rows(&path.join(name), ROWS)).concat();
+    has_recipe || rows.iter().any(|row| names::has_sign_of_ours(row.keys()))
 }
 
 /// Reads it. A run that has measured nothing yet has an empty log, which a note says.

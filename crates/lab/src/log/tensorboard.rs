@@ -3,7 +3,8 @@
 use super::event_file::{self, Event};
 use super::points::Points;
 use crate::Result;
-use isentrope_files::names;
+use isentrope_files::{names, parent};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What is in the names of event files.
@@ -13,42 +14,75 @@ const MAX_DEPTH: usize = 4;
 /// Most directories that are looked into.
 const MAX_DIRECTORIES: usize = 10_000;
 
-/// The event files of each run at a directory and below it. Directories below one that has event files hold what the writer
-/// of its files has put there, such as hyperparameters.
+/// What there is at a directory and below it.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The event files of each run, by its directory.
+    pub(super) runs: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// What is to be said of directories that were not looked into.
+    pub(super) note: Option<String>,
+    directories: usize,
+}
+
+/// Looks for event files. Directories below one that has event files hold what the writer of its files has put there, such as
+/// hyperparameters.
 ///
 /// # Errors
 /// When a directory cannot be read.
-pub(super) fn find(dir: &Path) -> Result<Vec<(PathBuf, Vec<PathBuf>)>> {
-    let mut runs = Vec::new();
-    look(dir, 0, &mut 0, &mut runs)?;
-    // The Trainer of Hugging Face makes a directory of the date for each start of a run.
-    if runs.len() > 1 && runs.iter().all(|(dir, _)| is_start_of_trainer(dir)) {
-        let files = runs.into_iter().flat_map(|(_, files)| files).collect();
-        return Ok(vec![(dir.to_owned(), in_order(files))]);
-    }
-    Ok(runs)
+pub(super) fn find(dir: &Path) -> Result<Found> {
+    let mut found = Found::default();
+    found.look(dir, 0)?;
+    found.join_starts();
+    Ok(found)
 }
 
-fn look(dir: &Path, depth: usize, seen: &mut usize, runs: &mut Vec<(PathBuf, Vec<PathBuf>)>) -> Result<()> {
-    *seen += 1;
-    if depth > MAX_DEPTH || *seen > MAX_DIRECTORIES {
-        return Ok(());
+impl Found {
+    fn look(&mut self, dir: &Path, depth: usize) -> Result<()> {
+        let limit = match () {
+            () if depth > MAX_DEPTH => Some(format!("directories more than {MAX_DEPTH} levels below it")),
+            () if self.directories == MAX_DIRECTORIES => {
+                Some(format!("directories after the first {MAX_DIRECTORIES}"))
+            }
+            () => None,
+        };
+        if let Some(limit) = limit {
+            self.note.get_or_insert_with(|| {
+                format!(
+                    "{limit} were not looked into for event files, such as {}: give a path nearer to the runs",
+                    dir.display()
+                )
+            });
+            return Ok(());
+        }
+        self.directories += 1;
+        let mut names = names(dir)?;
+        names.sort();
+        let is_events =
+            |name: &&std::ffi::OsString| name.to_string_lossy().contains(MARK) && dir.join(name).is_file();
+        let files: Vec<PathBuf> = names.iter().filter(is_events).map(|name| dir.join(name)).collect();
+        if !files.is_empty() {
+            self.runs.insert(dir.to_owned(), in_order(files));
+            return Ok(());
+        }
+        for below in names.iter().map(|name| dir.join(name)) {
+            if below.is_dir() && !below.is_symlink() {
+                self.look(&below, depth + 1)?;
+            }
+        }
+        Ok(())
     }
-    let mut names = names(dir)?;
-    names.sort();
-    let is_events =
-        |name: &&std::ffi::OsString| name.to_string_lossy().contains(MARK) && dir.join(name).is_file();
-    let files: Vec<PathBuf> = names.iter().filter(is_events).map(|name| dir.join(name)).collect();
-    if !files.is_empty() {
-        runs.push((dir.to_owned(), in_order(files)));
-        return Ok(());
-    }
-    for below in names.iter().map(|name| dir.join(name)) {
-        if below.is_dir() && !below.is_symlink() {
-            look(&below, depth + 1, seen, runs)?;
+
+    /// The Trainer of Hugging Face makes a directory of the date for each start of a run: those beside one another are one.
+    fn join_starts(&mut self) {
+        let mut starts: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+        for dir in self.runs.keys().filter(|dir| is_start_of_trainer(dir)) {
+            starts.entry(parent(dir).to_owned()).or_default().push(dir.clone());
+        }
+        for (above, starts) in starts.into_iter().filter(|(_, starts)| starts.len() > 1) {
+            let files = starts.iter().filter_map(|dir| self.runs.remove(dir)).flatten().collect();
+            self.runs.insert(above, in_order(files));
         }
     }
-    Ok(())
 }
 
 /// Whether a directory is called like `Nov22_15-30-06_host`.

@@ -2,7 +2,7 @@
 
 use super::run::ShownRun;
 use super::text::{GAP, Look, Paint};
-use crate::log::{RunLog, Series};
+use crate::log::Series;
 use crate::text_plot::{Curve, TextPlot};
 
 /// Columns that a plot should have at least, where several stand beside one another, and where there is no room below.
@@ -120,7 +120,7 @@ fn entropies(runs: &[ShownRun], look: &Look) -> Panel {
     let mut curves = Vec::new();
     let mut is_supervised = false;
     for run in runs {
-        let rollout = rollout_entropy(&run.log);
+        let rollout = run.log.entropy().map(|(_, series)| series);
         is_supervised |= rollout.is_none() && run.log.series("sft/entropy").is_some();
         let own = rollout.or_else(|| run.log.series("sft/entropy"));
         if let Some(series) = own {
@@ -142,10 +142,6 @@ fn entropies(runs: &[ShownRun], look: &Look) -> Panel {
         (_, false) => " of rollouts",
     };
     Panel { title: format!("entropy{of}, nats per token"), curves }
-}
-
-fn rollout_entropy(log: &RunLog) -> Option<&Series> {
-    ["policy/entropy", "policy/entropy_token_mean"].into_iter().find_map(|metric| log.series(metric))
 }
 
 /// Accuracy on every set.

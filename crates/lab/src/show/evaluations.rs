@@ -61,7 +61,7 @@ fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
 /// What is told of a set: accuracy, entropy, length, then what else there is to say.
 fn columns(run: &ShownRun, set: &EvaluationSet) -> Vec<String> {
     let measured: Vec<&str> = set.measured(&run.log).collect();
-    let samples: u64 = set.accuracy.trim_start_matches("mean@").parse().unwrap_or(1);
+    let samples = set.samples().unwrap_or(1);
     let mut columns = vec![set.accuracy.clone()];
     let is_told = |what: &str| match what {
         "pass" | "maj" => samples > 1,
@@ -89,6 +89,7 @@ fn cell(column: &str, value: f64) -> String {
     match column {
         "entropy" => format!("{value:.4}"),
         "length_mean" => format!("{value:.1}"),
+        "score" => number(value),
         _ if (0.0..=1.0).contains(&value) => percent(value),
         _ => number(value),
     }

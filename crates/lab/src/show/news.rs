@@ -53,7 +53,8 @@ fn of_step(run: &ShownRun, step: u64, is_named: bool, told: &[(&str, &str)], loo
         let at = |what: &str| set.series(&run.log, what).and_then(|series| series.at(step));
         let Some(accuracy) = at(&set.accuracy) else { continue };
         let name = look.clean(&format!("{} {}", set.name, set.accuracy));
-        let mut line = format!("{head}  evaluation {name} {}", percent(accuracy));
+        let accuracy = if set.samples().is_some() { percent(accuracy) } else { number(accuracy) };
+        let mut line = format!("{head}  evaluation {name} {accuracy}");
         if let Some(entropy) = at("entropy") {
             line += &format!("  entropy {entropy:.4}");
         }

@@ -1,39 +1,36 @@
 //! Evaluation sets of a run: `eval/<set>/<what>`.
 
-use crate::log::{RunLog, Series};
+use crate::log::{RunLog, Series, SetMetric, of_set};
 
 /// A set that was evaluated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvaluationSet {
     /// Its name.
     pub name: String,
-    /// The metric's last part that is its accuracy, as in `mean@4`.
+    /// The metric's last part that is its accuracy: `mean@<k>` of the largest k, else `score`.
     pub accuracy: String,
 }
 
 impl EvaluationSet {
     /// The sets whose accuracy a log has.
     pub fn all(log: &RunLog) -> Vec<Self> {
-        log.all()
-            .filter_map(|(metric, _)| {
-                let (name, what) = metric.strip_prefix("eval/")?.rsplit_once('/')?;
-                let samples = what.strip_prefix("mean@")?;
-                let is_mean = !samples.is_empty() && samples.bytes().all(|b| b.is_ascii_digit());
-                is_mean.then(|| Self { name: name.to_owned(), accuracy: what.to_owned() })
-            })
-            .collect()
+        let sets = log.accuracies().into_iter();
+        sets.map(|(set, metric)| Self { name: set.to_owned(), accuracy: metric.what.to_owned() }).collect()
     }
 
     /// What was measured of it.
     pub fn series<'a>(&self, log: &'a RunLog, what: &str) -> Option<&'a Series> {
-        log.series(&format!("eval/{}/{what}", self.name))
+        log.series(&of_set(&self.name, what))
     }
 
     /// The names of what was measured of it.
     pub fn measured<'a>(&self, log: &'a RunLog) -> impl Iterator<Item = &'a str> {
-        let prefix = format!("eval/{}/", self.name);
-        log.all()
-            .filter_map(move |(metric, _)| metric.strip_prefix(&prefix))
-            .filter(|what| !what.contains('/'))
+        let metrics = log.all().filter_map(|(name, _)| SetMetric::of(name));
+        metrics.filter(|metric| metric.set == self.name).map(|metric| metric.what)
+    }
+
+    /// k of its `mean@<k>`; none where its accuracy is a mean score, which is no share.
+    pub fn samples(&self) -> Option<u64> {
+        SetMetric { set: &self.name, what: &self.accuracy }.samples()
     }
 }

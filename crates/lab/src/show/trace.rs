@@ -9,7 +9,7 @@ use std::time::SystemTime;
 const DEPTH: usize = 4;
 const MOST: usize = 2000;
 /// Directories of a run of this program whose files are many; that there is a new one shows in the directory itself.
-const PASSED_OVER: [&str; 3] = ["checkpoints", "rollouts", "evaluations"];
+const PASSED_OVER: [&str; 4] = ["checkpoints", "rollouts", "evaluations", "tokens"];
 
 /// What changes when a log does: lengths and times of files, and whether a process trains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -37,7 +37,7 @@ fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
     assert_eq!(said(&rows), [(8, Kind::Entropy)]);
     let text = &of_log(&log(&rows))[0].1.text;
     for part in [
-        "policy/entropy is 0.190 nats, 10 % of the 2.000",
+        "policy/entropy is 0.190 nats, 10 % of the 2.000 it was in step 1.",
         "objective.covariance.method",
         "objective.clip_high",
     ] {
@@ -86,7 +86,7 @@ fn most_groups_without_signal_are_said_after_five_steps_in_a_row() {
     );
     let text = &alarms[0].1.text;
     assert!(
-        text.contains("88 %")
+        text.contains("from step 1 to step 5, 5 measurements in a row, now 88 %")
             && text.contains("75 % of them are solved by no response")
             && text.contains("rollout.filter"),
         "{text}"
@@ -104,6 +104,8 @@ fn growing_responses_are_said_where_many_are_cut_off() {
     };
     let rows = |growth, truncated| (0..20).map(|step| row(step, growth, truncated)).collect::<Vec<_>>();
     assert_eq!(said(&rows(1.02, 0.3)), [(10, Kind::Length)]);
+    let text = &of_log(&log(&rows(1.02, 0.3)))[0].1.text;
+    assert!(text.contains("tokens in steps 6 to 10 from 104.1 in steps 1 to 5"), "{text}");
     assert_eq!(said(&rows(1.02, 0.1)), [], "they have room");
     assert_eq!(said(&rows(1.0, 0.5)), [], "they do not grow");
     assert_eq!(said(&rows(0.97, 0.5)), []);
@@ -128,9 +130,9 @@ fn a_saved_state_goes_on() {
         .collect();
     let measured = |row: &Value, name: &str| row.get(name).and_then(Value::as_f64);
     let (mut whole, mut resumed) = (Alarms::default(), Alarms::default());
-    for row in &rows {
-        let expected = whole.after_step(Origin::Isentrope, &|name| measured(row, name));
-        assert_eq!(resumed.after_step(Origin::Isentrope, &|name| measured(row, name)), expected);
+    for (step, row) in (1..).zip(&rows) {
+        let expected = whole.after_step(Origin::Isentrope, step, &|name| measured(row, name));
+        assert_eq!(resumed.after_step(Origin::Isentrope, step, &|name| measured(row, name)), expected);
         resumed = serde_json::from_str(&serde_json::to_string(&resumed).unwrap()).unwrap();
         assert_eq!(resumed, whole);
     }
@@ -160,4 +162,18 @@ fn other_trainers_runs_are_told_in_their_settings() {
             "{texts:?}"
         );
     }
+}
+
+#[test]
+fn a_log_of_every_tenth_step_is_told_by_its_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let row = |step: u64| {
+        let entropy = if step > 30 { 0.01 } else { 1.0 };
+        format!("{}\n", json!({"step": step, "entropy": entropy, "frac_reward_zero_std": 0.75}))
+    };
+    fs::write(&path, (1..=8).map(|row_of| row(10 * row_of)).collect::<String>()).unwrap();
+    let alarms = of_log(&RunLog::open(&path).unwrap());
+    assert!(alarms[0].1.text.contains("of the 1.000 it was in step 10."), "{alarms:?}");
+    assert!(alarms[1].1.text.contains("from step 10 to step 50, 5 measurements in a row"), "{alarms:?}");
 }

@@ -65,7 +65,9 @@ fn names_that_many_use_tell_no_trainer() {
     for (name, expected) in [
         ("train/loss", Origin::Unknown),
         ("loss", Origin::Unknown),
-        ("train/reward", Origin::Trl),
+        ("train/reward", Origin::Unknown),
+        ("train/kl", Origin::Unknown),
+        ("train/entropy", Origin::Unknown),
         ("train/frac_reward_zero_std", Origin::Trl),
         ("eval/completions/mean_length", Origin::Trl),
         ("critic/score/mean", Origin::Verl),
@@ -73,6 +75,38 @@ fn names_that_many_use_tell_no_trainer() {
     ] {
         assert_eq!(origin(name), expected, "{name}");
     }
+}
+
+#[test]
+fn the_trainers_callback_is_known_by_a_second_sign() {
+    let log = &open_all("Step,train/reward,train/epoch\n1,0.5,0.1\n").unwrap()[0];
+    assert_eq!((log.origin, points(log, "reward/mean")), (Origin::Trl, vec![(1, 0.5)]));
+}
+
+#[test]
+fn rows_in_any_order_forget_nothing() {
+    let row = |step: u64| format!("{step},{step}.5\n");
+    let text: String = (1..=20).map(row).collect();
+    let log = &open_all(&format!("step,loss\n{text}5,0.25\n")).unwrap()[0];
+    assert_eq!(
+        (log.series("loss").unwrap().steps.len(), log.series("loss").unwrap().at(5)),
+        (20, Some(0.25))
+    );
+    assert_eq!(log.notes, ["step 5 is there more than once: what was written last is taken"]);
+}
+
+#[test]
+fn cells_may_say_that_nothing_was_measured() {
+    let text =
+        "Step,loss,kind,who\n1,None,,a\n2,0.5,train,b\n3,n/a,train,c\n4,-,,d\nnan,1,,\n5,NaN,,e\n6,0.25,,f\n";
+    let log = &open_all(text).unwrap()[0];
+    assert_eq!((points(log, "loss"), log.all().count()), (vec![(2, 0.5), (6, 0.25)], 1));
+    assert!(
+        log.notes[0]
+            .contains("wandb_export.csv: 2 columns begin with text, such as kind, who, and are left out"),
+        "{:?}",
+        log.notes
+    );
 }
 
 #[test]

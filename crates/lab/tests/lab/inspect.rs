@@ -1,8 +1,10 @@
 //! What the token records of a step come to, and the page that is made of them.
 
 use isentrope_lab::inspect::{Inspection, StepChoice, tables};
+use isentrope_lab::tokens::read_from;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufReader, Read};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -200,4 +202,18 @@ fn a_page_has_no_more_tokens_than_a_browser_takes() {
     assert!(page.contains("The page has the first 4 of the 6 recorded responses"));
     assert!(page.len() < 20_000_000, "{}", page.len());
     assert_eq!(row(&inspection, 0, "how many")[5], "360000");
+}
+
+#[test]
+fn a_file_of_long_texts_is_read_in_part() {
+    let mut long = record(1, &["a"], 1.0);
+    long["padding"] = json!("x".repeat(60 << 20));
+    let line = format!("{long}\n");
+    let path = PathBuf::from("step-1.jsonl");
+    let lines = line.as_bytes();
+    let of = |text: &mut dyn Read| read_from(BufReader::new(text), &path).unwrap();
+    let four = of(&mut lines.chain(lines).chain(lines).chain(lines));
+    assert_eq!((four.records.len(), four.cut_at), (4, None));
+    let five = of(&mut lines.chain(lines).chain(lines).chain(lines).chain(lines));
+    assert_eq!((five.records.len(), five.cut_at.as_deref()), (4, Some("256 MiB")));
 }

@@ -42,6 +42,11 @@ fn a_run_that_went_on_has_its_later_numbers() {
         "{:?}",
         log.notes
     );
+    assert!(
+        log.notes[0].ends_with(", and 8 numbers of later steps, written before, are dropped"),
+        "{:?}",
+        log.notes
+    );
     // Several rows of one step are no restart, and rows out of order lose nothing.
     let log =
         open("{\"step\":3,\"a\":3}\n{\"step\":1,\"a\":1}\n{\"step\":1,\"b\":1}\n{\"step\":2,\"a\":2}\n")
@@ -67,6 +72,7 @@ fn malformed_lines_are_named() {
         ("{\"a\":1}\n", "line 1: no \"step\""),
         ("{\"step\":-1,\"a\":1}\n", "line 1: \"step\" must be a whole number from 0"),
         ("{\"step\":1.5,\"a\":1}\n", "line 1: \"step\" must be"),
+        ("{\"step\":18446744073709551615,\"a\":1}\n", "line 1: \"step\" must be"),
         ("{\"step\":\"x\",\"a\":1}\n", "line 1: \"step\" must be"),
         ("hello there\n", "no log of a run that is known"),
         ("[{\"step\":1,\"a\":1},{\"a\":2}]", "entry 2: no \"step\""),
@@ -110,4 +116,66 @@ fn ten_thousand_steps_are_read_in_seconds() {
     let log = open(text).unwrap();
     assert_eq!((log.all().count(), log.last_step()), (40, Some(9_999)));
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn samples_of_a_step_are_no_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dump = |step: u64| {
+        let row =
+            |score| format!("{{\"input\":\"1+1\",\"output\":\"2\",\"score\":{score},\"step\":{step}}}\n");
+        (0..4).map(row).collect::<String>()
+    };
+    fs::write(dir.path().join("7.jsonl"), dump(7)).unwrap();
+    for path in [dir.path().to_owned(), dir.path().join("7.jsonl")] {
+        let error = RunLog::open_all(&path).unwrap_err().to_string();
+        assert!(error.contains("7.jsonl: every line is of the same step"), "{error}");
+    }
+    // A run that has only begun is one.
+    assert!(open("{\"step\":0,\"a\":1}\n{\"step\":0,\"b\":1}\n").is_ok());
+    fs::remove_file(dir.path().join("7.jsonl")).unwrap();
+    for number in 0..1001 {
+        fs::write(dir.path().join(format!("{number}.jsonl")), "{\"step\":1,\"a\":1}\n").unwrap();
+    }
+    let error = RunLog::open_all(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("has 1001 files .jsonl") && error.contains("at most 1000"), "{error}");
+}
+
+#[test]
+fn an_entry_is_no_longer_than_a_line() {
+    let list = "[1,".repeat(20) + &"0,".repeat(5 << 20) + "0" + &"]".repeat(20);
+    for text in [
+        format!("[{{\"step\":1,\"a\":2}},{{\"step\":2,\"x\":{list}}}]"),
+        format!("{{\"log_history\":[{{\"step\":2,\"x\":{list}}}]}}"),
+        format!("{{\"log_history\":[{{\"step\":2,\"x\":{list}"),
+    ] {
+        assert!(open(text).unwrap_err().contains("has an entry of more than 8388608 bytes"));
+    }
+    let many = "{\"step\":1,\"a\":1,\"t\":\"]}\\\"[{\"},".repeat(300_000);
+    let log = open(format!("[{many}{{\"step\":2,\"a\":1}}]")).unwrap();
+    assert_eq!(points(&log, "a"), [(1, 1.0), (2, 1.0)]);
+}
+
+#[test]
+fn a_metric_that_gives_its_name_away_is_told() {
+    let text = "{\"step\":1,\"data\":{\"actor/grad_norm\":2,\"grad/norm\":3}}\n";
+    let log = open(text).unwrap();
+    assert_eq!(points(&log, "grad/norm"), [(1, 2.0)]);
+    assert!(
+        log.notes.iter().any(|note| note.contains("1 metric is left out, such as grad/norm")),
+        "{:?}",
+        log.notes
+    );
+}
+
+#[test]
+fn a_set_is_known_by_its_accuracy() {
+    let log = open(
+        "{\"step\":1,\"eval/a/b/mean@8\":0.5,\"eval/a/b/mean@16\":0.5,\"eval/a/b/score\":1,\"eval/c/score\":2,\
+         \"eval/d/entropy\":1,\"eval/e/mean@\":1,\"eval//mean@2\":1,\"eval/f/mean@x\":1,\"eval/g/mean@2_3_numbers\":1}\n",
+    )
+    .unwrap();
+    assert_eq!(log.evaluation_sets(), ["a/b", "c", "d"]);
+    let accuracies: Vec<(&str, &str)> = log.accuracies().into_iter().map(|(set, m)| (set, m.what)).collect();
+    assert_eq!(accuracies, [("a/b", "mean@16"), ("c", "score")]);
 }

@@ -38,6 +38,26 @@ fn a_run_without_numbers_says_so() {
     assert!(error.contains("no log of a run that is known") && error.contains("W&B"), "{error}");
     fs::write(other.path().join("metrics.jsonl"), "{\"step\":1,\"data\":{\"actor/lr\":0.5}}\n").unwrap();
     assert_eq!(RunLog::open(other.path()).unwrap().origin, Origin::Verl);
+    // Without an object around its numbers, and one of ours that was copied without its recipe.
+    for (row, origin, name) in [
+        ("{\"step\":1,\"actor/grad_norm\":0.5}\n", Origin::Verl, "grad/norm"),
+        (
+            "{\"step\":0,\"eval/a/mean@1\":0.5}\n{\"step\":1,\"policy/entropy\":1}\n",
+            Origin::Isentrope,
+            "time/step_s",
+        ),
+    ] {
+        fs::write(other.path().join("metrics.jsonl"), row).unwrap();
+        let timings = other.path().join("timings.jsonl");
+        match origin {
+            Origin::Isentrope => fs::write(timings, "{\"step\":1,\"time/step_s\":2}\n").unwrap(),
+            _ => assert!(!timings.exists()),
+        }
+        for path in [other.path().to_owned(), other.path().join("metrics.jsonl")] {
+            let log = RunLog::open(&path).unwrap();
+            assert_eq!((log.origin, log.series(name).is_some()), (origin, true), "{row}");
+        }
+    }
 }
 
 #[test]
@@ -72,6 +92,7 @@ fn malformed_lines_are_named_by_file_and_line() {
         ("{\"step\":1}\nnonsense\n", "line 2: expected"),
         ("{\"step\":1}\n{\"step\":1}\n", "line 2: step 1 does not come after"),
         ("{\"x\":1}\n", "line 1: \"step\" must be a whole number"),
+        ("{\"step\":18446744073709551615,\"x\":1}\n", "line 1: step 18446744073709551615 is after"),
         ("{\"step\":1,\"x\":\"1\"}\n", "line 1: \"x\" must be a number"),
     ] {
         let error = RunLog::open(run(metrics).path()).unwrap_err().to_string();

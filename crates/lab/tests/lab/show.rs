@@ -1,7 +1,7 @@
 //! Runs as people see them on a terminal.
 
 use isentrope_files::lock_directory;
-use isentrope_lab::show::{Condition, Look, ShownRun, Wanted, list_metrics, news, page, screen};
+use isentrope_lab::show::{Condition, Look, ShownRun, Trace, Wanted, list_metrics, news, page, screen};
 use isentrope_lab::text_plot::Charset;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -297,4 +297,36 @@ fn ten_thousand_steps_are_shown_at_once() {
     let text = page_of(&dir);
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed()); // without optimisation
     has(&text, &["step 10000 of 10000", "mean reward (means over 125 steps)", "   ⋮\n 9955"]);
+}
+
+#[test]
+fn sets_of_other_trainers_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: Vec<Value> = (1..=3)
+        .map(|step| json!({"step": step, "completions/mean_length": 9, "eval_math_reward": 0.5, "eval_math_entropy": 0.25}))
+        .collect();
+    write(dir.path(), "trl.jsonl", &rows);
+    let text = page_of(&dir);
+    has(&text, &["evaluations math", "step   score  entropy", "   3  0.5000   0.2500"]);
+    let lines = news(&shown(&dir), Some(2), false, &[], &LOOK);
+    assert!(
+        lines.last().unwrap().starts_with("step 3  evaluation math score 0.5000  entropy 0.2500"),
+        "{lines:?}"
+    );
+    // verl's entropy is the rollouts'.
+    let dir = tempfile::tempdir().unwrap();
+    let row = |step: u64| json!({"step": step, "data": {"actor/entropy": 1.0 / step as f64}});
+    write(dir.path(), "verl.jsonl", &(1..=5).map(row).collect::<Vec<_>>());
+    has(&page_of(&dir), &["entropy, nats per token"]);
+}
+
+#[test]
+fn a_trace_passes_over_files_that_are_many() {
+    let dir = run(3, &rows(3));
+    write(dir.path(), "tokens/step-000001.jsonl", &[json!(1)]);
+    let trace = Trace::of(dir.path());
+    write(dir.path(), "tokens/step-000001.jsonl", &[json!(1), json!(2)]);
+    assert_eq!(Trace::of(dir.path()), trace);
+    write(dir.path(), "metrics.jsonl", &rows(2));
+    assert_ne!(Trace::of(dir.path()), trace);
 }

@@ -98,3 +98,63 @@ fn damage_is_named_by_record() {
         assert!(error.contains("tfevents.1: ") && error.contains(what), "{error}");
     }
 }
+
+#[test]
+fn starts_of_the_trainer_are_one_run_where_they_lie_beside_one_another() {
+    let dir = tempfile::tempdir().unwrap();
+    for (start, step) in [
+        ("a/runs/Nov22_10-00-00_host", 1),
+        ("a/runs/Nov22_11-00-00_host", 2),
+        ("b/runs/Nov22_10-00-00_host", 1),
+    ] {
+        write(&dir.path().join(start), &format!("100000000{step}.host.1"), &[scalar(step, "x", 1.0)]);
+    }
+    let logs = RunLog::open_all(dir.path()).unwrap();
+    let found: Vec<(&str, Option<u64>)> = logs.iter().map(|log| (&*log.name, log.last_step())).collect();
+    assert_eq!(found, [("a", Some(2)), ("b", Some(1))]);
+    assert_eq!(logs[0].series("x").unwrap().steps, [1, 2]);
+}
+
+#[test]
+fn directories_that_are_too_deep_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir.path().join("run"), "1", &[scalar(1, "a", 1.0)]);
+    assert!(RunLog::open(dir.path()).unwrap().notes.is_empty());
+    let deep = dir.path().join("1/2/3/4/5");
+    write(&deep, "1", &[scalar(1, "a", 1.0)]);
+    let log = RunLog::open(dir.path()).unwrap();
+    assert!(log.notes[0].contains("more than 4 levels below it were not looked into"), "{:?}", log.notes);
+    assert!(log.notes[0].contains(&*deep.to_string_lossy()), "{:?}", log.notes);
+    fs::remove_dir_all(dir.path().join("run")).unwrap();
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("no log of a run that is known") && error.contains("more than 4 levels"),
+        "{error}"
+    );
+}
+
+#[test]
+fn numbers_of_no_step_are_left_out_with_a_note() {
+    let dir = tempfile::tempdir().unwrap();
+    let below = |step: u64| {
+        let value = field(5, &field(1, &[field(1, b"hp_metric"), vec![2 << 3 | 5, 0, 0, 128, 63]].concat()));
+        let mut event = vec![2 << 3];
+        let mut rest = step;
+        while rest >= 0x80 {
+            event.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        event.push(rest as u8);
+        event.extend(value);
+        let length = (event.len() as u64).to_le_bytes();
+        [&length[..], &masked_crc(&length).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()].concat()
+    };
+    write(dir.path(), "1", &[below(u64::MAX), scalar(1, "a", 1.0)]);
+    let log = RunLog::open(dir.path()).unwrap();
+    assert_eq!((points(&log, "a"), log.all().count()), (vec![(1, 1.0)], 1));
+    assert!(log.notes[0].contains("1 number is of a step below 0, such as hp_metric"), "{:?}", log.notes);
+    // A step that no run reaches is an error in all forms.
+    write(dir.path(), "1", &[below(1 << 60)]);
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("record 1: step 1152921504606846976 is after"), "{error}");
+}

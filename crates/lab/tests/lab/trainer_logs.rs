@@ -133,11 +133,12 @@ fn what_verl_prints_is_read_from_among_all_else() {
                 (TaskRunner pid=77) step:0 - val-core/openai/gsm8k/acc/mean@1:0.25\n\
                 \u{1b}[36m(TaskRunner pid=77)\u{1b}[0m step:1 - actor/entropy:0.5 - actor/pg_loss:-0.125 - training/epoch:0\n\
                 Training Progress:  50%|     | 1/2 [00:10<00:10, 10.0s/it] global_step:9 - x:1\n\
+                2026-01-01 10:00:01 - INFO - tracking - step:7 - actor/pg_loss:0.5\n\
                 step:2 - actor/entropy:np.float64(0.25) - actor/grad_norm:nan - actor/lr:1e-06 - note:abc\n\
                 step:3 - actor/entropy:0.1";
     fs::write(&path, text).unwrap();
     let log = RunLog::open(&path).unwrap();
-    assert_eq!((log.origin, &*log.name, log.last_step()), (Origin::Verl, "grpo", Some(2)));
+    assert_eq!((log.origin, &*log.name, log.last_step()), (Origin::Verl, "grpo", Some(7)));
     let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
     assert_eq!(
         points("policy/entropy_token_mean_filtered"),
@@ -146,7 +147,18 @@ fn what_verl_prints_is_read_from_among_all_else() {
     );
     assert_eq!(
         (points("policy/loss"), points("eval/openai/gsm8k/mean@1")),
-        (vec![(1, -0.125)], vec![(0, 0.25)])
+        (vec![(1, -0.125), (7, 0.5)], vec![(0, 0.25)])
     );
     assert!(log.series("grad/norm").is_none() && log.series("note").is_none());
+}
+
+#[test]
+fn a_progress_bar_of_one_long_line_hides_no_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpo.log");
+    let bar = "\r 50%|     | 1/2 [00:10<00:10, 10.0s/it]".repeat(300_000);
+    fs::write(&path, format!("step:1 - actor/lr:0.5\n{bar}\nstep:2 - actor/lr:0.25\n{bar}")).unwrap();
+    let log = RunLog::open(&path).unwrap();
+    assert_eq!(log.series("optimizer/learning_rate").unwrap().values, [0.5, 0.25]);
+    assert!(log.notes[0].contains("are passed over: 2"), "{:?}", log.notes);
 }

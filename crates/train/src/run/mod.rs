@@ -196,7 +196,7 @@ impl Run {
             timings: &timings,
             remarks: &remarks,
         });
-        for alarm in self.alarms.after_step(Origin::Isentrope, &|name| metrics.get(name)) {
+        for alarm in self.alarms.after_step(Origin::Isentrope, self.step, &|name| metrics.get(name)) {
             observer.note(&alarm.text);
         }
         Ok(())

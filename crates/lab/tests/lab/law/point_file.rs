@@ -56,9 +56,15 @@ fn what_is_malformed_is_named_by_line_and_column() {
             "a.csv",
             "step,entropy,accuracy\n0,1,1\n1,x,1\n",
             Columns::default(),
-            &["line 3, column \"entropy\": \"x\""][..],
+            &["line 3: column \"entropy\": \"x\""][..],
         ),
-        ("a.csv", "step,entropy,accuracy\n0,1\n", Columns::default(), &["line: 2", "2 fields"]),
+        (
+            "a.csv",
+            "step,entropy,accuracy\n0,1,1\n\n\n1,x,1\n",
+            Columns::default(),
+            &["line 5: column \"entropy\": \"x\""],
+        ),
+        ("a.csv", "step,entropy,accuracy\n0,1\n", Columns::default(), &["line 2: 2 fields"]),
         (
             "a.csv",
             "step,entropy,accuracy\n5,1,1\n5,1,1\n",
@@ -88,11 +94,23 @@ fn what_is_malformed_is_named_by_line_and_column() {
         ("a.csv", "step,x,y\n0,1,1\n", named("", "x", "z"), &["no column \"z\" (--accuracy)"]),
         ("a.jsonl", "{\"H\":1,\"R\":1}\n[1]\n", Columns::default(), &["line 2: "]),
         ("a.jsonl", "{\"H\":\"1\",\"R\":1}\n", Columns::default(), &["line 1: \"H\" must be a number"]),
-        ("a.jsonl", "nonsense", Columns::default(), &["line 1: "]),
+        ("a.jsonl", "nonsense", Columns::default(), &["no line is a JSON object", "line 1 is cut off"]),
+        ("a.jsonl", "{\"H\":1,\"R\":1}\n\nnonsense\n", Columns::default(), &["line 3: "]),
     ] {
         let error = table(name, text, &columns).unwrap_err();
         for part in parts.iter().chain(&[name]) {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
     }
+}
+
+#[test]
+fn what_programs_write_for_nothing_is_nothing() {
+    let text = "step,entropy,accuracy\n0,None,0.5\n1,1.0,n/a\n2,1.0,0.5\n";
+    let measured = table("a.csv", text, &Columns::default()).unwrap();
+    assert_eq!(measured.points, [Point { step: 2, entropy: 1.0, accuracy: 0.5 }]);
+    let text = "{\"step\":0,\"H\":NaN,\"R\":0.5}\n{\"step\":1,\"H\":1,\"R\":0.5}\n{\"step\":2,\"H";
+    let measured = table("a.jsonl", text, &Columns::default()).unwrap();
+    assert!(measured.points[0].entropy.is_nan() && measured.points.len() == 2, "{measured:?}");
+    assert!(measured.notes[0].contains("line 3 is cut off"), "{measured:?}");
 }

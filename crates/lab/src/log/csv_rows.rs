@@ -1,0 +1,68 @@
+//! Rows of tables that somebody has written as CSV.
+
+use super::lines;
+use crate::{Error, Result};
+use csv::StringRecord;
+use isentrope_files::read_regular;
+use std::path::Path;
+
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
+/// How programs write that something was not measured, in small letters.
+const MISSING: [&str; 9] = ["", "null", "none", "nan", "n/a", "#n/a", "na", "-", "<na>"];
+
+/// Reads a table: `heads` makes of the heads of its columns what `take` needs to take in each row, with the row's line. Cells
+/// come without the blanks around them.
+///
+/// # Errors
+/// When it cannot be read; malformed rows, and those that `take` refuses, are named by file and line.
+pub(crate) fn read<T>(
+    path: &Path,
+    heads: impl FnOnce(&StringRecord) -> Result<T, String>,
+    mut take: impl FnMut(&mut T, &StringRecord, u64) -> Result<(), String>,
+) -> Result<T> {
+    let text = read_regular(path, MAX_FILE)?;
+    let text = lines::without_mark(&text);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
+    let malformed = |error: csv::Error| Error::invalid(path, without_record(&error));
+    let mut columns =
+        heads(reader.headers().map_err(malformed)?).map_err(|what| Error::invalid(path, what))?;
+    let mut row = StringRecord::new();
+    while reader.read_record(&mut row).map_err(malformed)? {
+        let line = row.position().map_or(0, |position| first_line(text, position));
+        let taken = take(&mut columns, &row, line);
+        taken.map_err(|what| Error::invalid(path, format!("line {line}: {what}")))?;
+    }
+    Ok(columns)
+}
+
+/// Whether a cell says that nothing was measured.
+pub(crate) fn is_missing(cell: &str) -> bool {
+    MISSING.iter().any(|missing| cell.eq_ignore_ascii_case(missing))
+}
+
+/// The beginning of a cell.
+pub(crate) fn short(cell: &str) -> String {
+    cell.chars().take(40).collect()
+}
+
+/// The line on which a row begins: the library's is that of the empty lines before it.
+fn first_line(text: &[u8], position: &csv::Position) -> u64 {
+    let behind = text.get(position.byte() as usize..).unwrap_or_default();
+    let empty =
+        behind.iter().take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count();
+    position.line() + empty as u64
+}
+
+/// What is wrong, in the words of the library without its record numbers.
+fn without_record(error: &csv::Error) -> String {
+    let line = error.position().map_or(0, csv::Position::line);
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("line {line}: {len} fields, where the heads of the columns are {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { .. } => format!("line {line}: not UTF-8"),
+        _ => error.to_string(),
+    }
+}
