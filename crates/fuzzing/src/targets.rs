@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use isentrope_data::{DataSettings, Problem, Records};
+use isentrope_files::masked_crc;
 use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
 use isentrope_lab::inspect::{Inspection, StepChoice};
-use isentrope_lab::log::masked_crc;
 use isentrope_lab::show::{self, Look, ShownRun, Wanted};
 use isentrope_lab::text_plot::Charset;
 use isentrope_lab::visible::visible;

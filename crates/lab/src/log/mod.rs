@@ -19,7 +19,6 @@ mod sets;
 mod tensorboard;
 mod verl_console;
 
-pub use event_file::masked_crc;
 pub use sets::{SetMetric, of_set};
 
 use crate::{Error, Result};
