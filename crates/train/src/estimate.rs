@@ -104,15 +104,62 @@ impl Speed {
     /// When there is no memory for 64 MiB of weights.
     pub fn measure<B: Backend>(backend: &B, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
         let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
-        let sampling_rows = sampled_at_a_time.clamp(1, UPDATE_ROWS);
         Ok(Self {
-            sampling: products.speed(backend, sampling_rows),
+            sampling: products.speed(backend, sampling_rows(sampled_at_a_time)),
             updates: products.speed(backend, UPDATE_ROWS),
         })
     }
 }
 
-/// Products of the shapes that a model's blocks have: the first of them, up to [`MEASURED_BYTES`] of weights.
+/// Speeds of one device, each measured once: measured again for each of several runs, whatever else the machine does would make
+/// like runs look unlike.
+#[derive(Clone, Debug, Default)]
+pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
+
+impl Speeds {
+    /// The speed with a model's products, so many responses being sampled at a time.
+    ///
+    /// # Errors
+    /// As [`Speed::measure`].
+    pub fn of<B: Backend>(
+        &mut self,
+        backend: &B,
+        layout: &Layout,
+        sampled_at_a_time: usize,
+    ) -> Result<Speed> {
+        let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
+        if let Some((_, _, speed)) = self.0.iter().find(|known| known.0 == shapes && known.1 == rows) {
+            return Ok(*speed);
+        }
+        let speed = Speed::measure(backend, layout, sampled_at_a_time)?;
+        self.0.push((shapes, rows, speed));
+        Ok(speed)
+    }
+}
+
+/// Rows of a product of sampling.
+fn sampling_rows(sampled_at_a_time: usize) -> usize {
+    sampled_at_a_time.clamp(1, UPDATE_ROWS)
+}
+
+/// Shapes of the products that are measured: the first that a model's blocks have, up to [`MEASURED_BYTES`] of weights.
+fn measured(layout: &Layout) -> Vec<Linear> {
+    let mut left = MEASURED_BYTES / size_of::<f32>();
+    let mut shapes = Vec::new();
+    // Without the first, the embedding, of which a token reads but a row.
+    for parameter in layout.parameters.iter().skip(1) {
+        let Kind::Matrix(shape) = parameter.kind else { continue };
+        let outputs = shape.outputs.min(left / shape.inputs.max(1));
+        if outputs == 0 {
+            break;
+        }
+        left -= shape.inputs * outputs;
+        shapes.push(Linear { outputs, ..shape });
+    }
+    shapes
+}
+
+/// The products that are measured.
 struct Products<B: Backend>(Vec<Product<B>>);
 
 struct Product<B: Backend> {
@@ -124,17 +171,8 @@ struct Product<B: Backend> {
 
 impl<B: Backend> Products<B> {
     fn new(backend: &B, layout: &Layout, rows: usize) -> Result<Self> {
-        let mut left = MEASURED_BYTES / size_of::<f32>();
         let mut products = Vec::new();
-        // Without the first, the embedding, of which a token reads but a row.
-        for parameter in layout.parameters.iter().skip(1) {
-            let Kind::Matrix(shape) = parameter.kind else { continue };
-            let outputs = shape.outputs.min(left / shape.inputs.max(1));
-            if outputs == 0 {
-                break;
-            }
-            left -= shape.inputs * outputs;
-            let shape = Linear { outputs, ..shape };
+        for shape in measured(layout) {
             let weights = Role::Weight(Kind::Matrix(shape));
             let mut product = Product {
                 shape,

@@ -1,7 +1,7 @@
 //! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
 
 use crate::error::Result;
-use crate::estimate::{Estimate, Kept, Speed, Workload};
+use crate::estimate::{Estimate, Kept, Speeds, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::plan::{Demand, Plan};
@@ -175,7 +175,20 @@ impl<T: Trainer> Prepared<T> {
     /// # Errors
     /// When the memory is too short to measure.
     pub fn estimate<B: Backend>(&self, backend: &B, plan: &Plan) -> Result<Estimate> {
-        let speed = Speed::measure(backend, &self.layout, self.workload.sampled_at_a_time)?;
+        self.estimate_with(backend, plan, &mut Speeds::default())
+    }
+
+    /// The same with what has been measured on this device before.
+    ///
+    /// # Errors
+    /// As [`estimate`](Self::estimate).
+    pub fn estimate_with<B: Backend>(
+        &self,
+        backend: &B,
+        plan: &Plan,
+        speeds: &mut Speeds,
+    ) -> Result<Estimate> {
+        let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));

@@ -93,6 +93,11 @@ fn every_combination_is_the_run_that_train_makes() {
     assert_eq!(means[0]["runs"], serde_json::json!(of_runs));
     assert!(fs::read_to_string(sweep.out("table.md")).unwrap().starts_with("# sweep\n\n| "));
 
+    let report = fs::read_to_string(sweep.out("report.html")).unwrap();
+    for label in ["kl-cov/3", "plain/4"] {
+        assert!(report.contains(&format!("<bdi>{label}</bdi>")), "{label}");
+    }
+
     // Once more: nothing is left to do.
     let before = tree(&sweep.out("plain"));
     let (again, said) = sweep.run(&[]);
@@ -220,7 +225,8 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     );
     assert!(last.contains("rollouts: "), "{said}");
     let table = String::from_utf8(output.stdout).unwrap();
-    assert!(table.contains("1 seed, so no interval"), "{table}");
+    assert!(table.contains("1 of 2 seeds finished, so no interval"), "{table}");
+    assert!(table.contains("kl-cov/4 has recorded nothing and is left out."), "{table}");
 
     fs::remove_dir_all(sweep.out("plain")).unwrap();
     let output = sweep.command(&["--jobs", "1", "--fail-fast"]).output().unwrap();
@@ -243,17 +249,62 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
         "run.steps = 5\nmodel.path = {:?}\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\nrun.out = \"elsewhere\"\n",
         base()
     );
-    sweep.bench.scratch.file("sft.toml", sft);
+    sweep.bench.scratch.file("sft.toml", &sft);
     let sets = ["--set", "run.steps=2"];
     let plan = stdout_of(&mut sweep.command(&[&sets[..], &["--dry-run"]].concat()));
     assert!(
         plan.contains("models/short  to do, 3 steps") && plan.contains("short         to do, 2 steps"),
         "{plan}"
     );
+    // Like runs are expected to take as long: speed is measured once.
+    let times: Vec<&str> = plan
+        .lines()
+        .filter(|line| line.contains("to do, 2 steps"))
+        .map(|line| line.split("about").last().unwrap())
+        .collect();
+    assert!(times.len() == 2 && times[0] == times[1], "{plan}");
     let (_, said) = sweep.run(&sets);
     assert!(said.find("models/short: done").unwrap() < said.find("\nshort: begins").unwrap(), "{said}");
     let recipe = fs::read_to_string(sweep.out("short/recipe.toml")).unwrap();
     assert!(recipe.contains(&text(&sweep.out("models/short/checkpoints/step-000003"))), "{recipe}");
+
+    // What has begun with a model stays with it: changed, it is refused, and so are others in its place.
+    sweep.run(&sets);
+    sweep.bench.scratch.file("sft.toml", format!("{sft}optimizer.learning_rate = 2e-3\n"));
+    let changed = || {
+        let output = sweep.command(&sets).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let said = changed();
+    for part in [
+        "models/short: was begun with other settings: optimizer.learning_rate ",
+        "with it those of the runs that have begun with it: short\n",
+        "with it those of the runs that have begun with it: long",
+    ] {
+        assert!(said.contains(part), "{part:?}: {said}");
+    }
+    let model = sweep.out("models/short");
+    fs::remove_dir_all(sweep.out("models/long")).unwrap();
+    fs::remove_dir_all(&model).unwrap();
+    let said = changed();
+    assert!(
+        said.contains("models/short: there is no ")
+            && said.contains("runs have begun with it: short; remove"),
+        "{said}"
+    );
+    // Made anew by hand.
+    let remade =
+        isentrope(&["sft", &text(&sweep.out("models/short.toml")), "--set", "optimizer.learning_rate=2e-3"])
+            .output()
+            .unwrap();
+    assert!(remade.status.success(), "{}", stderr(&remade));
+    fs::remove_dir_all(sweep.out("long")).unwrap();
+    let said = changed();
+    assert!(said.contains("step-000003 is not what runs have begun with: short; remove"), "{said}");
+    fs::remove_dir_all(sweep.out("short")).unwrap();
+    let (_, said) = sweep.run(&sets);
+    assert!(said.contains("long: done") && said.contains("short: done"), "{said}");
 
     sweep.bench.scratch.file(
         "sweep.toml",
@@ -264,6 +315,30 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
         &mut sweep.command(&[]),
         &["sweep.toml:2", "there is no [models.shrt]", "did you mean `short`"],
     );
+}
+
+/// A model that all runs wait for has the whole machine, and these share it.
+#[test]
+fn what_runs_alone_has_all_threads() {
+    let sweep = Sweep::new(
+        "base = \"recipe.toml\"\nset.model.path = \"{start}\"\n[models.start]\nbase = \"sft.toml\"\n\
+         [axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n",
+    );
+    let sft = format!(
+        "run.steps = 3\nmodel.path = {:?}\ndata.task = \"countdown\"\nsft.batch = 4\neval.every = 0\n",
+        base()
+    );
+    sweep.bench.scratch.file("sft.toml", sft);
+    let sets = ["--jobs", "2", "--set", "run.steps=2"];
+    sweep.run(&sets);
+    let threads = |run: &str| -> Value {
+        serde_json::from_slice::<Value>(&fs::read(sweep.out(run).join("manifest.json")).unwrap()).unwrap()["threads"]
+            .clone()
+    };
+    assert_eq!((threads("models/start"), threads("1"), threads("2")), (2.into(), 1.into(), 1.into()));
+    fs::remove_dir_all(sweep.out("2")).unwrap();
+    sweep.run(&sets);
+    assert_eq!(threads("2"), 2, "the last one alone");
 }
 
 #[test]

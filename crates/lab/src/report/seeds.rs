@@ -10,7 +10,7 @@ pub(super) fn html(runs: &[Run]) -> String {
         .map(|run| seeds::Run {
             name: run.label.clone(),
             group: None,
-            log: &run.log,
+            log: Some(&run.log),
             recipe: run.recipe.as_ref(),
         })
         .collect();

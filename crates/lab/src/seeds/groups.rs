@@ -47,7 +47,7 @@ pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let given: Option<Vec<String>> = groups.iter().map(|group| runs[group[0]].group.clone()).collect();
     let directories = || -> Option<Vec<String>> {
         let of = |group: &Vec<usize>| {
-            let parents: BTreeSet<&Path> = group.iter().filter_map(|i| runs[*i].log.path.parent()).collect();
+            let parents: BTreeSet<&Path> = group.iter().filter_map(|i| runs[*i].log?.path.parent()).collect();
             let only = parents.first().filter(|_| parents.len() == 1)?;
             Some(only.file_name()?.to_string_lossy().into_owned())
         };
@@ -94,12 +94,26 @@ fn evaluated(recipe: &Value) -> Value {
     let mut decides = Map::new();
     let mut eval = recipe["eval"].clone();
     if let Some(eval) = eval.as_object_mut() {
-        eval.remove("every"); // the last evaluation is that of the last step
+        // The last evaluation is that of the last step. How many there are matters to the best of them alone.
+        eval.remove("every");
     }
     let is_empty = |key: &str| eval[key].as_array().is_none_or(Vec::is_empty);
+    let (has_files, has_benchmarks) = (!is_empty("files"), !is_empty("bench"));
+    // What is not set is as in training; but a benchmark has the longest response of its own definition.
+    let mut or_as_trained = |key: &str, trained: [&Value; 2]| {
+        if eval[key].is_null()
+            && let Some(value) = trained.into_iter().find(|value| !value.is_null())
+        {
+            eval[key] = value.clone();
+        }
+    };
+    if has_files || !has_benchmarks {
+        or_as_trained("max_tokens", [&recipe["rollout"]["max_tokens"], &recipe["sft"]["max_tokens"]]);
+    }
+    or_as_trained("stop", [&recipe["rollout"]["stop"], &Value::Array(Vec::new())]);
     // Without sets of its own, a run is evaluated on the test problems of the built-in task.
-    if is_empty("files")
-        && is_empty("bench")
+    if !has_files
+        && !has_benchmarks
         && let Some(task) = recipe["data"]["task"].as_str()
     {
         let mut settings = recipe["data"][task].clone();

@@ -53,13 +53,26 @@ impl Measure {
 
     /// What its numbers are multiplied by to be shown, and with how many digits after the point.
     pub(super) fn scale(&self) -> (f64, usize) {
-        let name = self.metric.rsplit('/').next().unwrap_or_default();
-        let is_share = ["mean@", "pass@", "maj@", "mean_of_sets", "truncated"];
-        match name {
-            name if is_share.iter().any(|share| name.starts_with(share)) => (100.0, 2),
+        match self.name() {
+            _ if self.is_share() => (100.0, 2),
             name if name.starts_with("length") => (1.0, 1),
             _ => (1.0, 4),
         }
+    }
+
+    /// Whether its numbers lie between 0 and 1.
+    pub(super) fn is_share(&self) -> bool {
+        let shares = ["mean@", "pass@", "maj@", "mean_of_sets", "truncated"];
+        shares.iter().any(|share| self.name().starts_with(share))
+    }
+
+    fn name(&self) -> &str {
+        self.metric.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Of how many values a run's number is the best, if it is.
+    pub(super) fn chosen_from(&self, log: &RunLog) -> Option<usize> {
+        (self.taken == Taken::Best).then(|| log.series(&self.metric).map_or(0, |series| series.values.len()))
     }
 
     /// Whether it belongs in a short table: the rest are parts and checks of these.

@@ -4,6 +4,7 @@
 //! [`Summary::of`] knows numbers and recipes alone; [`section`] shows a summary in a web page, [`text`] on a terminal,
 //! [`markdown`] in a file.
 
+mod caveats;
 mod groups;
 mod measure;
 mod show;
@@ -26,8 +27,8 @@ pub struct Run<'a> {
     pub name: String,
     /// What its group is called, where that is known.
     pub group: Option<String>,
-    /// What it has measured.
-    pub log: &'a RunLog,
+    /// What it has measured; none of a run that was to be made and has recorded nothing.
+    pub log: Option<&'a RunLog>,
     /// Its resolved recipe's values, if they are known. Without them it has no seed, and is a group of its own.
     pub recipe: Option<&'a Value>,
 }
@@ -39,6 +40,10 @@ impl Run<'_> {
 
     fn steps(&self) -> Option<u64> {
         self.recipe?.pointer("/run/steps")?.as_u64()
+    }
+
+    fn last_step(&self) -> Option<u64> {
+        self.log?.last_step()
     }
 }
 
@@ -64,6 +69,17 @@ pub struct Group {
     pub seeds: Vec<Option<u64>>,
     /// Runs that have not made all of their steps, which are left out.
     pub unfinished: Vec<String>,
+}
+
+impl Group {
+    /// `3 seeds`, or `3 of 5 seeds finished` where runs are left out.
+    fn seeds_finished(&self) -> String {
+        match (self.runs.len(), self.unfinished.len()) {
+            (1, 0) => "1 seed".into(),
+            (n, 0) => format!("{n} seeds"),
+            (n, left_out) => format!("{n} of {} seeds finished", n + left_out),
+        }
+    }
 }
 
 /// One measure of all groups.
@@ -93,9 +109,12 @@ impl Summary {
             let said =
                 |places: &[usize]| -> Vec<String> { places.iter().map(|i| runs[*i].name.clone()).collect() };
             notes.extend(unfinished.iter().map(|i| {
-                let made = runs[*i].log.last_step().unwrap_or(0);
                 let of = runs[*i].steps().map_or(String::new(), |steps| format!(" of {steps}"));
-                format!("{} is at step {made}{of} and is left out.", runs[*i].name)
+                let name = &runs[*i].name;
+                match runs[*i].last_step() {
+                    Some(made) => format!("{name} is at step {made}{of} and is left out."),
+                    None => format!("{name} has recorded nothing and is left out."),
+                }
             }));
             notes.extend(again.iter().map(|i| {
                 format!(
@@ -108,8 +127,10 @@ impl Summary {
             counted.push(once);
         }
         let comparable = comparable(runs, &places, &groups, &mut notes);
-        let rows = rows(runs, &counted, &comparable);
-        notes.extend(caveats(&groups, &rows));
+        let mut rows = rows(runs, &counted, &comparable);
+        notes.extend(caveats::unequal_bests(runs, &counted, &groups, &mut rows));
+        notes.extend(caveats::cut_off_shares(&mut rows));
+        notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
     }
 }
@@ -117,9 +138,9 @@ impl Summary {
 /// Which runs of a group have made all of their steps. Where the recipe does not say how many these are, they are as many as the
 /// longest run of the group has made.
 fn by_state(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
-    let longest = places.iter().filter_map(|i| runs[*i].log.last_step()).max();
+    let longest = places.iter().filter_map(|i| runs[*i].last_step()).max();
     places.iter().partition(|i| {
-        let made = runs[**i].log.last_step();
+        let made = runs[**i].last_step();
         made.is_some() && made >= runs[**i].steps().or(longest)
     })
 }
@@ -170,14 +191,14 @@ fn comparable(
 
 fn rows(runs: &[Run<'_>], groups: &[Vec<usize>], comparable: &[bool]) -> Vec<Row> {
     let mut all: Vec<Measure> = Vec::new();
-    for measure in groups.iter().flatten().flat_map(|i| measures(runs[*i].log)) {
+    for measure in groups.iter().flatten().filter_map(|i| runs[*i].log).flat_map(measures) {
         if !all.contains(&measure) {
             all.push(measure);
         }
     }
     let row = |measure: Measure| {
         let of_group = |group: &Vec<usize>| -> Vec<(Option<u64>, f64)> {
-            let number = |i: &usize| Some((runs[*i].seed(), measure.of(runs[*i].log)?));
+            let number = |i: &usize| Some((runs[*i].seed(), measure.of(runs[*i].log?)?));
             group.iter().filter_map(number).collect()
         };
         let numbers: Vec<Vec<(Option<u64>, f64)>> = groups.iter().map(of_group).collect();
@@ -201,32 +222,4 @@ fn rows(runs: &[Run<'_>], groups: &[Vec<usize>], comparable: &[bool]) -> Vec<Row
         }
     };
     all.into_iter().map(row).collect()
-}
-
-/// What must be said of intervals and p-values from so few runs.
-fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
-    let mut notes = Vec::new();
-    for Group { name, .. } in groups.iter().filter(|group| group.runs.len() == 1) {
-        notes.push(format!(
-            "{name} has one seed: there is no interval, and nothing tells its difference from chance."
-        ));
-    }
-    let tests: Vec<&Paired> =
-        rows.iter().flat_map(|row| &row.against_first).flatten().filter(|test| test.p.is_some()).collect();
-    if let Some(least) = tests.iter().map(|test| test.p_exact_least).reduce(f64::max) {
-        let pairs = 1.0 - libm::log2(least);
-        notes.push(format!(
-            "p: two-sided paired t test over the seeds that both have, which takes differences for normally distributed; exact: \
-             sign-flip permutation test, which does not. With {pairs:.0} seeds the exact p-value is never below {least:.3}{}.",
-            if least > 0.05 { ", so it cannot tell anything at the level of 0.05 (6 seeds can)" } else { "" }
-        ));
-    }
-    if tests.len() >= 10 {
-        notes.push(format!(
-            "{} differences are tested: about {} would have p below 0.05 by chance alone.",
-            tests.len(),
-            (tests.len() as f64 / 20.0).round()
-        ));
-    }
-    notes
 }

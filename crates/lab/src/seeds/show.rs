@@ -1,6 +1,6 @@
 //! Summaries for people: on a terminal, as Markdown, as part of a web page.
 
-use super::{Mean, Measure, Paired, Row, Summary};
+use super::{Group, Mean, Measure, Paired, Row, Summary};
 use crate::page::escaped;
 use std::fmt::Write;
 
@@ -16,19 +16,25 @@ pub fn text(summary: &Summary) -> String {
         for (group, (mean, against)) in summary.groups.iter().zip(row.means.iter().zip(&row.against_first)) {
             let name = shortened(&group.name, NAME);
             let Some(mean) = mean else {
-                let _ = writeln!(text, "    {name:NAME$} {:>9}", "n/a");
+                let why = if group.runs.is_empty() { group.seeds_finished() } else { String::new() };
+                let _ = writeln!(text, "{}", format!("    {name:NAME$} {:>9}  {why}", "n/a").trim_end());
                 continue;
             };
             let number = number(&row.measure, mean.value);
-            let _ = writeln!(text, "    {name:NAME$} {number:>9}  {}", spread(&row.measure, mean));
+            let _ = writeln!(text, "    {name:NAME$} {number:>9}  {}", spread(&row.measure, mean, group));
             if let Some(against) = against {
                 let label = shortened(&format!("  against {baseline}"), NAME);
                 let difference = signed(&row.measure, against.difference.value);
-                let _ = writeln!(
-                    text,
-                    "    {label:NAME$} {difference:>9}  {}",
-                    [between(&row.measure, &against.difference, signed), p_values(against)].join("  ").trim()
-                );
+                let interval = between(&row.measure, &against.difference, signed);
+                let (beside, below) = match against.difference.runs.len() {
+                    1 => (tests(against), None),
+                    // All in one line would be wider than a terminal.
+                    _ => (format!("{interval}  {}", pairs(against)), Some(tests(against))),
+                };
+                let _ = writeln!(text, "    {label:NAME$} {difference:>9}  {beside}");
+                if let Some(line) = below {
+                    let _ = writeln!(text, "    {:NAME$} {:9}  {line}", "", "");
+                }
             }
         }
     }
@@ -62,7 +68,12 @@ pub fn markdown(summary: &Summary) -> String {
             let of = |row: &&Row| {
                 row.means[i].as_ref().map_or("n/a".into(), |mean| with_interval(&row.measure, mean, number))
             };
-            [vec![name.to_owned()], rows.iter().map(of).collect()].concat()
+            let group = &summary.groups[i];
+            let name = match group.unfinished.len() {
+                0 => name.to_owned(),
+                _ => format!("{name} ({})", group.seeds_finished()),
+            };
+            [vec![name], rows.iter().map(of).collect()].concat()
         };
         let names = || summary.groups.iter().map(|group| group.name.as_str()).enumerate();
         table("", &rows, names().map(line).collect());
@@ -108,10 +119,7 @@ pub fn section(summary: &Summary) -> String {
          <div class=\"wide\"><table>\n<thead><tr><th scope=\"col\"></th>"
     );
     for group in &summary.groups {
-        let seeds = match group.runs.len() {
-            1 => "1 seed".to_owned(),
-            n => format!("{n} seeds"),
-        };
+        let seeds = group.seeds_finished();
         let _ = write!(
             html,
             "<th scope=\"col\">{}<br><small class=\"quiet\">{seeds}</small></th>",
@@ -159,28 +167,52 @@ fn signed(measure: &Measure, value: f64) -> String {
     }
 }
 
-/// The interval, and how many seeds it comes from.
-fn spread(measure: &Measure, mean: &Mean) -> String {
+/// The interval, and how many seeds of the group it comes from.
+fn spread(measure: &Measure, mean: &Mean, group: &Group) -> String {
+    let seeds = match mean.runs.len() {
+        all if all == group.runs.len() => group.seeds_finished(),
+        n => format!("{n} of {} seeds", group.runs.len() + group.unfinished.len()),
+    };
     match mean.runs.len() {
-        1 => "1 seed, so no interval".into(),
-        n => format!("{}  {n} seeds", between(measure, mean, number)),
+        1 => format!("{seeds}, so no interval"),
+        _ => format!("{}  {seeds}", between(measure, mean, number)),
     }
 }
 
 fn between(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> String) -> String {
-    mean.interval
-        .map_or(String::new(), |[low, high]| format!("[{}, {}]", shown(measure, low), shown(measure, high)))
+    match mean.interval {
+        Some([low, high]) => format!("[{}, {}]", shown(measure, low), shown(measure, high)),
+        None if mean.has_no_spread() => "no spread".into(),
+        None => String::new(),
+    }
 }
 
 fn with_interval(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> String) -> String {
     [shown(measure, mean.value), between(measure, mean, shown)].join(" ").trim().to_owned()
 }
 
+/// What the tests say, and of how many pairs.
 fn p_values(test: &Paired) -> String {
+    match test.difference.runs.len() {
+        1 => tests(test),
+        _ => format!("{}, {}", tests(test), pairs(test)),
+    }
+}
+
+fn pairs(test: &Paired) -> String {
+    match test.difference.runs.len() {
+        1 => "1 pair".into(),
+        n => format!("{n} pairs"),
+    }
+}
+
+fn tests(test: &Paired) -> String {
     let p = |p: f64| if p < 0.0005 { "< 0.001".to_owned() } else { format!("{p:.3}") };
     match (test.p, test.p_exact) {
         (Some(t), Some(exact)) => format!("p {}, exact {}", p(t), p(exact)),
         (Some(t), None) => format!("p {}", p(t)),
+        (None, Some(exact)) if test.difference.has_no_spread() => format!("exact {}", p(exact)),
+        (None, _) if test.difference.has_no_spread() => "no test".into(),
         (None, _) => "1 pair, so no test".into(),
     }
 }

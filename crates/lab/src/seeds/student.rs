@@ -7,7 +7,8 @@ use serde::Serialize;
 pub struct Mean {
     /// The mean.
     pub value: f64,
-    /// Its 95 % interval, by Student's t; none of a single run, which says nothing of the spread.
+    /// Its 95 % interval, by Student's t; none of a single run or of equal numbers, which say nothing of the spread: that few
+    /// seeds solve as many problems does not mean that all would.
     pub interval: Option<[f64; 2]>,
     /// The runs' own numbers.
     pub runs: Vec<f64>,
@@ -18,7 +19,7 @@ pub struct Mean {
 pub struct Paired {
     /// The differences, one for each seed that both have.
     pub difference: Mean,
-    /// Two-sided p-value of the paired t test; none of a single pair.
+    /// Two-sided p-value of the paired t test; none of a single pair or of equal differences, whose spread is not known.
     pub p: Option<f64>,
     /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which assumes no distribution; none of
     /// more than [`EXACT_UP_TO`] pairs.
@@ -30,20 +31,42 @@ pub struct Paired {
 /// Every assignment of signs is tried up to this many pairs.
 pub const EXACT_UP_TO: usize = 20;
 
-/// A difference that is a smaller share of its two numbers is rounding.
+/// A difference that is a smaller share of its numbers is rounding.
 const ROUNDING: f64 = 1e-12;
 
 impl Mean {
     /// Of numbers of runs; none of none.
     pub fn of(runs: Vec<f64>) -> Option<Self> {
+        let size = runs.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
+        Self::of_size(runs, size)
+    }
+
+    /// Of numbers that come of others of this size.
+    fn of_size(runs: Vec<f64>, size: f64) -> Option<Self> {
         let n = runs.len() as f64;
         let degrees = runs.len().checked_sub(1)?;
         let value = runs.iter().sum::<f64>() / n;
-        let interval = (degrees > 0).then(|| {
+        let [least, most] = runs
+            .iter()
+            .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], x| [low.min(*x), high.max(*x)]);
+        let has_spread = most - least > ROUNDING * size;
+        let interval = (degrees > 0 && has_spread).then(|| {
             let half = quantile(0.975, degrees) * error(&runs, value);
             [value - half, value + half]
         });
         Some(Self { value, interval, runs })
+    }
+
+    /// Whether there are several numbers and all are the same.
+    pub fn has_no_spread(&self) -> bool {
+        self.runs.len() > 1 && self.interval.is_none()
+    }
+
+    /// Cuts the interval off at the least and the greatest that the number can be; whether that has changed it.
+    pub(super) fn cut_off(&mut self, [least, most]: [f64; 2]) -> bool {
+        let before = self.interval;
+        self.interval = before.map(|ends| ends.map(|end| end.clamp(least, most)));
+        self.interval != before
     }
 }
 
@@ -54,11 +77,12 @@ impl Paired {
             let difference = new - old;
             if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
         };
-        let difference = Mean::of(pairs.iter().map(difference).collect())?;
-        let degrees = pairs.len() - 1;
-        let p = (degrees > 0).then(|| {
+        let size = pairs.iter().fold(0.0, |size: f64, (old, new)| size.max(old.abs() + new.abs()));
+        let difference = Mean::of_size(pairs.iter().map(difference).collect(), size)?;
+        // Equal differences have no interval, and t would be infinite: as if chance were ruled out.
+        let p = difference.interval.map(|_| {
             let error = error(&difference.runs, difference.value);
-            if difference.value == 0.0 { 1.0 } else { 1.0 - within(difference.value.abs() / error, degrees) }
+            1.0 - within(difference.value.abs() / error, pairs.len() - 1)
         });
         let p_exact = (pairs.len() <= EXACT_UP_TO).then(|| sign_flip(&difference.runs));
         let p_exact_least = 2f64.powi(1 - i32::try_from(pairs.len()).unwrap_or(i32::MAX));

@@ -71,11 +71,65 @@ fn few_seeds_say_what_they_can() {
     let pair = Paired::of(&[(1.0, 2.0)]).unwrap();
     assert_eq!((pair.difference.interval, pair.p, pair.p_exact), (None, None, Some(1.0)));
     let same = Paired::of(&[(0.1 + 0.2, 0.3), (1.0, 1.0), (2.0, 2.0)]).unwrap();
-    assert_eq!((same.difference.value, same.p, same.p_exact), (0.0, Some(1.0), Some(1.0)));
+    assert_eq!((same.difference.value, same.p, same.p_exact), (0.0, None, Some(1.0)));
+    assert_eq!(same.difference.interval, None);
     let better = Paired::of(&[(1.0, 2.0), (1.0, 3.0), (1.0, 1.5)]).unwrap();
     assert_eq!((better.p_exact, better.p_exact_least), (Some(0.25), 0.25));
     let many: Vec<(f64, f64)> = (0..30).map(|i| (0.0, f64::from(i))).collect();
     assert_eq!(Paired::of(&many).unwrap().p_exact, None);
+}
+
+/// Equal differences do not rule out chance, as a t of infinity would say: each of three seeds solves one problem more.
+#[test]
+fn equal_numbers_have_neither_interval_nor_t_test() {
+    for problems in [64.0, 100.0] {
+        let pairs: Vec<(f64, f64)> =
+            [10.0, 21.0, 35.0].map(|solved| (solved / problems, (solved + 1.0) / problems)).to_vec();
+        let test = Paired::of(&pairs).unwrap();
+        assert!((test.difference.value - 1.0 / problems).abs() < 1e-15);
+        assert_eq!((test.difference.interval, test.p, test.p_exact), (None, None, Some(0.25)));
+        assert!(test.difference.has_no_spread());
+    }
+    let equal = Mean::of(vec![0.1 + 0.2, 0.3, 0.3]).unwrap();
+    assert!(equal.has_no_spread() && equal.interval.is_none());
+    assert!(!Mean::of(vec![0.5]).unwrap().has_no_spread(), "of one there is none to be seen");
+
+    let mut runs = Runs::new();
+    for seed in [1, 2, 3] {
+        let own = seed as f64 / 8.0;
+        runs.add("base", seed, 10, 0.5, json!({}));
+        runs.add("same", seed, 10, 0.625, json!({"objective": {"loss": "gspo"}}));
+        runs.add("own", seed, 10, own, json!({"objective": {"loss": "clip"}}));
+    }
+    let summary = runs.summary();
+    let text = seeds::text(&summary);
+    assert!(text.contains("    base                         50.00  no spread  3 seeds"), "{text}");
+    assert!(text.contains("      against base               +12.50  no spread  3 pairs"), "{text}");
+    assert!(text.contains("\n                                        exact 0.250\n"), "{text}");
+    assert!(!text.contains("< 0.001"), "{text}");
+    assert!(summary.notes.iter().any(|note| note.starts_with("No spread: all seeds have")), "{text}");
+    let markdown = seeds::markdown(&summary);
+    assert!(markdown.contains("+12.50 no spread exact 0.250, 3 pairs"), "{markdown}");
+}
+
+/// Two seeds have wide intervals, and a share has ends.
+#[test]
+fn intervals_of_shares_are_cut_off() {
+    let mut runs = Runs::new();
+    for (seed, old, new) in [(1, 0.2, 0.9), (2, 0.3, 0.2)] {
+        runs.add("base", seed, 10, old, json!({}));
+        runs.add("other", seed, 10, new, json!({"objective": {"loss": "gspo"}}));
+    }
+    let summary = runs.summary();
+    let row = row(&summary, "set: mean@4 at the end, %");
+    assert_eq!(row.means[0].as_ref().unwrap().interval.unwrap()[0], 0.0);
+    assert_eq!(row.means[1].as_ref().unwrap().interval, Some([0.0, 1.0]));
+    let difference = &row.against_first[1].as_ref().unwrap().difference;
+    assert_eq!(difference.interval, Some([-1.0, 1.0]));
+    let text = seeds::text(&summary);
+    assert!(text.contains("+30.00  [-100.00, +100.00]  2 pairs"), "{text}");
+    assert!(text.contains("Intervals of shares are cut off at 0 and 100 %"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 /// 95 % intervals of normal numbers hold the mean 95 times in 100, and the exact test of what is alike is below 0.05 no more
@@ -118,6 +172,7 @@ impl Runs {
         let name = format!("{group}/{seed}");
         let dir = self.dir.path().join(&name);
         fs::create_dir_all(&dir).unwrap();
+        let every = settings["eval"]["every"].as_u64().unwrap_or(5);
         let mut lines = String::new();
         for step in 0..=steps {
             let share = step as f64 / 10.0;
@@ -125,7 +180,7 @@ impl Runs {
             if step > 0 {
                 line["policy/entropy"] = json!(1.0 - share / 2.0);
             }
-            if step % 5 == 0 {
+            if step % every == 0 {
                 line["eval/set/mean@4"] = json!(accuracy * share);
                 line["eval/set/pass@1"] = json!(accuracy * share);
                 line["eval/set/pass@4"] = json!(accuracy * share + 0.1);
@@ -150,7 +205,12 @@ impl Runs {
         let kept: Vec<_> = self.runs.iter().map(run).collect();
         let runs: Vec<Run<'_>> = kept
             .iter()
-            .map(|(name, log, recipe)| Run { name: name.clone(), group: None, log, recipe: recipe.as_ref() })
+            .map(|(name, log, recipe)| Run {
+                name: name.clone(),
+                group: None,
+                log: Some(log),
+                recipe: recipe.as_ref(),
+            })
             .collect();
         Summary::of(&runs)
     }
@@ -198,7 +258,10 @@ fn runs_that_differ_in_the_seed_are_a_group() {
 
     let text = seeds::text(&summary);
     assert!(text.contains("    plain                        60.00  [35.16, 84.84]  3 seeds"), "{text}");
-    assert!(text.contains("      against plain              +6.67  ["), "{text}");
+    let (_, against) = text.split_once("      against plain              +6.67  [").unwrap();
+    let lines: Vec<&str> = against.lines().take(2).collect();
+    assert!(lines[0].ends_with("]  3 pairs") && lines[1].trim_start().starts_with("p 0."), "{text}");
+    assert!(lines[1].ends_with(", exact 0.250"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let markdown = seeds::markdown(&summary);
     assert!(
@@ -248,9 +311,54 @@ fn what_is_not_comparable_is_not_compared() {
     let row = row(&summary, "set: mean@4 at the end, %");
     let compared: Vec<bool> = row.against_first.iter().map(Option::is_some).collect();
     assert_eq!(compared, [false, false, true, false]);
+    let best = self::row(&summary, "set: mean@4 at its best, %");
+    assert!(best.against_first.iter().all(Option::is_none), "rarely is the best of fewer evaluations");
     let said = summary.notes.join("\n");
     let note = "elsewhere is not compared with base, since it is evaluated otherwise: eval.files [\"set\"] -> [\"harder\"].";
     assert!(said.contains(note) && said.contains("easy is not compared"), "{said}");
+    let note =
+        "The best values of rarely and base are not compared: they are the largest of 2 and of 3 evaluations";
+    assert!(
+        said.contains(note) && said.contains("A best value is the largest of several noisy ones"),
+        "{said}"
+    );
+    for shown in [seeds::markdown(&summary), seeds::section(&summary)] {
+        assert!(shown.contains("A best value is the largest of several noisy ones"), "{shown}");
+    }
+}
+
+/// What evaluations are not told is as in training, and there it may differ.
+#[test]
+fn evaluations_that_are_as_in_training_differ_with_it() {
+    let rollout = |values: Value| json!({"rollout": values, "eval": {"every": 5, "files": ["set"]}});
+    let own = |tokens: u64| json!({"rollout": {"max_tokens": tokens}, "eval": {"files": ["set"], "max_tokens": 64}});
+    let benchmark =
+        |tokens: u64| json!({"rollout": {"max_tokens": tokens}, "eval": {"files": [], "bench": ["aime24"]}});
+    let null =
+        |tokens: u64| json!({"sft": {"max_tokens": tokens}, "eval": {"files": ["set"], "max_tokens": null}});
+    for (old, new, difference) in [
+        (
+            rollout(json!({"max_tokens": 64})),
+            rollout(json!({"max_tokens": 32})),
+            Some("eval.max_tokens 64 -> 32"),
+        ),
+        (rollout(json!({"stop": []})), rollout(json!({"stop": ["\n"]})), Some("eval.stop [] -> [\"\\n\"]")),
+        (null(64), null(32), Some("eval.max_tokens 64 -> 32")),
+        (own(64), own(32), None),
+        (benchmark(64), benchmark(32), None),
+    ] {
+        let mut runs = Runs::new();
+        for seed in [1, 2] {
+            runs.add("old", seed, 10, 0.5, old.clone()).add("new", seed, 10, 0.6, new.clone());
+        }
+        let summary = runs.summary();
+        let compared = row(&summary, "set: mean@4 at the end, %").against_first[1].is_some();
+        assert_eq!(compared, difference.is_none(), "{old} {new}");
+        let note = difference
+            .map(|what| format!("new is not compared with old, since it is evaluated otherwise: {what}."));
+        let said = summary.notes.join("\n");
+        assert!(note.is_none_or(|note| said.contains(&note)), "{said}");
+    }
 }
 
 #[test]
@@ -264,8 +372,34 @@ fn unfinished_and_repeated_runs_are_left_out_and_named() {
         json!({}),
     );
     let again = runs.runs[0].clone();
+    let recipe = again.2.clone();
     runs.runs.push(("copy".into(), again.1, again.2));
     let summary = runs.summary();
+    let text = seeds::text(&summary);
+    assert!(text.contains("]  2 of 3 seeds finished\n"), "{text}");
+    assert!(seeds::markdown(&summary).contains("| base (2 of 3 seeds finished) | "));
+    assert!(seeds::section(&summary).contains("2 of 3 seeds finished"));
+    assert!(text.contains("these are the ones that did well"), "{text}");
+
+    // One that was to be made and has recorded nothing.
+    let mut failed = recipe.unwrap();
+    failed["run"]["seed"] = json!(4);
+    let (_, log, recipe) = &runs.runs[0];
+    let taken = [(log, recipe.as_ref(), "base/1"), (log, Some(&failed), "base/4")];
+    let [made, failed] = taken.map(|(log, recipe, name)| Run {
+        name: name.into(),
+        group: Some("base".into()),
+        log: Some(log).filter(|_| name == "base/1"),
+        recipe,
+    });
+    let early = Summary::of(&[failed.clone(), made]);
+    assert_eq!(
+        (&early.groups[0].runs[..], &early.groups[0].unfinished[..]),
+        (&["base/1".into()][..], &["base/4".into()][..])
+    );
+    assert!(early.notes[0].contains("base/4 has recorded nothing and is left out."), "{:?}", early.notes);
+    assert!(seeds::text(&early).contains("1 of 2 seeds finished, so no interval"));
+    assert_eq!(Summary::of(&[failed]).rows, []);
     assert_eq!(summary.groups.len(), 1);
     assert_eq!(summary.groups[0].runs, ["base/1", "base/3"]);
     assert_eq!(summary.groups[0].unfinished, ["base/2"]);

@@ -9,6 +9,7 @@ use crate::progress::Download;
 use anyhow::Result;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::hub::{self, HubConfig};
+use isentrope_train::estimate::Speeds;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
@@ -50,6 +51,7 @@ pub struct Machine<'a> {
 /// What is wrong with any of them.
 pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
+    let mut speeds = Speeds::default();
     let mut problems = Problems::default();
     let mut checked = Checked { seconds: Vec::new(), jobs: machine.jobs, notes: BTreeSet::new() };
     for (run, state) in runs.iter().zip(states) {
@@ -70,8 +72,8 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Re
             recipe["model"]["path"] = model.recipe()["model"]["path"].clone();
         }
         let needs = match run.command {
-            Training::Train => needs::<rl::Recipe>(recipe, &run.place.source, machine),
-            Training::Sft => needs::<sft::Recipe>(recipe, &run.place.source, machine),
+            Training::Train => needs::<rl::Recipe>(recipe, &run.place.source, machine, &mut speeds),
+            Training::Sft => needs::<sft::Recipe>(recipe, &run.place.source, machine, &mut speeds),
         };
         match needs {
             Ok(needs) => {
@@ -89,7 +91,12 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Re
     if problems.is_empty() { Ok(checked) } else { Err(problems.into_error()) }
 }
 
-fn needs<R: TrainingRecipe>(recipe: Value, source: &Path, machine: &Machine<'_>) -> Result<Needs> {
+fn needs<R: TrainingRecipe>(
+    recipe: Value,
+    source: &Path,
+    machine: &Machine<'_>,
+    speeds: &mut Speeds,
+) -> Result<Needs> {
     let recipe: R = serde_json::from_value(recipe)?;
     let path = recipe.tables().model.path.clone();
     refuse_misplaced(Path::new(&path), source)?;
@@ -97,7 +104,7 @@ fn needs<R: TrainingRecipe>(recipe: Value, source: &Path, machine: &Machine<'_>)
     let prepared = recipe.prepare(&dir, &Download::default())?;
     let jobs = jobs(&prepared, machine)?;
     let plan = prepared.plan(machine.device, machine.available / jobs)?;
-    let seconds = prepared.estimate(machine.device, &plan)?.run.as_secs_f64();
+    let seconds = prepared.estimate_with(machine.device, &plan, speeds)?.run.as_secs_f64();
     Ok(Needs { seconds, jobs, notes: prepared.notes })
 }
 

@@ -1,12 +1,14 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
 //! `file.rs` reads SWEEP.toml and `axis.rs` its axes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them
-//! before the first one starts, `state.rs` at what has been made already. `schedule.rs` makes the rest, each a process
+//! before the first one starts, `state.rs` at what has been made already, `models.rs` at whether it was made from the models that
+//! are there. `schedule.rs` makes the rest, each a process
 //! (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written at the end.
 
 mod axis;
 mod check;
 mod file;
+mod models;
 mod process;
 mod progress;
 mod results;
@@ -18,7 +20,7 @@ use self::check::Machine;
 use self::file::SweepFile;
 use self::process::Share;
 use self::progress::Progress;
-use self::runs::{PlannedRun, Problems};
+use self::runs::PlannedRun;
 use self::schedule::Schedule;
 use self::state::State;
 use crate::device;
@@ -91,12 +93,12 @@ impl Sweep {
         let runs = runs::planned(&file, &out, &self.set)?;
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
-            return print_text(&progress.table(&runs, schedule.jobs, schedule.share.threads));
+            return print_text(&progress.table(&runs, schedule.jobs, schedule.least_share().threads));
         }
         make_directory(&out)?;
         let lock = lock_directory(&out, "sweeping")?;
         let (mut progress, schedule) = self.look(&runs)?;
-        messages::say(progress.table(&runs, schedule.jobs, schedule.share.threads).trim_end());
+        messages::say(progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end());
         interrupt::wind_up_first("finishing the current steps");
         schedule::make(&runs, &mut progress, schedule)?;
         if interrupt::requested() {
@@ -110,17 +112,7 @@ impl Sweep {
 
     /// Checks all runs and what has been made of them; how they will be made.
     fn look(&self, runs: &[PlannedRun]) -> Result<(Progress, Schedule)> {
-        let mut problems = Problems::default();
-        let mut states = Vec::new();
-        for run in runs {
-            match state::state(run) {
-                Ok(state) => states.push(state),
-                Err(error) => problems.add(&run.name, &error),
-            }
-        }
-        if !problems.is_empty() {
-            return Err(problems.into_error());
-        }
+        let states = models::checked(runs, runs.iter().map(state::state).collect())?;
         let threads = thread_count(self.threads).map_err(|e| anyhow!("--threads: {e}"))?;
         if self.jobs == Some(0) {
             bail!("--jobs is 0: it must be at least 1");
@@ -134,8 +126,8 @@ impl Sweep {
         for note in &checked.notes {
             messages::note(note);
         }
-        let share = Share { threads: (threads / checked.jobs).max(1), memory: available / checked.jobs };
-        let schedule = Schedule { jobs: checked.jobs, share, fail_fast: self.fail_fast };
+        let machine = Share { threads, memory: available };
+        let schedule = Schedule { jobs: checked.jobs, machine, fail_fast: self.fail_fast };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 }

@@ -9,11 +9,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// What each run gets of the machine.
+/// A part of the machine, or all that runs may take of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub threads: usize,
-    /// Bytes of memory that it takes for free.
+    /// Bytes of memory that are taken for free.
     pub memory: usize,
 }
 

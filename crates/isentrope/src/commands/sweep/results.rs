@@ -4,31 +4,32 @@ use super::runs::PlannedRun;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, this_program, write_file, write_json};
 use isentrope_lab::log::RunLog;
-use isentrope_lab::run_files::RunFiles;
 use isentrope_lab::seeds::{self, Summary};
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the runs say over seeds, and the directories of those that have said anything.
+/// What the runs say over seeds, and the directories of those that have said anything. All that were planned are taken in: of a
+/// method whose runs fail, the mean of the others alone would say too much.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
 pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<PathBuf>)> {
-    let mut read: Vec<(&PlannedRun, RunLog, Option<Value>)> = Vec::new();
-    for run in runs.iter().filter(|run| !run.is_model && run.dir().join("metrics.jsonl").exists()) {
-        read.push((run, RunLog::open(run.dir())?, RunFiles::new(run.dir()).recipe()?));
+    let mut read: Vec<(&PlannedRun, Option<RunLog>)> = Vec::new();
+    for run in runs.iter().filter(|run| !run.is_model) {
+        // Before the first metric the file is empty.
+        let has_metrics = std::fs::metadata(run.dir().join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
+        read.push((run, if has_metrics { Some(RunLog::open(run.dir())?) } else { None }));
     }
     let taken_in: Vec<seeds::Run<'_>> = read
         .iter()
-        .map(|(run, log, recipe)| seeds::Run {
+        .map(|(run, log)| seeds::Run {
             name: run.name.clone(),
             group: Some(run.group.clone()),
-            log,
-            recipe: recipe.as_ref(),
+            log: log.as_ref(),
+            recipe: Some(run.recipe()),
         })
         .collect();
-    let dirs = read.iter().map(|(run, _, _)| run.dir().to_owned()).collect();
+    let dirs = read.iter().filter(|(_, log)| log.is_some()).map(|(run, _)| run.dir().to_owned()).collect();
     Ok((Summary::of(&taken_in), dirs))
 }
 

@@ -25,9 +25,39 @@ const PLAIN: Duration = Duration::from_secs(300);
 pub struct Schedule {
     /// How many at a time.
     pub jobs: usize,
-    pub share: Share,
+    /// What all together may take.
+    pub machine: Share,
     /// Whether one that fails ends the sweep.
     pub fail_fast: bool,
+}
+
+impl Schedule {
+    /// What each gets while as many go on as may.
+    pub fn least_share(&self) -> Share {
+        let Share { threads, memory } = self.machine;
+        Share { threads: (threads / self.jobs).max(1), memory: memory / self.jobs }
+    }
+
+    /// What the next run gets, of which so many are ready: its part of the threads that are free, so that the last runs, or a
+    /// model that all others wait for, have those of the runs that are not there.
+    fn share(&self, under_way: &[Running], ready: usize) -> Share {
+        let used: usize = under_way.iter().map(|run| run.share.threads).sum();
+        let starting = ready.min(self.jobs - under_way.len()).max(1);
+        let threads = (self.machine.threads.saturating_sub(used) / starting).max(1);
+        // Others may become ready while this one goes on, unless it is alone.
+        let is_alone = under_way.is_empty() && ready == 1;
+        let memory = if is_alone { self.machine.memory } else { self.least_share().memory };
+        Share { threads, memory }
+    }
+}
+
+/// A run under way.
+struct Running {
+    /// Its place among all.
+    place: usize,
+    process: Process,
+    started: Instant,
+    share: Share,
 }
 
 /// Makes all runs that are not done. Ends when they are, or once those that were running have wound up because the sweep was
@@ -37,12 +67,12 @@ pub struct Schedule {
 /// When a process cannot be watched. Runs that fail are kept in `progress`.
 pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) -> Result<()> {
     let mut screen = Screen::new(runs);
-    let mut processes: Vec<(usize, Process, Instant)> = Vec::new();
+    let mut processes: Vec<Running> = Vec::new();
     let (mut read, mut ends) = (Instant::now(), false);
     loop {
         let mut i = 0;
         while i < processes.len() {
-            let (place, process, started) = &mut processes[i];
+            let Running { place, process, started, .. } = &mut processes[i];
             let place = *place;
             match process.ended(&runs[place])? {
                 None => i += 1,
@@ -64,13 +94,15 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
                 || schedule.fail_fast && progress.0.iter().any(|run| run.failed.is_some()))
         {
             ends = true;
-            processes.iter_mut().for_each(|(_, process, _)| process.wind_up());
+            processes.iter_mut().for_each(|run| run.process.wind_up());
         }
         while !ends && processes.len() < schedule.jobs {
-            let Some(place) = next(runs, progress) else { break };
-            match Process::start(&runs[place], schedule.share) {
+            let ready = ready(runs, progress);
+            let Some(place) = ready.first().copied() else { break };
+            let share = schedule.share(&processes, ready.len());
+            match Process::start(&runs[place], share) {
                 Ok(process) => {
-                    processes.push((place, process, Instant::now()));
+                    processes.push(Running { place, process, started: Instant::now(), share });
                     progress.0[place].runs = true;
                     screen.start(place, &runs[place], &progress.0[place]);
                 }
@@ -82,7 +114,7 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
                 }
             }
         }
-        if processes.is_empty() && (ends || next(runs, progress).is_none()) {
+        if processes.is_empty() && (ends || ready(runs, progress).is_empty()) {
             break;
         }
         if read.elapsed() >= READ {
@@ -96,8 +128,9 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
     Ok(())
 }
 
-/// The next run that can begin. One whose model could not be made never can.
-fn next(runs: &[PlannedRun], progress: &mut Progress) -> Option<usize> {
+/// The runs that can begin now, in their order. One whose model could not be made never can.
+fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
+    let mut ready = Vec::new();
     for place in 0..runs.len() {
         let is_waiting = |run: &RunProgress| run.state != State::Done && !run.runs && run.failed.is_none();
         if !is_waiting(&progress.0[place]) {
@@ -109,10 +142,10 @@ fn next(runs: &[PlannedRun], progress: &mut Progress) -> Option<usize> {
                 progress.0[place].failed = Some(why);
             }
             Some(model) if progress.0[model].state != State::Done => {}
-            _ => return Some(place),
+            _ => ready.push(place),
         }
     }
-    None
+    ready
 }
 
 /// Takes in how a run has ended, which the sweep may have asked it to, and says it.
