@@ -52,10 +52,17 @@ pub fn of_run(log: &RunLog) -> Vec<Measured> {
 /// # Errors
 /// When a metric was never measured, with the names of those like it.
 pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -> Result<Vec<Measured>> {
+    // By another trainer's name too, which is what its users know.
+    let ours = |name: Option<&str>| {
+        let name = name?;
+        let named = [VERL, TRL].into_iter().filter_map(|table| counterpart(table, name));
+        let all = std::iter::once(name.to_owned()).chain(named);
+        Some(all.into_iter().find(|name| log.series(name).is_some()).unwrap_or_else(|| name.to_owned()))
+    };
+    let (accuracy, entropy) = (ours(accuracy), ours(entropy));
+    let (accuracy, entropy) = (accuracy.as_deref(), entropy.as_deref());
     let find = |name: &str| {
-        // By another trainer's name too, which is shown in its logs.
-        let named = [VERL, TRL].into_iter().filter_map(|table| log.series(&counterpart(table, name)?));
-        log.series(name).or_else(|| named.into_iter().next()).ok_or_else(|| {
+        log.series(name).ok_or_else(|| {
             let family = name.split('/').next().unwrap_or(name);
             let near = |of: &dyn Fn(&str) -> bool| -> Vec<&str> {
                 log.all().map(|(name, _)| name).filter(|name| of(name)).take(40).collect()

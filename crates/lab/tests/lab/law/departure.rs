@@ -87,4 +87,8 @@ fn a_real_course_that_leaps_leaves_its_law() {
         assert!(departure.is_above() && (0.55..0.65).contains(&departure.predicted), "{departure:?}");
     }
     assert_eq!(Study::of(with(&[]), 1).departure, None);
+    // Where nothing looks for a departure, the ceiling is refused for what it is.
+    let leapt = with(&[(0.15, 0.8); 5]);
+    let study = Study::together(&[&leapt], 1);
+    assert!(study.refusals[0].contains("the ceiling may be anything"), "{study:?}");
 }

@@ -76,15 +76,16 @@ fn metrics_by_name_are_paired_as_those_of_the_run() {
     let mut metrics = String::new();
     for step in 0..9 {
         let eval = if step % 2 == 0 { format!(",\"eval/a/mean@8\":0.{step}") } else { String::new() };
-        metrics += &format!("{{\"step\":{step},\"policy/entropy\":{}.5{eval}}}\n", 10 - step);
+        metrics +=
+            &format!("{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n", 10 - step);
     }
     let log = log(&metrics);
     let whole = of_run(&log);
     assert_eq!(whole[0].points[1], point(2, 7.5, 0.2), "the policy after step 2 samples step 3");
     for (accuracy, entropy) in [
         (Some("eval/a/mean@8"), None),
-        (None, Some("policy/entropy")),
-        (Some("eval/a/mean@8"), Some("policy/entropy")),
+        (None, Some("policy/entropy_token_mean_filtered")),
+        (Some("eval/a/mean@8"), Some("policy/entropy_token_mean_filtered")),
         // As another trainer calls them.
         (Some("val-core/a/acc/mean@8"), Some("actor/entropy")),
     ] {

@@ -175,22 +175,13 @@ fn a_ceiling_that_says_nothing_is_no_ceiling() {
         Study::of(points(&entropies, |i, h| 0.98 - 0.17 * libm::exp(h) + size * noise[i]), 1)
     };
     // Far above what was reached, and known well or badly.
-    let (narrow, wide, useless) = (wide(0.0002), wide(0.004), wide(0.008));
-    assert!(
-        narrow.holds().is_some() && !narrow.remarks.iter().any(|r| r.contains("says little")),
-        "{narrow:?}"
-    );
-    for study in [&wide, &useless] {
-        let said = study.remarks.iter().chain(&study.refusals);
-        assert!(
-            said.clone().any(|s| s.contains("says little") || s.contains("may be anything")),
-            "{study:?}"
-        );
-    }
-    if let Some((ceiling, is_cut)) = wide.ceiling() {
-        let raw = wide.fit.unwrap().ceiling;
-        assert!(ceiling.low >= 0.0 && ceiling.high <= 1.0 && is_cut == (raw.low < 0.0 || raw.high > 1.0));
-    }
+    let (narrow, wide) = (wide(0.0002), wide(0.03));
+    let says_little = |study: &Study| study.remarks.iter().any(|said| said.contains("says little"));
+    assert!(narrow.holds().is_some() && !says_little(&narrow), "{narrow:?}");
+    assert!(wide.holds().is_some() && says_little(&wide), "{wide:?}");
+    let (ceiling, is_cut) = wide.ceiling().unwrap();
+    assert!(is_cut && ceiling.high == 1.0 && wide.fit.unwrap().ceiling.high > 1.0, "{ceiling:?}");
+    assert!(wide.sentence().contains("to 1.000, R^2"), "{}", wide.sentence());
 }
 
 #[test]
@@ -198,7 +189,7 @@ fn a_line_that_does_as_well_is_said_to() {
     let noise = noise(1, 16, 0.3);
     let study = Study::of(points(&falling(16, 3.0), |i, h| 0.7 - 0.4 * h + 0.005 * noise[i]), 1);
     let said = study.remarks.iter().find(|said| said.starts_with("a line in H does as well")).unwrap();
-    assert!(said.contains("accuracy at H = 0 is 0.7"), "{said}");
+    assert!(said.contains("accuracy at H = 0 is 0.69"), "{said}");
     let lawful = Study::of(lawful(1, 16, 3.0, 0.3, 0.005), 1);
-    assert!(!lawful.remarks.iter().any(|said| said.contains("does as well")), "{:?}", lawful.remarks);
+    assert!(!lawful.remarks.iter().any(|said| said.starts_with("a line in H")), "{:?}", lawful.remarks);
 }
