@@ -95,7 +95,7 @@ impl Law {
             let measured = point_file::read(path, &columns)?;
             studied.push(self.study(measured.set.clone(), measured));
         }
-        let together = self.together(&studied);
+        let together = self.together(&studied)?;
         if self.json {
             return print(&format!("{:#}\n", self.report(&studied, &together)));
         }
@@ -132,7 +132,7 @@ impl Law {
     }
 
     /// Those of the same accuracy and entropy, where there are several.
-    fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
+    fn together<'a>(&self, studied: &'a [Studied]) -> Result<Vec<Together<'a>>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {
             let names = |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
@@ -141,14 +141,29 @@ impl Law {
                 None => groups.push(vec![one]),
             }
         }
-        let several = groups.into_iter().filter(|group| group.len() > 1);
-        several
+        let several: Vec<_> = groups.into_iter().filter(|group| group.len() > 1).collect();
+        for group in &several {
+            for (i, one) in group.iter().enumerate() {
+                let points = &one.measured.points;
+                if let Some(other) = group[..i].iter().find(|other| other.measured.points == *points) {
+                    bail!(
+                        "{} and {} have the same points ({}), which must not count twice: leave one out",
+                        other.run,
+                        one.run,
+                        one.measured.accuracy
+                    );
+                }
+            }
+        }
+        let together = several
+            .into_iter()
             .map(|members| {
                 let points: Vec<&[Point]> =
                     members.iter().map(|one| one.measured.points.as_slice()).collect();
                 Together { study: Study::together(&points, self.seed), members }
             })
-            .collect()
+            .collect();
+        Ok(together)
     }
 
     fn report(&self, studied: &[Studied], together: &[Together<'_>]) -> Value {

@@ -174,7 +174,12 @@ fn the_end_of_a_tracked_run_and_the_command_say_how_well_it_was_foreseen() {
         assert!(said.contains(part), "{part} in {said}");
     }
     let text = stdout_of(&mut isentrope(&["lab", "theory", &out]));
-    for part in ["correlation", "same sign", "Cov(log pi, pi A) in groups", "share of correct responses"] {
+    for part in [
+        "correlation, 95 %",
+        "the same at each step",
+        "Cov(log pi, pi A) in groups",
+        "share of correct responses",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json = stdout_of(&mut isentrope(&["lab", "theory", &out, "--json"]));

@@ -95,6 +95,11 @@ impl Regression {
         self.mean_x
     }
 
+    /// Root mean square of the residuals.
+    pub(super) fn rms(&self) -> f64 {
+        (dot(&self.residuals, &self.residuals) / self.count() as f64).sqrt()
+    }
+
     pub(super) fn r_squared(&self) -> f64 {
         1.0 - dot(&self.residuals, &self.residuals) / self.total
     }
@@ -223,8 +228,8 @@ pub(super) struct Bootstrap<'a> {
     regression: &'a Regression,
     /// That of the points themselves.
     noise: Noise,
-    /// The coefficients of each resample around the true ones, one new measurement around the truth, and the noise as it seems.
-    resamples: Vec<([f64; 2], f64, Noise)>,
+    /// The coefficients of each resample around the true ones, and the noise as it seems.
+    resamples: Vec<([f64; 2], Noise)>,
 }
 
 impl<'a> Bootstrap<'a> {
@@ -237,7 +242,7 @@ impl<'a> Bootstrap<'a> {
         let block = (libm::round(libm::cbrt(n as f64)) as usize).max(2).min(n);
         let mut draws = Draws::of(seed, Purpose::Bootstrap, n as u64, 0);
         let stationary = 1.0 / (1.0 - noise.correlation * noise.correlation).sqrt();
-        let (mut position, mut drawn) = (0, vec![0.0; n + 1]);
+        let (mut position, mut drawn) = (0, vec![0.0; n]);
         let mut next = || {
             position += 1;
             draws.below(position - 1, n as u64) as usize
@@ -249,18 +254,16 @@ impl<'a> Bootstrap<'a> {
                     *value = white[(start + i) % n];
                 }
             }
-            let new = drawn[n] * stationary;
-            for run in runs_mut(&mut drawn[..n], &regression.lengths) {
+            for run in runs_mut(&mut drawn, &regression.lengths) {
                 let mut before = None;
                 for value in run {
                     *value = before.map_or(*value * stationary, |b: f64| noise.correlation * b + *value);
                     before = Some(*value);
                 }
             }
-            let ys = &drawn[..n];
-            let coefficients = regression.basis.each_ref().map(|q| dot(q, ys));
-            let left = residuals(ys, &regression.basis, coefficients);
-            (coefficients, new, self::noise(&tables, &left, &regression.lengths))
+            let coefficients = regression.basis.each_ref().map(|q| dot(q, &drawn));
+            let left = residuals(&drawn, &regression.basis, coefficients);
+            (coefficients, self::noise(&tables, &left, &regression.lengths))
         };
         let resamples = (0..RESAMPLES).map(|_| resample()).collect();
         Self { regression, noise, resamples }
@@ -277,20 +280,8 @@ impl<'a> Bootstrap<'a> {
         let quotients = self
             .resamples
             .iter()
-            .map(|([c, d], _, noise)| (weights[0] * c + weights[1] * d).abs() / noise.error(weights, false));
-        quantile(quotients, LEVEL) * self.noise.error(weights, false)
-    }
-
-    /// How far a new measurement at each x may lie from the line, in this share of cases.
-    pub(super) fn reach(&self, xs: &[f64], level: f64) -> Vec<f64> {
-        let Some(last) = xs.last() else { return Vec::new() };
-        let weights = self.regression.weights(Contrast::Level(*last));
-        let quotients = self.resamples.iter().map(|([c, d], new, noise)| {
-            (new - weights[0] * c - weights[1] * d).abs() / noise.error(weights, true)
-        });
-        let quantile = quantile(quotients, level);
-        let error = |x: &f64| self.noise.error(self.regression.weights(Contrast::Level(*x)), true);
-        xs.iter().map(|x| quantile * error(x)).collect()
+            .map(|([c, d], noise)| (weights[0] * c + weights[1] * d).abs() / noise.error(weights, false));
+        quantile(quotients) * self.noise.error(weights, false)
     }
 }
 
@@ -347,11 +338,11 @@ fn whitened(residuals: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> 
     white.iter().map(|value| value - mean).collect()
 }
 
-/// The quotient below which this share of them lies; those of residuals without any noise (0 / 0) are none, and 0 is returned
+/// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0) are none, and 0 is returned
 /// where there is no other.
-fn quantile(quotients: impl Iterator<Item = f64>, level: f64) -> f64 {
+fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
-    let rank = libm::ceil(level * (quotients.len() + 1) as f64) as usize;
+    let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;
     let Some(last) = quotients.len().checked_sub(1) else { return 0.0 };
     let (_, found, _) = quotients.select_nth_unstable_by(rank.saturating_sub(1).min(last), f64::total_cmp);
     *found

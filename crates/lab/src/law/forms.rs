@@ -27,6 +27,9 @@ pub(super) struct Curve {
     tau: f64,
 }
 
+/// Fewest points that a saturating curve, of three coefficients, is fitted to.
+const LEAST_SATURATING: usize = 5;
+
 /// Values of tau that are tried, from a fiftieth of the steps' span to ten times it, evenly in their logarithm.
 const TAUS: i32 = 120;
 
@@ -50,6 +53,7 @@ impl Form {
         match self {
             Self::Law | Self::Linear => line(self, 1.0, points),
             Self::Constant => Some(Curve { form: self, offset: last.accuracy, slope: 0.0, tau: 1.0 }),
+            Self::Saturating if points.len() < LEAST_SATURATING => None,
             Self::Saturating => {
                 let span = last.step.checked_sub(points[0].step).filter(|span| *span > 0)? as f64;
                 let fits = (0..TAUS).filter_map(|i| {
@@ -60,6 +64,11 @@ impl Form {
                 fits.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, curve)| curve)
             }
         }
+    }
+
+    /// Where accuracy ends by it, fitted to all points: where no entropy is left, or after all steps.
+    pub(super) fn end(self, points: &[Point]) -> Option<f64> {
+        self.fit(points).map(|curve| curve.offset)
     }
 
     /// Share of the accuracies' variance that it explains, fitted to them all; none of what has no coefficients.
@@ -101,6 +110,11 @@ impl Curve {
             Form::Constant => 0.0,
             Form::Saturating => libm::exp(-(point.step as f64) / self.tau),
         }
+    }
+
+    /// Its value where H = 0.
+    pub(super) fn at_no_entropy(&self) -> f64 {
+        self.accuracy(&Point { step: 0, entropy: 0.0, accuracy: 0.0 })
     }
 
     /// Sum of squared errors.

@@ -61,3 +61,11 @@ pub struct Interval {
     /// Upper end.
     pub high: f64,
 }
+
+impl Interval {
+    /// The same with ends that are within these.
+    #[must_use]
+    pub fn cut(self, low: f64, high: f64) -> Self {
+        Self { low: self.low.clamp(low, high), high: self.high.clamp(low, high), ..self }
+    }
+}

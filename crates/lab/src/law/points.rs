@@ -1,6 +1,7 @@
 //! From the log of a run to the points of the law, and which entropy and which accuracy they are.
 
 use super::Point;
+use crate::log::names::{TRL, VERL, counterpart};
 use crate::log::{self, ENTROPIES, RunLog, Series, SetMetric};
 use crate::{Error, Result};
 use serde::Serialize;
@@ -43,6 +44,15 @@ pub fn of_run(log: &RunLog) -> Vec<Measured> {
 /// # Errors
 /// When a metric was never measured, with the names of those like it.
 pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -> Result<Vec<Measured>> {
+    // By another trainer's name too, which is what its users know.
+    let ours = |name: Option<&str>| {
+        let name = name?;
+        let named = [VERL, TRL].into_iter().filter_map(|table| counterpart(table, name));
+        let all = std::iter::once(name.to_owned()).chain(named);
+        Some(all.into_iter().find(|name| log.series(name).is_some()).unwrap_or_else(|| name.to_owned()))
+    };
+    let (accuracy, entropy) = (ours(accuracy), ours(entropy));
+    let (accuracy, entropy) = (accuracy.as_deref(), entropy.as_deref());
     let find = |name: &str| {
         log.series(name).ok_or_else(|| {
             let family = name.split('/').next().unwrap_or(name);
@@ -58,7 +68,7 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
         let Some(entropy) = entropy else { return Ok(of_run(log)) };
         let entropies = find(entropy)?;
         let all = of_run(log).into_iter().filter_map(|m| {
-            let (points, notes) = beside(log.series(&m.accuracy)?, entropies);
+            let (points, notes) = beside([&m.accuracy, entropy], log.series(&m.accuracy)?, entropies);
             Some(Measured { entropy: entropy.to_owned(), points, notes, ..m })
         });
         return Ok(all.collect());
@@ -71,7 +81,7 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
         (None, Some(own)) => own,
         (None, None) => log.entropy().map_or(ENTROPIES[0], |(name, _)| name).to_owned(),
     };
-    let (points, notes) = beside(accuracies, find(&name)?);
+    let (points, notes) = beside([accuracy, &name], accuracies, find(&name)?);
     Ok(vec![Measured {
         set: set.unwrap_or(ROLLOUT).to_owned(),
         accuracy: accuracy.to_owned(),
@@ -81,22 +91,50 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
     }])
 }
 
-/// Accuracies with the entropies of the same steps, or of the nearest where there are none, which is said.
-fn beside(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
-    let (mut points, mut borrowed) = (Vec::new(), 0);
+/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after it, all
+/// else with the same step, or the nearest where that has none, which is said.
+fn beside(
+    [accuracy, entropy]: [&str; 2],
+    accuracies: &Series,
+    entropies: &Series,
+) -> (Vec<Point>, Vec<String>) {
+    if accuracy.starts_with("eval/") && !entropy.starts_with("eval/") {
+        return borrowed(accuracies, entropies);
+    }
+    let (mut points, mut others) = (Vec::new(), 0);
     for (step, accuracy) in accuracies.iter() {
         let own = entropies.at(step);
-        borrowed += usize::from(own.is_none());
         let entropy = own.or_else(|| nearest(entropies, step));
+        others += usize::from(own.is_none() && entropy.is_some());
         points.extend(entropy.map(|entropy| Point { step, entropy, accuracy }));
     }
     let mut notes = Vec::new();
-    if borrowed > 0 {
+    if others > 0 {
+        let steps = if others == 1 { "1 step".into() } else { format!("{others} steps") };
         notes.push(format!(
-            "at {borrowed} steps the entropy is that of the nearest step, if one is within {FARTHEST}"
+            "at {steps} the entropy is that of the nearest step, none farther than {FARTHEST}"
         ));
     }
+    notes.extend(left_out(accuracies.steps.len() - points.len()));
     (points, notes)
+}
+
+/// Evaluations with the entropies of the rollouts after them, and what is to be known of that.
+fn borrowed(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
+    let at = |(step, accuracy)| Some(Point { step, entropy: nearest(entropies, step)?, accuracy });
+    let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
+    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands beside it, at the temperature and on the \
+                problems of training";
+    let lost = left_out(accuracies.steps.len() - points.len());
+    (points, std::iter::once(note.to_owned()).chain(lost).collect())
+}
+
+fn left_out(evaluations: usize) -> Option<String> {
+    match evaluations {
+        0 => None,
+        1 => Some(format!("1 evaluation is left out: no rollout is within {FARTHEST} steps of it")),
+        n => Some(format!("{n} evaluations are left out: no rollout is within {FARTHEST} steps of them")),
+    }
 }
 
 /// The points of a run's rollouts: what was sampled for training, before the step's updates.
@@ -132,25 +170,8 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
         }
         None => {
             let (name, entropies) = log.entropy()?;
-            notes.push(
-                "the evaluation has no entropy of its own: that of the nearest rollout stands beside it, at the temperature and \
-                 on the problems of training"
-                    .into(),
-            );
-            let points: Vec<Point> = accuracies
-                .iter()
-                .filter_map(|(step, accuracy)| {
-                    Some(Point { step, entropy: nearest(entropies, step)?, accuracy })
-                })
-                .collect();
-            match accuracies.steps.len() - points.len() {
-                0 => {}
-                1 => notes
-                    .push(format!("1 evaluation is left out: no rollout is within {FARTHEST} steps of it")),
-                n => notes.push(format!(
-                    "{n} evaluations are left out: no rollout is within {FARTHEST} steps of them"
-                )),
-            }
+            let (points, said) = borrowed(accuracies, entropies);
+            notes.extend(said);
             (name.to_owned(), points)
         }
     };

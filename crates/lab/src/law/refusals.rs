@@ -1,6 +1,6 @@
 //! Why the law must not be relied on: a number is printed only where it means what it says.
 
-use super::{Departure, Fit, Interval, Point};
+use super::{Departure, Fit, Form, Interval, Point};
 
 /// Fewest points of a law that can be relied on.
 pub const LEAST_POINTS: usize = 6;
@@ -13,6 +13,12 @@ const COURSE: f64 = 0.5;
 
 /// Share of the variance from which on the wrong sign is plain, whatever the interval.
 const TOGETHER: f64 = 0.25;
+
+/// A form whose R^2 is at most so much less does as well.
+const AS_WELL: f64 = 0.01;
+
+/// F from which on runs do not have one law: above what likeness of neighbours makes of it where they have.
+const APART: f64 = 4.0;
 
 /// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite ones of one run, or of several
 /// where `lost` of them are not finite.
@@ -56,6 +62,7 @@ pub(super) fn refusals(
     if low == high {
         said.push(format!("every accuracy is {low:.4}, so there is nothing to explain"));
     }
+    let lowest = low;
     if let Some(fit) = fit.filter(|_| !still) {
         let Interval { value, low, high } = fit.a;
         if value <= 0.0 && (high <= 0.0 || fit.r_squared > TOGETHER) {
@@ -65,6 +72,13 @@ pub(super) fn refusals(
         } else if low <= 0.0 {
             said.push(format!(
                 "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow entropy with any certainty"
+            ));
+        }
+        let Interval { low, high, .. } = fit.ceiling;
+        if said.is_empty() && points.iter().all(|p| p.accuracy <= 1.0) && low <= lowest && high >= 1.0 {
+            said.push(format!(
+                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest accuracy \
+                 that was measured, to 1"
             ));
         }
     }
@@ -86,7 +100,7 @@ impl Departure {
 /// What is to be known of a law that is not refused.
 pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     let mut said = Vec::new();
-    let [_, reached] = span(points.iter().map(|p| p.accuracy));
+    let [lowest, reached] = span(points.iter().map(|p| p.accuracy));
     let ceiling = fit.ceiling;
     if ceiling.value > 1.0 && reached <= 1.0 {
         said.push(format!(
@@ -100,7 +114,52 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
             ceiling.value
         ));
     }
+    let (width, spanned) = (ceiling.high - ceiling.low, reached - lowest);
+    if width > spanned {
+        said.push(format!(
+            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone through, {spanned:.3}: it says little"
+        ));
+    }
     said
+}
+
+/// Forms that explain as much as a law that holds, and where accuracy would end by them.
+pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> Vec<String> {
+    let rivals = r_squared.iter().filter(|(form, r)| *form != Form::Law && *r >= fit.r_squared - AS_WELL);
+    let said = rivals.filter_map(|(form, r)| {
+        let end = form.end(points)?;
+        let place = if *form == Form::Linear { "at H = 0" } else { "after all steps" };
+        Some(format!(
+            "{} does as well, R^2 {r:.3}, so the run does not tell the two apart; by it accuracy {place} is {end:.3}",
+            form.name()
+        ))
+    });
+    said.collect()
+}
+
+/// What several runs that are fitted as one have in common: whether one law does for all of them, by an F test of one line against
+/// a line for each (Chow 1960).
+pub(super) fn between(runs: &[&[Point]]) -> String {
+    let squares = |points: &[Point]| Some(Form::Law.fit(points)?.squares(points));
+    let ceilings: Vec<f64> = runs
+        .iter()
+        .filter(|run| run.len() > 2)
+        .filter_map(|run| Form::Law.fit(run).map(|law| law.at_no_entropy()))
+        .collect();
+    let [low, high] = span(ceilings.iter().copied());
+    let each: Option<f64> = runs.iter().map(|run| squares(run)).sum();
+    let whole = squares(&runs.concat());
+    let (n, k) = (runs.concat().len() as f64, runs.len() as f64);
+    let quotient = each.zip(whole).filter(|(each, _)| n > 2.0 * k && *each > 0.0);
+    let quotient = quotient.map(|(each, whole)| (whole - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)));
+    let each = format!("ceilings of each alone are {low:.3} to {high:.3}");
+    match quotient {
+        Some(f) if f > APART => format!(
+            "the runs do not have one law (F {f:.1} for a line each, {each}): the intervals leave out how runs differ, and are too \
+             narrow for another run"
+        ),
+        _ => format!("the intervals are as if the runs had one law; {each}"),
+    }
 }
 
 fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {

@@ -1,8 +1,8 @@
 //! All that points say of the law.
 
 use super::prediction::PREFIX;
-use super::refusals::{refusals, remarks};
-use super::{Departure, Fit, Form, Point, Prediction};
+use super::refusals::{between, refusals, remarks, rivals};
+use super::{Departure, Fit, Form, Interval, Point, Prediction};
 use serde::Serialize;
 
 /// What points say of the law.
@@ -22,6 +22,9 @@ pub struct Study {
     pub prediction: Option<Prediction>,
     /// Where accuracy has left the law, of one run.
     pub departure: Option<Departure>,
+    /// Whether the points are of several runs.
+    #[serde(skip)]
+    is_of_several: bool,
 }
 
 impl Study {
@@ -34,13 +37,16 @@ impl Study {
     pub fn with_prefix(points: Vec<Point>, prefix: f64, seed: u64) -> Self {
         let lost = points.iter().filter(|p| !p.is_finite()).count();
         let points: Vec<Point> = points.into_iter().filter(Point::is_finite).collect();
-        let departure = Departure::of(&points, seed);
+        let departure = Departure::of(&points);
         let forms = Form::ALL.into_iter();
-        Self {
-            r_squared: forms.filter_map(|form| Some((form, form.r_squared(&points)?))).collect(),
-            prediction: Prediction::of(&points, prefix),
-            ..Self::common(&[&points], lost, departure, seed)
+        let r_squared: Vec<(Form, f64)> =
+            forms.filter_map(|form| Some((form, form.r_squared(&points)?))).collect();
+        let mut study = Self::common(&[&points], lost, departure, seed);
+        if let Some(fit) = study.holds() {
+            let said = rivals(&points, fit, &r_squared);
+            study.remarks.extend(said);
         }
+        Self { r_squared, prediction: Prediction::of(&points, prefix), ..study }
     }
 
     /// Studies the points of several runs as one law, each in the order of its steps; neighbours are those within a run.
@@ -49,7 +55,12 @@ impl Study {
             runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
         let lost = runs.iter().copied().flatten().filter(|p| !p.is_finite()).count();
         let runs: Vec<&[Point]> = finite.iter().map(Vec::as_slice).collect();
-        Self::common(&runs, lost, None, seed)
+        let mut study = Self::common(&runs, lost, None, seed);
+        study.is_of_several = runs.len() > 1;
+        if study.holds().is_some() && study.is_of_several {
+            study.remarks.push(between(&runs));
+        }
+        study
     }
 
     fn common(runs: &[&[Point]], lost: usize, departure: Option<Departure>, seed: u64) -> Self {
@@ -65,12 +76,23 @@ impl Study {
             r_squared: Vec::new(),
             prediction: None,
             departure,
+            is_of_several: false,
         }
     }
 
     /// The law, if it holds.
     pub fn holds(&self) -> Option<&Fit> {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
+    }
+
+    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and ceiling are shares, and whether
+    /// anything was cut.
+    pub fn ceiling(&self) -> Option<(Interval, bool)> {
+        let ceiling = self.holds()?.ceiling;
+        let is_share = |value: f64| (0.0..=1.0).contains(&value);
+        let are_shares = is_share(ceiling.value) && self.points.iter().all(|p| is_share(p.accuracy));
+        let cut = if are_shares { ceiling.cut(0.0, 1.0) } else { ceiling };
+        Some((cut, cut != ceiling))
     }
 
     /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last one always.
@@ -92,12 +114,15 @@ impl Study {
 
     /// The law in a line, or why there is none, and what became of the entropy.
     pub fn sentence(&self) -> String {
-        let law = match (self.holds(), self.refusals.first()) {
-            (Some(Fit { ceiling, r_squared, .. }), _) => format!(
-                "ceiling {:.3}, 95 % interval {:.3} to {:.3}, R^2 {r_squared:.3}",
-                ceiling.value, ceiling.low, ceiling.high
+        let left = self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
+        let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
+            (Some((Fit { r_squared, .. }, (Interval { value, low, high }, _))), _) => {
+                format!("ceiling {value:.3}, 95 % interval {low:.3} to {high:.3}, R^2 {r_squared:.3}")
+            }
+            (None, Some(why)) => left.map_or_else(
+                || format!("none, {why}"),
+                |left| format!("none since step {}: accuracy has left it", left.since),
             ),
-            (None, Some(why)) => format!("none, {why}"),
             (None, None) => "none".to_owned(),
         };
         match self.entropy_spent() {
@@ -108,8 +133,12 @@ impl Study {
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None without points or entropy.
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None without points or entropy,
+    /// and of several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
+        if self.is_of_several {
+            return None;
+        }
         let (first, last) = (self.points.first()?, self.points.last()?);
         (first.entropy > 0.0).then(|| 1.0 - last.entropy / first.entropy)
     }

@@ -214,7 +214,7 @@ pub(super) fn ceiling(fit: &Fit) -> String {
     match fit.ceiling.value {
         value if value > 1.0 => format!("above {}", percent(1.0)),
         value if value < 0.0 => format!("below {}", percent(0.0)),
-        _ => with_interval(&fit.ceiling, percent),
+        _ => with_interval(&fit.ceiling.cut(0.0, 1.0), percent),
     }
 }
 

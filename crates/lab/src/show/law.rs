@@ -55,7 +55,7 @@ fn formula(fit: &Fit) -> String {
 }
 
 fn ceiling(fit: &Fit, study: &Study) -> String {
-    let Interval { value, low, high } = fit.ceiling;
+    let Interval { value, low, high } = study.ceiling().map_or(fit.ceiling, |(ceiling, _)| ceiling);
     let interval =
         if low < high { format!(" [{:.1}, {:.1}]", 100.0 * low, 100.0 * high) } else { String::new() };
     let now = study.points.last();

@@ -46,6 +46,10 @@ const PREDICTIONS: [Prediction; 4] = [
     Prediction { name: "exact, token by token", metric: "theory/exact", sign: 1.0, change: OF_TOKENS },
 ];
 
+/// The null of each change.
+const UNVARYING: [(&str, &str); 2] =
+    [("the same at each step", OF_RESPONSES), ("the same at each step, tokens", OF_TOKENS)];
+
 /// What predictions p and measured changes c of the steps of a run have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
@@ -53,11 +57,14 @@ pub struct Agreement {
     pub steps: usize,
     /// Pearson's correlation; none where either never varies, or where there are fewer than three steps, of which any two agree.
     pub correlation: Option<f64>,
+    /// Its 95 % interval by Fisher's z, as if steps were independent; none with fewer than four.
+    pub correlation_interval: Option<[f64; 2]>,
     /// Share of the steps where both have the same sign, of those where neither is 0; none where there is no such step.
     pub same_sign: Option<f64>,
     /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of p p; none where all p are 0.
     pub slope: Option<f64>,
-    /// Share of the sum of c c that k p explains; none where there is no slope, nothing to explain or fewer than three steps.
+    /// Share of the sum of c c that k p accounts for. The sum is about 0, not about the mean, so what never varies accounts for much of
+    /// it too: hold it against [`TheoryOfRun::unvarying`]; none where there is no slope, nothing to explain or fewer than three steps.
     pub explained: Option<f64>,
 }
 
@@ -88,6 +95,8 @@ pub struct TheoryOfRun {
     pub entropy_change: f64,
     /// In the order of the metrics.
     pub predictions: Vec<(Prediction, Agreement)>,
+    /// The null of every prediction: a change that is the same at each step, of both averages.
+    pub unvarying: Vec<(&'static str, Agreement)>,
     /// From prompts that nobody solves to prompts that everybody does; only those that there were.
     pub buckets: Vec<BucketMeans>,
 }
@@ -120,11 +129,16 @@ impl Agreement {
             .collect();
         let slope = varying(product(0, 0)).map(|squares| product(0, 1) / squares);
         let left = |k: f64| pairs.iter().map(|[p, c]| (c - k * p) * (c - k * p)).sum::<f64>();
+        let correlation = varying(centred(0, 0) * centred(1, 1))
+            .filter(|_| enough)
+            .map(|squares| (centred(0, 1) / squares.sqrt()).clamp(-1.0, 1.0));
         Self {
             steps: pairs.len(),
-            correlation: varying(centred(0, 0) * centred(1, 1))
-                .filter(|_| enough)
-                .map(|squares| (centred(0, 1) / squares.sqrt()).clamp(-1.0, 1.0)),
+            correlation,
+            correlation_interval: correlation.filter(|_| pairs.len() > FEWEST).map(|r| {
+                let half = 1.96 / (count - 3.0).sqrt();
+                [-half, half].map(|away| libm::tanh(libm::atanh(r) + away))
+            }),
             same_sign: (!signed.is_empty())
                 .then(|| signed.iter().filter(|same| **same).count() as f64 / signed.len() as f64),
             slope,
@@ -153,6 +167,10 @@ impl TheoryOfRun {
             steps: changes.steps.len(),
             entropy_change: changes.values.iter().sum(),
             predictions: predictions.collect(),
+            unvarying: UNVARYING
+                .iter()
+                .filter_map(|(name, of)| Some((*name, unvarying(log.series(of)?))))
+                .collect(),
             buckets: BUCKETS.iter().filter_map(|bucket| means(log, *bucket)).collect(),
         })
     }
@@ -169,6 +187,14 @@ impl TheoryOfRun {
             ))
         })
     }
+}
+
+/// The mean change as the prediction of every step.
+fn unvarying(changes: &Series) -> Agreement {
+    let mean = changes.values.iter().sum::<f64>() / changes.values.len() as f64;
+    let pairs: Vec<[f64; 2]> = changes.values.iter().map(|change| [mean, *change]).collect();
+    // The centred sum of a constant is rounding: it has no correlation.
+    Agreement { correlation: None, correlation_interval: None, ..Agreement::of(&pairs) }
 }
 
 fn means(log: &RunLog, (bucket, accuracy): (&str, &'static str)) -> Option<BucketMeans> {

@@ -49,20 +49,28 @@ pub fn of_checks(checks: &[Check], width: u16, colors: bool) -> String {
 
 /// How well each prediction foresees a run.
 pub fn of_predictions(theory: &TheoryOfRun) -> String {
-    let TheoryOfRun { steps, entropy_change, predictions, .. } = theory;
+    let TheoryOfRun { steps, entropy_change, predictions, unvarying, .. } = theory;
     let of_steps = if *steps == 1 { "1 step".into() } else { format!("{steps} steps") };
     let mut text = format!(
         "  theory of covariance: the entropy's change in {of_steps}, {entropy_change:+.4} nats in all, as predicted by\n"
     );
-    let heads = row(["", "correlation", "same sign", "slope", "explains"]);
-    let _ = writeln!(text, "{heads}");
-    for (prediction, agreement) in predictions {
-        let Agreement { correlation, same_sign, slope, explained, .. } = agreement;
-        let [correlation, slope] =
-            [shown(*correlation, |x| format!("{x:+.3}")), shown(*slope, |x| format!("{x:+.2e}"))];
+    let line = |[name, correlation, same_sign, slope, share]: [&str; 5]| {
+        format!("    {name:30} {correlation:>20} {same_sign:>5} {slope:>9} {share:>8}\n")
+    };
+    text += &line(["", "correlation, 95 %", "sign", "slope", "of c c"]);
+    let named = predictions.iter().map(|(prediction, agreement)| (prediction.name, agreement));
+    for (name, agreement) in named.chain(unvarying.iter().map(|(name, agreement)| (*name, agreement))) {
+        let Agreement { correlation, correlation_interval, same_sign, slope, explained, .. } = agreement;
+        let mut within = shown(*correlation, |x| format!("{x:+.2}"));
+        if let Some([low, high]) = correlation_interval {
+            let _ = write!(within, " [{low:+.2}, {high:+.2}]");
+        }
+        let slope = shown(*slope, |x| format!("{x:+.2e}"));
         let [same_sign, explained] = [same_sign, explained].map(|x| shown(*x, percent));
-        let _ = writeln!(text, "{}", row([prediction.name, &correlation, &same_sign, &slope, &explained]));
+        text += &line([name, &within, &same_sign, &slope, &explained]);
     }
+    text += "    sign: steps with the same sign; of c c: share of the sum of squared changes.\n    \
+             A theory says more than nothing where it beats \"the same at each step\".\n";
     text
 }
 

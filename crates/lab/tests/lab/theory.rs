@@ -173,6 +173,33 @@ fn agreement_is_measured_as_it_is_defined() {
     let one = Agreement::of(&[[2.0, 1.0]]);
     assert_eq!((one.correlation, one.slope, one.explained), (None, Some(0.5), None));
     assert_eq!(Agreement::of(&[[2.0, 1.0], [1.0, 5.0]]).correlation, None, "any two steps agree");
+    // Fisher's z of 28 steps: 1.96 / 5 = 0.392 to either side.
+    let pairs: Vec<[f64; 2]> =
+        (0..7).flat_map(|_| [[1.0, 1.0], [-1.0, -1.0], [1.0, 0.0], [-1.0, 0.0]]).collect();
+    let agreement = Agreement::of(&pairs);
+    let [low, high] = agreement.correlation_interval.unwrap();
+    let r = agreement.correlation.unwrap();
+    assert!(
+        (libm::atanh(high) - libm::atanh(r) - 0.392).abs() < 1e-9
+            && (libm::atanh(r) - libm::atanh(low) - 0.392).abs() < 1e-9
+    );
+    assert_eq!(offset.correlation_interval, None, "three steps have none");
+}
+
+/// What never varies has the sign of every step and accounts for most of the squares, and knows nothing.
+#[test]
+fn the_null_accounts_for_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let changes = [-1.0, -1.3, -0.6, -1.2, -0.9];
+    let steps: Vec<Value> = changes.iter().map(|change| json!({ "theory/entropy_change": change })).collect();
+    let theory = TheoryOfRun::require(&run(dir.path(), &steps)).unwrap();
+    let [(name, null)] = theory.unvarying.as_slice() else { panic!("{:?}", theory.unvarying) };
+    assert_eq!((*name, null.correlation, null.same_sign), ("the same at each step", None, Some(1.0)));
+    let squares: f64 = changes.iter().map(|c| c * c).sum();
+    assert!(
+        (null.explained.unwrap() - 5.0 / squares).abs() < 1e-12 && null.explained > Some(0.9),
+        "{null:?}"
+    );
 }
 
 /// A run directory with these metrics, a step each.
@@ -226,7 +253,17 @@ fn a_run_is_compared_step_by_step() {
     assert_eq!((bucket.accuracy, bucket.groups, bucket.group_covariance), ("0", 4.0, None));
     assert!(near(bucket.entropy_change, (1.0 + 4.0 - 1.0) / 4.0));
     let text = of_run(&theory);
-    for part in ["3 steps", "-0.2000 nats", "in groups", "+1.000", "-1.000", "100 %", "+1.00e-1", "n/a"] {
+    for part in [
+        "3 steps",
+        "-0.2000 nats",
+        "in groups",
+        "+1.00 ",
+        "-1.00 ",
+        "100 %",
+        "+1.00e-1",
+        "n/a",
+        "the same at each step",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }

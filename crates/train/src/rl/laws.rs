@@ -42,7 +42,12 @@ impl Laws {
                 record.metrics.set(format!("law/{name}/{metric}"), value);
             }
             if study.points.len() > 1 {
-                record.remarks.push(format!("law, {name}: {}", study.sentence()));
+                let again = if law.has_left && study.holds().is_some() {
+                    "; accuracy is within the law again"
+                } else {
+                    ""
+                };
+                record.remarks.push(format!("law, {name}: {}{again}", study.sentence()));
             }
             if let Some(departure) = &study.departure
                 && !law.has_left

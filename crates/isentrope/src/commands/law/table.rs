@@ -44,7 +44,8 @@ pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
         text +=
             &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
         for one in members.iter().filter(|one| one.study.holds().is_none()) {
-            text += &page.line(2, &format!("note: alone, {} has no law", one.run));
+            let why = one.study.refusals.first().map(|why| format!(": {why}")).unwrap_or_default();
+            text += &page.line(2, &format!("note: alone, {} has no law{why}", one.run));
         }
         let each: Vec<(&str, &Study)> = members.iter().map(|one| (one.run.as_str(), &one.study)).collect();
         text += &page.study(study, &each);
@@ -76,10 +77,12 @@ impl Page {
         match study.holds() {
             Some(fit) => {
                 let _ = writeln!(text, "  {:27}{:>8}  95 % interval", "R = -a exp(H) + b", "");
+                let (ceiling, is_cut) = study.ceiling().unwrap_or((fit.ceiling, false));
                 for (name, Interval { value, low, high }) in
-                    [("a", fit.a), ("b", fit.b), ("ceiling at H = 0, b - a", fit.ceiling)]
+                    [("a", fit.a), ("b", fit.b), ("ceiling at H = 0, b - a", ceiling)]
                 {
-                    let _ = writeln!(text, "    {name:25}{value:>8.3}  {low:.3} to {high:.3}");
+                    let cut = if is_cut && name.starts_with('c') { ", cut to [0, 1]" } else { "" };
+                    let _ = writeln!(text, "    {name:25}{value:>8.3}  {low:.3} to {high:.3}{cut}");
                 }
                 let _ = writeln!(text, "    {:25}{:>8.3}", "R^2", fit.r_squared);
             }
@@ -93,11 +96,43 @@ impl Page {
         for remark in &study.remarks {
             text += &self.line(2, &format!("note: {remark}"));
         }
-        text += &prediction(study);
+        text += &self.prediction(study);
         let lines = self.plot(study, runs);
         if !lines.is_empty() {
             text += "\n";
             text += &lines.into_iter().map(|line| format!("  {line}\n")).collect::<String>();
+        }
+        text
+    }
+
+    /// How every form does on the rest of the run, and on all of it.
+    fn prediction(&self, study: &Study) -> String {
+        let Some(prediction) = &study.prediction else { return String::new() };
+        let mut text = format!(
+            "\n  the first {} points (to step {}) predict the other {}\n",
+            prediction.prefix, prediction.until, prediction.rest
+        );
+        let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
+        let dash = || "-".to_owned();
+        for form in Form::ALL {
+            let all = study.r_squared.iter().find(|(of, _)| *of == form);
+            let all = all.map_or_else(dash, |(_, value)| format!("{value:.3}"));
+            let scored = prediction.scored.iter().find(|scored| scored.form == form);
+            let rmse = scored.map_or_else(dash, |scored| format!("{:.3}", scored.rmse));
+            let error = scored.map_or_else(dash, |scored| format!("{:+.3}", scored.error_at_end));
+            let few = if scored.is_none() { "  not determined by so few" } else { "" };
+            let _ = writeln!(text, "    {:23}{rmse:>7}{error:>14}{all:>12}{few}", form.name());
+        }
+        text += &self.line(
+            4,
+            "error at end: predicted less measured. The law and the line are told the entropies of the rest, c - d exp its steps \
+             alone, the last value nothing",
+        );
+        if study.holds().is_none() {
+            text += &self.line(
+                4,
+                "The law is scored as a form beside the others; it is not given here, as said above",
+            );
         }
         text
     }
@@ -141,24 +176,4 @@ fn course(study: &Study) -> String {
         first.accuracy,
         last.accuracy
     )
-}
-
-/// How every form does on the rest of the run, and on all of it.
-fn prediction(study: &Study) -> String {
-    let Some(prediction) = &study.prediction else { return String::new() };
-    let mut text = format!(
-        "\n  the first {} points (to step {}) predict the other {}\n",
-        prediction.prefix, prediction.until, prediction.rest
-    );
-    let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
-    for scored in &prediction.scored {
-        let all = study.r_squared.iter().find(|(form, _)| *form == scored.form).map(|(_, value)| *value);
-        let all = all.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-        let (rmse, error) = (scored.rmse, scored.error_at_end);
-        let _ = writeln!(text, "    {:23}{rmse:>7.3}{error:>+14.3}{all:>12}", scored.form.name());
-    }
-    if prediction.scored.iter().all(|scored| scored.form != Form::Law) {
-        text += "    the law is not determined by so few\n";
-    }
-    text
 }

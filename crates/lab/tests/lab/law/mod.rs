@@ -1,6 +1,7 @@
 //! The law on planted runs, and where its points come from.
 
 mod coverage;
+mod departure;
 mod planted;
 mod point_file;
 mod points;

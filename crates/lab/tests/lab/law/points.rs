@@ -1,7 +1,7 @@
 //! From logs to points.
 
 use isentrope_lab::law::Point;
-use isentrope_lab::law::points::{of_rollout, of_run};
+use isentrope_lab::law::points::{of_metrics, of_rollout, of_run};
 use isentrope_lab::log::RunLog;
 use std::fs;
 
@@ -51,7 +51,7 @@ fn evaluations_without_entropy_have_that_of_the_rollout_after_them() {
     // After the last step that was sampled, its own entropy is the nearest.
     let expected = [point(0, 9.5, 0.0), point(2, 7.5, 0.2), point(4, 5.5, 0.4), point(6, 4.5, 0.6)];
     assert_eq!(measured.points, expected);
-    assert!(measured.notes[0].contains("no entropy of its own"), "{:?}", measured.notes);
+    assert!(measured.notes[0].contains("not the evaluation's own"), "{:?}", measured.notes);
     assert!(measured.notes[1].contains("1 evaluation is left out"), "{:?}", measured.notes);
 }
 
@@ -69,4 +69,32 @@ fn runs_without_evaluations_have_their_rollouts() {
     let scored = of_run(&log("{\"step\":0,\"eval/a/score\":2.5,\"eval/a/entropy\":1.0}\n")).remove(0);
     assert_eq!(scored.accuracy, "eval/a/score");
     assert!(scored.notes[0].contains("mean score"), "{:?}", scored.notes);
+}
+
+#[test]
+fn metrics_by_name_are_paired_as_those_of_the_run() {
+    let mut metrics = String::new();
+    for step in 0..9 {
+        let eval = if step % 2 == 0 { format!(",\"eval/a/mean@8\":0.{step}") } else { String::new() };
+        metrics +=
+            &format!("{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n", 10 - step);
+    }
+    let log = log(&metrics);
+    let whole = of_run(&log);
+    assert_eq!(whole[0].points[1], point(2, 7.5, 0.2), "the policy after step 2 samples step 3");
+    for (accuracy, entropy) in [
+        (Some("eval/a/mean@8"), None),
+        (None, Some("policy/entropy_token_mean_filtered")),
+        (Some("eval/a/mean@8"), Some("policy/entropy_token_mean_filtered")),
+        // As another trainer calls them.
+        (Some("val-core/a/acc/mean@8"), Some("actor/entropy")),
+    ] {
+        let asked = of_metrics(&log, accuracy, entropy).unwrap().remove(0);
+        assert_eq!(
+            (&asked.points, &asked.notes),
+            (&whole[0].points, &whole[0].notes),
+            "{accuracy:?} {entropy:?}"
+        );
+    }
+    assert!(of_metrics(&log, None, Some("nothing/else")).unwrap_err().to_string().contains("has no metric"));
 }

@@ -57,4 +57,9 @@ fn a_prefix_is_as_long_as_it_must_be() {
         assert_eq!(Prediction::of(&run, share).map(|p| p.prefix), prefix, "{share}");
     }
     assert_eq!(Prediction::of(&run[..4], 0.15), None);
+    // Three coefficients are no rival on three points.
+    for (share, is_there) in [(0.15, false), (0.4, false), (0.5, true)] {
+        let scored = Prediction::of(&run, share).unwrap().scored;
+        assert_eq!(scored.iter().any(|scored| scored.form == Form::Saturating), is_there, "{share}");
+    }
 }

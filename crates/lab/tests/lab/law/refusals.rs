@@ -145,3 +145,51 @@ fn runs_together_have_one_law() {
     assert_eq!(Study::of(runs[0].clone(), 1), Study::of(runs[0].clone(), 1));
     assert_ne!(Study::of(runs[0].clone(), 2).fit, Some(alone), "the seed counts");
 }
+
+#[test]
+fn several_runs_together_are_told_apart_from_one_law() {
+    let with = |lifts: [f64; 3]| {
+        let runs: Vec<Vec<Point>> = (0..3)
+            .map(|seed| {
+                let mut run = lawful(seed, 12, 3.0, 0.3, 0.01);
+                run.iter_mut().for_each(|point| point.accuracy += lifts[seed as usize]);
+                run
+            })
+            .collect();
+        let slices: Vec<&[Point]> = runs.iter().map(Vec::as_slice).collect();
+        Study::together(&slices, 1)
+    };
+    let one = with([0.0; 3]);
+    assert!(one.remarks.last().unwrap().contains("as if the runs had one law"), "{:?}", one.remarks);
+    let apart = with([-0.03, 0.0, 0.03]);
+    assert!(apart.remarks.last().unwrap().contains("do not have one law"), "{:?}", apart.remarks);
+    // The last of one run is not what became of the first of another.
+    assert_eq!((one.entropy_spent(), apart.entropy_spent()), (None, None));
+}
+
+#[test]
+fn a_ceiling_that_says_nothing_is_no_ceiling() {
+    let wide = |size: f64| {
+        let noise = noise(3, 8, 0.0);
+        let entropies: Vec<f64> = (0..8).map(|i| 1.5 - 0.05 * f64::from(i)).collect();
+        Study::of(points(&entropies, |i, h| 0.98 - 0.17 * libm::exp(h) + size * noise[i]), 1)
+    };
+    // Far above what was reached, and known well or badly.
+    let (narrow, wide) = (wide(0.0002), wide(0.03));
+    let says_little = |study: &Study| study.remarks.iter().any(|said| said.contains("says little"));
+    assert!(narrow.holds().is_some() && !says_little(&narrow), "{narrow:?}");
+    assert!(wide.holds().is_some() && says_little(&wide), "{wide:?}");
+    let (ceiling, is_cut) = wide.ceiling().unwrap();
+    assert!(is_cut && ceiling.high == 1.0 && wide.fit.unwrap().ceiling.high > 1.0, "{ceiling:?}");
+    assert!(wide.sentence().contains("to 1.000, R^2"), "{}", wide.sentence());
+}
+
+#[test]
+fn a_line_that_does_as_well_is_said_to() {
+    let noise = noise(1, 16, 0.3);
+    let study = Study::of(points(&falling(16, 3.0), |i, h| 0.7 - 0.4 * h + 0.005 * noise[i]), 1);
+    let said = study.remarks.iter().find(|said| said.starts_with("a line in H does as well")).unwrap();
+    assert!(said.contains("accuracy at H = 0 is 0.69"), "{said}");
+    let lawful = Study::of(lawful(1, 16, 3.0, 0.3, 0.005), 1);
+    assert!(!lawful.remarks.iter().any(|said| said.starts_with("a line in H")), "{:?}", lawful.remarks);
+}
