@@ -4,6 +4,7 @@ mod packed;
 
 pub use packed::Packed;
 
+use crate::visible::visible;
 use std::fmt::Write;
 
 /// What all pages look like.
@@ -28,7 +29,7 @@ impl Page {
     /// The page as HTML. What it may load is nothing, which browsers are told.
     pub fn html(&self) -> String {
         let Self { title, style, body, packed, script } = self;
-        let title = escaped(title);
+        let title = legible(title);
         let unpacked = if packed.is_empty() { "" } else { packed::UNPACKED };
         let packed: String = packed.iter().map(Packed::html).collect();
         let mut html = String::new();
@@ -62,6 +63,12 @@ pub fn escaped(text: &str) -> String {
     html
 }
 
+/// Text from elsewhere as HTML: whatever is hidden in it is written out, so that no direction mark turns what stands around it
+/// and no terminal obeys it where the page is printed on one.
+pub fn legible(text: &str) -> String {
+    escaped(&visible(text))
+}
+
 /// A value as JavaScript, safe within a `<script>` element.
 ///
 /// # Errors
@@ -76,6 +83,14 @@ pub fn script_value(value: &impl serde::Serialize) -> serde_json::Result<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn direction_marks_and_control_characters_are_written_out() {
+        let text = "a\u{202e}b\u{2066}<c>\u{1b}[31m\u{7}é";
+        assert_eq!(legible(text), "a\\u{202e}b\\u{2066}&lt;c&gt;\\u{1b}[31m\\u{7}é");
+        let page = Page { title: text.into(), ..Page::default() }.html();
+        assert!(!page.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{7}']) && page.contains("&lt;c&gt;"));
+    }
 
     #[test]
     fn no_text_leaves_its_place() {

@@ -134,11 +134,11 @@ pub(super) const CHARTS: &[Declared] = &[
         lines: &[
             ("cov/p99", "99th percentile"),
             ("cov/max", "largest"),
-            ("cov/top_0.02_percent", "mean of the top 0.02 %"),
-            ("cov/top_0.2_percent", "mean of the top 0.2 %"),
-            ("cov/top_2_percent", "mean of the top 2 %"),
-            ("cov/top_20_percent", "mean of the top 20 %"),
-            ("cov/top_50_percent", "mean of the top 50 %"),
+            ("cov/top_0.02_percent", "mean of the top 0.02\u{a0}%"),
+            ("cov/top_0.2_percent", "mean of the top 0.2\u{a0}%"),
+            ("cov/top_2_percent", "mean of the top 2\u{a0}%"),
+            ("cov/top_20_percent", "mean of the top 20\u{a0}%"),
+            ("cov/top_50_percent", "mean of the top 50\u{a0}%"),
         ],
     },
     Declared {
@@ -192,9 +192,9 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "KL divergence",
         unit: NATS,
         reading: "How far the updates of a step move the policy from the one that sampled, and training from the \
-                  reference model.",
+                  reference model. The first is an estimate from the sampled tokens alone, which may be below 0.",
         lines: &[
-            ("policy/kl_old", "KL from the sampling policy"),
+            ("policy/kl_old", "KL from the sampling policy, an estimate"),
             ("policy/log_ratio_abs", "mean |log ratio|"),
             ("kl/reference", "KL from the reference model"),
         ],

@@ -1,11 +1,12 @@
 //! How early entropy and gain were spent: shares by each twelfth of a run.
 
+use super::MAX_SETS;
 use super::curves::swatch;
-use super::number::{percent, plain};
+use super::number::{DRAWABLE, percent, plain};
 use super::run::{Run, place};
+use super::text::short_name;
 use crate::law::Point;
 use crate::law::points::Measured;
-use crate::page::escaped;
 use std::fmt::Write;
 
 /// The paper's shares of entropy and gain, by twelfth: means of 11 models over 2400 updates (arXiv:2505.22617, section 2).
@@ -36,6 +37,11 @@ pub(super) fn growth(points: &[Point], quantity: Quantity) -> Option<f64> {
     let (first, last) = (quantity(points.first()?), quantity(points.last()?));
     let grown = last - first;
     (grown > LEAST_CHANGE * first.abs().max(f64::MIN_POSITIVE)).then_some(grown)
+}
+
+/// Whether a quantity is more at the end than at the beginning, however little.
+pub(super) fn is_more(points: &[Point], quantity: Quantity) -> bool {
+    points.first().zip(points.last()).is_some_and(|(first, last)| quantity(last) > quantity(first))
 }
 
 /// The share of its growth that is reached at a step.
@@ -69,12 +75,16 @@ pub(super) fn html(runs: &[Run]) -> String {
          accuracy, by each twelfth of the run, of what the whole run came to; between evaluations in a straight line. In the \
          paper’s runs most of both went in the first twelfth: what follows costs most of the time and brings little.</p>\n",
     );
-    for set in sets {
+    for set in sets.iter().copied().take(MAX_SETS) {
         let of_set = |(i, run): (usize, &'_ Run)| -> Option<(usize, Measured)> {
             run.measured.iter().find(|m| m.set == set && m.points.len() > 1).map(|m| (i, m.clone()))
         };
         let columns: Vec<(usize, Measured)> = runs.iter().enumerate().filter_map(of_set).collect();
         html += &table(runs, &columns);
+    }
+    if sets.len() > MAX_SETS {
+        let _ =
+            writeln!(html, "<p class=\"quiet\">These are {MAX_SETS} of {} evaluation sets.</p>", sets.len());
     }
     html + "</section>\n"
 }
@@ -85,7 +95,7 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
     let _ = write!(
         html,
         "<h3>On {}</h3>\n<div class=\"wide\"><table class=\"collapse\">\n<thead><tr><th></th>",
-        escaped(place(&any.set))
+        short_name(place(&any.set))
     );
     let is_alone = runs.len() == 1;
     for (i, _) in columns {
@@ -116,7 +126,7 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
                 let _ = write!(
                     html,
                     "<td class=\"group\">{}</td><td>{entropy}</td><td>{accuracy}</td>",
-                    (step * 10.0).round() / 10.0
+                    if step < 1e15 { ((step * 10.0).round() / 10.0).to_string() } else { plain(step) }
                 );
             }
             let group = if is_alone { "" } else { " class=\"group\"" };
@@ -133,8 +143,13 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
     }
     html += "</tbody>\n</table></div>\n";
     for (i, Measured { points, .. }) in columns {
-        for (quantity, what) in [(SPENT, "entropy did not fall"), (GAINED, "accuracy did not rise")] {
+        let quantities = [
+            (SPENT, "entropy", "hardly fell", "did not fall"),
+            (GAINED, "accuracy", "hardly rose", "did not rise"),
+        ];
+        for (quantity, name, hardly, not) in quantities {
             if growth(points, quantity).is_none() {
+                let what = format!("{name} {}", if is_more(points, quantity) { hardly } else { not });
                 let _ = writeln!(
                     html,
                     "<p class=\"quiet\">{}: {what} from the first evaluation to the last, so there are no \
@@ -148,6 +163,9 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
 }
 
 fn percent_of_whole(share: f64) -> String {
+    if share.abs() >= DRAWABLE {
+        return percent(share);
+    }
     format!("{:.0}\u{a0}%", (100.0 * share).round() + 0.0).replace('-', "−")
 }
 

@@ -1,16 +1,20 @@
 //! The curves over steps: from declared charts and the runs' numbers to what is drawn, and the places on the page for it.
 
 use super::charts::{CHARTS, Declared, Unit, named};
+use super::limits::Limits;
+use super::number::DRAWABLE;
 use super::run::Run;
+use super::text::{listed, seen, short_name, shortened, words};
 use super::thin::{means, thin};
 use crate::log::Series;
-use crate::page::escaped;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Points on a whole page. With the digits that they have, so many come to less than 2 MB when packed.
-const MAX_POINTS: usize = 240_000;
+/// Longest text of a menu, in characters.
+const LONGEST_OPTION: usize = 60;
+/// Metrics of one run that share a frame; of more, one is drawn at a time.
+const MAX_IN_FRAME: usize = 24;
 /// Points of one line: more than twice as many as a wide screen has columns for one.
 const MAX_OF_LINE: usize = 3000;
 /// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it is cut.
@@ -84,6 +88,8 @@ pub(super) enum Style {
 pub(super) struct Curves {
     shown: Vec<Shown>,
     charts: Vec<Chart>,
+    /// Charts that would show nothing but 0.
+    zero: Vec<String>,
     is_thinned: bool,
     has_means: bool,
 }
@@ -108,7 +114,7 @@ struct Metric<'a> {
 
 impl Curves {
     /// The curves that the runs have.
-    pub fn of(runs: &[Run]) -> Self {
+    pub fn of(runs: &[Run], limits: Limits) -> Self {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for run in runs {
             names.extend(run.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
@@ -121,7 +127,9 @@ impl Curves {
                 for metric in &names {
                     if let Some(name) = named(*line, metric) {
                         rest.remove(metric);
-                        metrics.push(Metric::of(runs, metric, name));
+                        if !is_mean_again(metric, &names) {
+                            metrics.push(Metric::of(runs, metric, name));
+                        }
                     }
                 }
             }
@@ -130,17 +138,27 @@ impl Curves {
         let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
         found.push((OTHERS, false, others));
 
-        let mut kept = Vec::new();
+        let (mut kept, mut zero) = (Vec::new(), Vec::new());
         for (declared, together, metrics) in found {
-            let (metrics, remarks) = told_apart(metrics, runs.len() == 1 && together);
+            if metrics.iter().all(Metric::is_zero) {
+                if together && !metrics.is_empty() {
+                    zero.push(declared.title.to_owned());
+                } else {
+                    zero.extend(metrics.into_iter().map(|metric| metric.name));
+                }
+                continue;
+            }
+            let together = together && (runs.len() > 1 || metrics.len() <= MAX_IN_FRAME);
+            let (metrics, remarks) = told_apart(metrics, runs.len() == 1 && together, limits.metrics);
             if !metrics.is_empty() {
                 kept.push((declared, together, metrics, remarks));
             }
         }
         let lines =
             kept.iter().flat_map(|(_, _, metrics, _)| metrics).map(|m| m.of_runs.iter().flatten().count());
-        let most = (MAX_POINTS / lines.sum::<usize>().max(1)).clamp(40, MAX_OF_LINE);
-        let mut curves = Self { shown: Vec::new(), charts: Vec::new(), is_thinned: false, has_means: false };
+        let most = (limits.points / lines.sum::<usize>().max(1)).clamp(8, MAX_OF_LINE);
+        let mut curves =
+            Self { shown: Vec::new(), charts: Vec::new(), zero, is_thinned: false, has_means: false };
         for (declared, together, metrics, remarks) in kept {
             let lines: Vec<Line> = metrics
                 .iter()
@@ -173,12 +191,20 @@ impl Curves {
 
     /// The places for it, with a legend of the runs.
     pub fn html(&self, runs: &[Run]) -> String {
-        if self.charts.is_empty() {
+        if self.charts.is_empty() && self.zero.is_empty() {
             return String::new();
         }
         let mut html = String::from("<section id=\"curves\">\n<h2>Curves</h2>\n");
-        html += "<p class=\"quiet\"><span class=\"on-screen\">Drag to zoom, double-click for the whole; point at a curve \
-                 for its values. ";
+        if !self.zero.is_empty() {
+            let _ =
+                writeln!(html, "<p>0 in every step, and so not drawn: {}.</p>", words(&listed(&self.zero)));
+        }
+        if self.charts.is_empty() {
+            return html + "</section>\n";
+        }
+        html += "<p class=\"quiet\"><span class=\"on-screen\"><span class=\"by-mouse\">Drag to zoom, double-click for the \
+                 whole; point at a curve for its values.</span><span class=\"by-touch\">Tap a curve for its values; zooming \
+                 is in the menu of each chart.</span> ";
         if runs.len() > 1 {
             html += "The names of the runs switch them on and off in all charts. ";
         }
@@ -213,39 +239,73 @@ const OTHERS: Declared = Declared {
 impl<'a> Metric<'a> {
     fn of(runs: &'a [Run], metric: &str, name: String) -> Self {
         let series = |run: &'a Run| run.log.series(metric).filter(|series| !series.values.is_empty());
-        Self { metric: metric.to_owned(), name, of_runs: runs.iter().map(series).collect() }
+        Self { metric: metric.to_owned(), name: seen(&name), of_runs: runs.iter().map(series).collect() }
     }
 
     fn is_zero(&self) -> bool {
         self.of_runs.iter().flatten().all(|series| series.values.iter().all(|value| *value == 0.0))
     }
+
+    /// How many of its values are too large to be drawn, and whether any is not.
+    fn too_large(&self) -> (usize, bool) {
+        let all = self.of_runs.iter().flatten().flat_map(|series| &series.values);
+        let (mut large, mut has_others) = (0, false);
+        for value in all {
+            if is_drawable(*value) { has_others = true } else { large += 1 }
+        }
+        (large, has_others)
+    }
 }
 
-/// The metrics that are worth a line, and sentences on the others: those that are 0 throughout and, where the lines of one run
-/// would cover one another, those that are equal to one before. A chart keeps its first metric.
-fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool) -> (Vec<Metric<'_>>, Vec<String>) {
-    let (mut kept, mut zero, mut remarks): (Vec<Metric<'_>>, Vec<String>, Vec<String>) = Default::default();
-    let all_zero = metrics.iter().all(Metric::is_zero);
+fn is_drawable(value: f64) -> bool {
+    value.abs() < DRAWABLE
+}
+
+/// Whether a metric is of one response, and so the mean over responses once more, which the names have.
+fn is_mean_again(metric: &str, names: &BTreeSet<&str>) -> bool {
+    let Some((of_set, "pass@1" | "maj@1")) = metric.rsplit_once('/') else { return false };
+    let means = format!("{of_set}/mean@");
+    names.range(means.as_str()..).next().is_some_and(|name| name.starts_with(&means))
+}
+
+/// At most so many metrics that are worth a line, and sentences on the others: those that are 0 throughout or too large and,
+/// where the lines of one run would cover one another, those that are equal to one before.
+fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool, most: usize) -> (Vec<Metric<'_>>, Vec<String>) {
+    let (mut kept, mut remarks): (Vec<Metric<'_>>, Vec<String>) = Default::default();
+    let (mut zero, mut large, mut more): (Vec<String>, Vec<String>, Vec<String>) = Default::default();
     for metric in metrics {
         let same = kept.iter().find(|m| in_one_frame && m.of_runs == metric.of_runs).map(|m| m.name.clone());
+        let (too_large, has_others) = metric.too_large();
+        if too_large > 0 {
+            large.push(metric.name.clone());
+        }
         match same {
-            _ if metric.is_zero() && !(all_zero && kept.is_empty()) => zero.push(metric.name),
+            _ if !has_others => {}
+            _ if metric.is_zero() => zero.push(metric.name),
             Some(same) => remarks.push(format!("“{}” is the same as “{same}”.", metric.name)),
-            None => kept.push(metric),
+            None if kept.len() < most => kept.push(metric),
+            None => more.push(metric.name),
         }
     }
     if !zero.is_empty() {
-        let quoted: Vec<String> = zero.iter().map(|name| format!("“{name}”")).collect();
-        remarks.push(format!("0 in every step: {}.", quoted.join(", ")));
+        remarks.push(format!("0 in every step: {}.", listed(&zero)));
+    }
+    if !large.is_empty() {
+        remarks
+            .push(format!("Values of 1e30 and beyond are not drawn; there are such of {}.", listed(&large)));
+    }
+    if !more.is_empty() {
+        remarks.push(format!("Not drawn are {} more metrics: {}.", more.len(), listed(&more)));
     }
     (kept, remarks)
 }
 
 fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -> Line {
-    let all: Vec<(u64, f64)> = series.iter().collect();
+    let all: Vec<(u64, f64)> = series.iter().filter(|(_, value)| is_drawable(*value)).collect();
     let points = thin(&all, most);
     let style = if points.len() <= 60 { Style::Marked } else { Style::Line };
-    let means = if all.len() < NOISY { Vec::new() } else { means(&all, STRETCHES) };
+    let stretches = STRETCHES.min(most / 4);
+    let means = if all.len() < NOISY || stretches < 10 { Vec::new() } else { means(&all, stretches) };
     Line {
         run,
         metric,
@@ -287,25 +347,36 @@ impl Shown {
         let id = &chart.id;
         let mut html = format!(
             "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{}</h3><div class=\"tools\">",
-            escaped(self.title)
+            words(self.title)
         );
         if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
-            let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\">");
+            let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\" autocomplete=\"off\">");
             for (i, (_, name)) in self.metrics.iter().enumerate() {
-                let _ = write!(html, "<option value=\"{i}\">{}</option>", escaped(name));
+                let _ = write!(
+                    html,
+                    "<option value=\"{i}\">{}</option>",
+                    words(&shortened(name, LONGEST_OPTION))
+                );
             }
             html += "</select>";
         }
         if !chart.share {
-            let _ = write!(html, "<label><input type=\"checkbox\" data-log=\"{id}\"> logarithmic</label>");
+            let _ = write!(
+                html,
+                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"> logarithmic</label>"
+            );
         }
-        let _ = write!(html, "</div></div>\n<div class=\"plot\" id=\"plot-{id}\"></div>\n<figcaption>");
-        html += &escaped(self.reading);
+        let _ = write!(
+            html,
+            "</div></div>\n<div class=\"plot\" id=\"plot-{id}\" role=\"img\" aria-label=\"{}\"></div>\n<figcaption>",
+            words(self.title)
+        );
+        html += &words(self.reading);
         for remark in &self.remarks {
-            let _ = write!(html, " {}", escaped(remark));
+            let _ = write!(html, " {}", words(remark));
         }
         let names: Vec<String> =
-            self.metrics.iter().map(|(name, _)| format!("<code>{}</code>", escaped(name))).collect();
+            self.metrics.iter().map(|(name, _)| format!("<code>{}</code>", short_name(name))).collect();
         let _ = write!(html, " <span class=\"quiet\">{}</span></figcaption>\n</figure>\n", names.join(", "));
         html
     }

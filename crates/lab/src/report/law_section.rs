@@ -3,13 +3,12 @@
 use super::curves::{Chart, Line, Style, legend, rounded, swatch};
 use super::number::{percent, plain};
 use super::run::{Run, place};
+use super::text::{seen, short_name, words};
+use super::{MAX_SETS, number::DRAWABLE};
 use crate::law::points::{Measured, ROLLOUT};
-use crate::law::{Fit, Form, Interval, SEED, Study};
-use crate::page::escaped;
+use crate::law::{Fit, Form, Interval, Point, SEED, Study};
 use std::fmt::Write;
 
-/// Most evaluations of a run that are drawn.
-const MAX_DRAWN: usize = 400;
 /// Points of a curve that is drawn.
 const CURVE: usize = 60;
 
@@ -26,7 +25,6 @@ pub(super) struct Studied {
 /// The law of all runs.
 pub(super) struct LawSection {
     studied: Vec<Studied>,
-    charts: Vec<Chart>,
     sets: Vec<String>,
 }
 
@@ -44,14 +42,13 @@ impl LawSection {
                 }
             }
         }
-        let charts =
-            sets.iter().enumerate().map(|(number, set)| chart(number, set, &studied, runs)).collect();
-        Self { studied, charts, sets }
+        Self { studied, sets }
     }
 
-    /// What is drawn.
-    pub fn charts(&self) -> &[Chart] {
-        &self.charts
+    /// What is drawn, with at most so many evaluations of a run.
+    pub fn charts(&self, runs: &[Run], most: usize) -> Vec<Chart> {
+        let sets = self.sets.iter().take(MAX_SETS).enumerate();
+        sets.map(|(number, set)| chart(number, set, &self.studied, runs, most)).collect()
     }
 
     /// What the law says of a run on one of its sets.
@@ -60,7 +57,7 @@ impl LawSection {
     }
 
     /// The section.
-    pub fn html(&self, runs: &[Run]) -> String {
+    pub fn html(&self, runs: &[Run], charts: &[Chart], most: usize) -> String {
         if self.studied.is_empty() {
             return String::new();
         }
@@ -73,27 +70,35 @@ impl LawSection {
             html += &legend(runs);
         }
         html += "<div class=\"charts few\">\n";
-        for (chart, set) in self.charts.iter().zip(&self.sets) {
-            let title = format!("On {}", place(set));
+        for (chart, set) in charts.iter().zip(&self.sets) {
+            let title = format!("On {}", seen(place(set)));
             let _ = write!(
                 html,
-                "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\"></div>\n<figcaption>{2}\
+                "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\" role=\"img\" aria-label=\"Accuracy against entropy: {1}\"></div>\n<figcaption>{2}\
                  </figcaption>\n</figure>\n",
                 chart.id,
-                escaped(&title),
-                self.caption(chart)
+                words(&title),
+                self.caption(chart, most)
             );
         }
         html += "</div>\n";
+        if self.sets.len() > charts.len() {
+            let _ = writeln!(
+                html,
+                "<p class=\"quiet\">Drawn are {} of {} evaluation sets; the table has them all.</p>",
+                charts.len(),
+                self.sets.len()
+            );
+        }
         html += &self.table(runs);
         html + "</section>\n"
     }
 
     /// How to read a chart.
-    fn caption(&self, chart: &Chart) -> String {
-        let most = self.studied.iter().map(|studied| studied.study.points.len()).max().unwrap_or(0);
-        let most = if every(most) > 1 {
-            format!(" Of long runs, at most {MAX_DRAWN} evaluations are drawn, evenly chosen.")
+    fn caption(&self, chart: &Chart, most: usize) -> String {
+        let longest = self.studied.iter().map(|studied| studied.study.points.len()).max().unwrap_or(0);
+        let most = if every(longest, most) > 1 {
+            format!(" Of long runs, at most {most} evaluations are drawn, evenly chosen.")
         } else {
             String::new()
         };
@@ -127,10 +132,14 @@ impl LawSection {
             let run = &runs[studied.run];
             let measured = &run.measured[studied.measured];
             let swatch = if runs.len() > 1 { swatch(studied.run) } else { String::new() };
-            let _ =
-                write!(html, "<tr><td>{swatch}{}</td><td>{}</td>", run.html(), escaped(place(&measured.set)));
+            let _ = write!(
+                html,
+                "<tr><td>{swatch}{}</td><td>{}</td>",
+                run.html(),
+                short_name(place(&measured.set))
+            );
             let Some(fit) = studied.study.holds() else {
-                let why = escaped(&refusals(&studied.study));
+                let why = words(&refusals(&studied.study));
                 let _ =
                     writeln!(html, "<td colspan=\"7\" class=\"words\">No law to rely on: {why}</td></tr>");
                 continue;
@@ -170,17 +179,17 @@ impl LawSection {
 
 /// Which accuracy and which entropy were measured, as HTML.
 fn meant(measured: &Measured) -> String {
-    let (accuracy, entropy) = (escaped(&measured.accuracy), escaped(&measured.entropy));
+    let (accuracy, entropy) = (short_name(&measured.accuracy), short_name(&measured.entropy));
     let mut text = format!(
         "{}: accuracy is <code>{accuracy}</code>, entropy is <code>{entropy}</code>",
-        escaped(place(&measured.set))
+        short_name(place(&measured.set))
     );
     if measured.notes.is_empty() && measured.set != ROLLOUT {
         text += ", of the same responses, at the temperature of the evaluation";
     }
     for note in &measured.notes {
         text += "; ";
-        text += &escaped(note);
+        text += &words(note);
     }
     text + "."
 }
@@ -227,7 +236,7 @@ fn beginning(study: &Study, last: f64) -> String {
     };
     let others = prediction.scored.iter().filter(|scored| scored.form != Form::Law);
     let others: Vec<String> =
-        others.map(|o| format!("{}: {}", escaped(o.form.name()), percent(o.rmse))).collect();
+        others.map(|o| format!("{}: {}", words(o.form.name()), percent(o.rmse))).collect();
     format!(
         "{} from {} evaluations up to step {}; RMSE of the rest {} <span class=\"quiet\">({})</span>",
         percent(last + law.error_at_end),
@@ -245,12 +254,12 @@ fn of_beginning(study: &Study) -> Option<Fit> {
     Fit::of(&[study.points.get(..prefix)?], SEED)
 }
 
-fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run]) -> Chart {
+fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run], most: usize) -> Chart {
     let mut lines = Vec::new();
     for study in studied {
         let measured = &runs[study.run].measured[study.measured];
         if measured.set == set {
-            lines.extend(drawn(study));
+            lines.extend(drawn(study, most));
         }
     }
     Chart {
@@ -264,13 +273,14 @@ fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run]) -> Chart {
 }
 
 /// Every which of so many evaluations is drawn.
-fn every(evaluations: usize) -> usize {
-    evaluations.div_ceil(MAX_DRAWN).max(1)
+fn every(evaluations: usize, most: usize) -> usize {
+    evaluations.div_ceil(most).max(1)
 }
 
 /// Points, law and predictions of one run.
-fn drawn(studied: &Studied) -> Vec<Line> {
-    let points = &studied.study.points;
+fn drawn(studied: &Studied, most: usize) -> Vec<Line> {
+    let is_drawable = |point: &&Point| point.entropy.abs() < DRAWABLE && point.accuracy.abs() < DRAWABLE;
+    let points: Vec<&Point> = studied.study.points.iter().filter(is_drawable).collect();
     let line = |name: &str, style, x: Vec<f64>, y: Vec<f64>| Line {
         run: studied.run,
         name: name.into(),
@@ -295,7 +305,7 @@ fn drawn(studied: &Studied) -> Vec<Line> {
         let y = entropies.iter().map(|entropy| begun.accuracy(*entropy)).collect();
         lines.push(line("predicted from the beginning", Style::Dotted, entropies, y));
     }
-    let shown = points.iter().step_by(every(points.len()));
+    let shown = points.iter().step_by(every(points.len(), most));
     let (x, y) = shown.clone().map(|point| (point.entropy, point.accuracy)).unzip();
     let text = shown.map(|point| format!("step {}", point.step)).collect();
     lines.push(Line { text, ..line("evaluations", Style::Points, x, y) });

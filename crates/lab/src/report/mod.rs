@@ -7,21 +7,32 @@ mod charts;
 mod collapse;
 mod curves;
 mod law_section;
+mod limits;
 mod number;
 mod overview;
 mod run;
 mod seeds;
 mod settings;
 mod summary;
+mod text;
 mod thin;
 
+use self::curves::{Chart, Curves};
+use self::law_section::LawSection;
+use self::limits::{Limits, MAX_BYTES};
 use self::run::Run;
-use crate::page::{Packed, Page, escaped, script_value};
+use self::text::{listed, words};
+use crate::page::{Packed, Page, script_value};
 use crate::{Error, Result};
 use std::path::PathBuf;
 
 /// Most runs on one page: more curves than this nobody tells apart.
 pub const MAX_RUNS: usize = 64;
+
+/// Most evaluation sets that have charts, sentences and shares by twelfth of their own.
+const MAX_SETS: usize = 12;
+/// Most notes of a log that are shown.
+const MAX_NOTES: usize = 50;
 
 const STYLE: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
@@ -34,6 +45,8 @@ const WITHOUT_SCRIPT: &str = "<noscript><p>The charts need JavaScript; the summa
 #[derive(Clone, Debug)]
 pub struct Report {
     runs: Vec<Run>,
+    /// Evaluation sets of which only the curves speak.
+    left_out: Vec<String>,
 }
 
 impl Report {
@@ -46,58 +59,76 @@ impl Report {
             let runs = paths.len();
             return Err(Error::Refused(format!("a report is on 1 to {MAX_RUNS} runs, and these are {runs}")));
         }
-        Ok(Self { runs: run::open(paths)? })
+        let mut runs = run::open(paths)?;
+        let left_out = run::leave_out_sets(&mut runs);
+        Ok(Self { runs, left_out })
     }
 
-    /// The page, in less than 5 MB.
+    /// The page, in less than 5 MB: what would be more is drawn with fewer points.
     ///
     /// # Errors
     /// When its data cannot be packed.
     pub fn html(&self) -> Result<String> {
         let runs = &self.runs;
-        let title = match &runs[..] {
+        let law = LawSection::of(runs);
+        let before = overview::html(runs, &law) + &summary::html(runs, &law) + &seeds::html(runs);
+        let after = settings::html(runs) + &self.notes();
+        let early = collapse::html(runs);
+        let mut limits = Limits::default();
+        loop {
+            let law_charts = law.charts(runs, limits.evaluations);
+            let curves = Curves::of(runs, limits);
+            let law_section = law.html(runs, &law_charts, limits.evaluations);
+            let body = [WITHOUT_SCRIPT, &before, &law_section, &early, &curves.html(runs), &after].concat();
+            let page = self.page(body, law_charts.iter().chain(curves.charts()).collect())?.html();
+            match limits.tighter() {
+                Some(tighter) if page.len() >= MAX_BYTES => limits = tighter,
+                _ => return Ok(page),
+            }
+        }
+    }
+
+    fn page(&self, body: String, drawn: Vec<&Chart>) -> Result<Page> {
+        let title = match &self.runs[..] {
             [run] => format!("Report on {}", run.label),
             runs => format!("Report on {} runs", runs.len()),
         };
-        let law = law_section::LawSection::of(runs);
-        let curves = curves::Curves::of(runs);
-        let mut body = WITHOUT_SCRIPT.to_owned();
-        body += &overview::html(runs, &law);
-        body += &summary::html(runs, &law);
-        body += &seeds::html(runs);
-        body += &law.html(runs);
-        body += &collapse::html(runs);
-        body += &curves.html(runs);
-        body += &settings::html(runs);
-        body += &notes(runs);
-        let drawn: Vec<&curves::Chart> = law.charts().iter().chain(curves.charts()).collect();
         let mut packed = Vec::new();
         if !drawn.is_empty() {
-            let labels: Vec<&str> = runs.iter().map(|run| run.label.as_str()).collect();
+            let labels: Vec<&str> = self.runs.iter().map(|run| run.label.as_str()).collect();
             let data = script_value(&serde_json::json!({ "runs": labels, "charts": drawn }));
             let data = data.map_err(|e| Error::Refused(format!("the report's data: {e}")))?;
             packed.push(Packed::plotly());
             packed.push(Packed::new("data", data.as_bytes())?);
         }
         let script = if drawn.is_empty() { "" } else { SCRIPT };
-        Ok(Page { title, style: STYLE.into(), body, packed, script: script.into() }.html())
+        Ok(Page { title, style: STYLE.into(), body, packed, script: script.into() })
     }
-}
 
-/// What the reader of the logs has to say, and how the page is to be read.
-fn notes(runs: &[Run]) -> String {
-    let mut items: Vec<String> = Vec::new();
-    for run in runs {
-        items.extend(run.log.notes.iter().map(|note| format!("{}: {}", run.html(), escaped(note))));
-        items.push(format!(
-            "{} was read from <code>{}</code>.",
-            run.html(),
-            escaped(&run.log.path.display().to_string())
-        ));
+    /// What the reader of the logs has to say, and how the page is to be read.
+    fn notes(&self) -> String {
+        let mut items: Vec<String> = Vec::new();
+        for run in &self.runs {
+            let notes = &run.log.notes;
+            let said = notes.iter().take(MAX_NOTES).map(|note| format!("{}: {}", run.html(), words(note)));
+            items.extend(said);
+            if notes.len() > MAX_NOTES {
+                items.push(format!("{}: {} more such notes.", run.html(), notes.len() - MAX_NOTES));
+            }
+            let path = words(&run.log.path.display().to_string());
+            items.push(format!("{} was read from <code>{path}</code>.", run.html()));
+        }
+        if !self.left_out.is_empty() {
+            items.push(format!(
+                "Of {} more evaluation sets there are curves alone: {}.",
+                self.left_out.len(),
+                words(&listed(&self.left_out))
+            ));
+        }
+        items.push("Entropies, covariances and divergences are in nats. The names of metrics are those of this project, and \
+                    docs/metrics.md says what each is and what TRL and verl call it.".to_owned());
+        items.push("This page is one file, and nothing in it is fetched from anywhere.".to_owned());
+        let items: String = items.iter().map(|item| format!("<li>{item}</li>\n")).collect();
+        format!("<section id=\"notes\">\n<h2>Notes</h2>\n<ul>\n{items}</ul>\n</section>\n")
     }
-    items.push("Entropies, covariances and divergences are in nats. The names of metrics are those of this project, and \
-                docs/metrics.md says what each is and what TRL and verl call it.".to_owned());
-    items.push("This page is one file, and nothing in it is fetched from anywhere.".to_owned());
-    let items: String = items.iter().map(|item| format!("<li>{item}</li>\n")).collect();
-    format!("<section id=\"notes\">\n<h2>Notes</h2>\n<ul>\n{items}</ul>\n</section>\n")
 }

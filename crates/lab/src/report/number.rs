@@ -1,5 +1,8 @@
 //! Numbers as the page shows them.
 
+/// What is this large or larger has no place in a chart.
+pub(super) const DRAWABLE: f64 = 1e30;
+
 /// A share from 0 to 1 as a percentage.
 pub(super) fn percent(share: f64) -> String {
     if !share.is_finite() {
@@ -7,7 +10,7 @@ pub(super) fn percent(share: f64) -> String {
     }
     let percent = 100.0 * share;
     match percent.abs() {
-        p if p > 0.0 && p < 0.1 => format!("{}\u{a0}%", plain(percent)),
+        p if (p > 0.0 && p < 0.1) || p >= 1e6 => format!("{}\u{a0}%", plain(percent)),
         _ => format!("{}\u{a0}%", minus(&format!("{percent:.1}"))),
     }
 }
@@ -67,6 +70,7 @@ mod tests {
             ["45.1\u{a0}%", "0.0\u{a0}%", "100.0\u{a0}%", "−1.00e−3\u{a0}%", "0.020\u{a0}%"]
         );
         assert_eq!([0.0, 999.0, 1000.0, -1_234_567.0].map(count), ["0", "999", "1,000", "−1,234,567"]);
+        assert_eq!((percent(1e300), count(1e300)), ("1.00e302\u{a0}%".into(), "1.00e300".into()));
         assert_eq!((plain(f64::NAN), percent(f64::INFINITY)), ("–".into(), "–".into()));
     }
 }

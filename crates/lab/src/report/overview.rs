@@ -4,8 +4,8 @@ use super::curves::swatch;
 use super::law_section::{LawSection, ceiling};
 use super::number::{percent, plain};
 use super::run::{Run, ends, place};
+use super::text::short_name;
 use crate::law::Point;
-use crate::page::escaped;
 use std::fmt::Write;
 
 /// The best accuracy, the earliest of equal ones.
@@ -51,7 +51,7 @@ pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
                 let _ = write!(
                     html,
                     "<td>{}</td><td>{}</td><td>{}</td><td>{best}</td><td>{ceiling}</td>",
-                    escaped(place(&measured.set)),
+                    short_name(place(&measured.set)),
                     from_to(first.entropy, last.entropy, plain),
                     from_to(first.accuracy, last.accuracy, percent),
                 );

@@ -2,7 +2,11 @@
 // Draws the charts of a report with plotly.js. Colours are those of report.css, so that one place has them.
 (async () => {
   const root = document.documentElement;
-  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+  // What plotly.js calls a dash, and its lengths in a swatch.
+  const DASHES = [
+    ["solid", ""], ["dash", "7 4"], ["dot", "2 3"], ["dashdot", "7 3 2 3"], ["longdash", "11 4"], ["longdashdot", "11 3 2 3"],
+    ["2px,8px", "2 6"], ["9px,3px,2px,3px,2px,3px", "9 3 2 3 2 3"],
+  ];
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "cross", "triangle-down"];
   const COLOURS = 8;
   const PAPER_WIDTH = 690;
@@ -30,6 +34,8 @@
   const short = (text) => (text.length > 40 ? text.slice(0, 18) + "…" + text.slice(-20) : text);
   const several = data.runs.length > 1;
   const hidden = new Set();
+  const hiddenLines = new Set();
+  const keyOf = (chart, line) => chart.id + " " + line.name;
   const logarithmic = new Set();
   const metricOf = {};
   const touch = matchMedia("(pointer: coarse)").matches;
@@ -38,15 +44,16 @@
   const style = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const look = (i) => ({
     color: style("--c" + (i % COLOURS)),
-    dash: DASHES[i % DASHES.length],
+    // Eight runs differ in dashes too, and 64 in the pair of both.
+    dash: DASHES[(i + Math.floor(i / COLOURS)) % DASHES.length],
     symbol: SYMBOLS[i % SYMBOLS.length],
   });
   const faint = (color) => color + "2e"; // colours are #rrggbb
 
   function trace(chart, line) {
-    const { color, dash, symbol } = look(several || line.metric === undefined ? line.run : line.metric);
-    const name = short(plain(several ? data.runs[line.run] : line.name));
-    const visible = !hidden.has(line.run);
+    const { color, dash: [dash], symbol } = look(several || line.metric === undefined ? line.run : line.metric);
+    const name = plain(short(several ? data.runs[line.run] : line.name));
+    const visible = !hidden.has(line.run) && !hiddenLines.has(keyOf(chart, line));
     const base = { x: line.x, y: line.y, name, visible, type: "scatter" };
     const solid = { color, width: 2, dash };
     switch (line.as) {
@@ -90,7 +97,7 @@
     // An axis of shares ends where shares do, whatever is extrapolated.
     const shares = chart.share
       ? { tickformat: ".3~p", hoverformat: ".3~p", autorangeoptions: { clipmin: -0.02, clipmax: 1.02 } }
-      : { hoverformat: ".5~r", exponentformat: "power", minexponent: 5, separatethousands: true };
+      : { hoverformat: ".5~g", exponentformat: "power", minexponent: 5, separatethousands: true };
     // What is fitted reaches to the end of the entropy; a little beside it there is room for the mark of the ceiling.
     const toZero = !ofSteps && chart.lines.some((l) => l.as === "band");
     const widest = toZero ? chart.lines.flatMap((l) => l.x).reduce((a, b) => Math.max(a, b), 0) : 0;
@@ -106,34 +113,88 @@
       hovermode: ofSteps ? "x unified" : "closest",
       hoverlabel: { bgcolor: style("--panel"), bordercolor: line, font: { color: style("--text") }, namelength: -1 },
       dragmode: touch ? false : "zoom",
-      showlegend: !several && new Set(chart.lines.map((l) => l.name)).size > 1,
-      legend: { orientation: "h", x: 0, y: -0.18, yanchor: "top", font: { size: 11 } },
+      showlegend: false,
       xaxis: {
-        ...axis, title: { text: chart.x, standoff: 6 }, ...entropies,
-        ...(ofSteps ? { hoverformat: ",d", tickformat: ",~d" } : { hoverformat: ".3f" }), zeroline: toZero,
+        ...axis, ...entropies, zeroline: toZero,
+        // "step" is said before the first number, and before the number that is pointed at.
+        ...(ofSteps
+          ? { hoverformat: ",d", tickformat: ",~d", tickprefix: "step ", showtickprefix: "first" }
+          : { hoverformat: ".3f", title: { text: chart.x, standoff: 6 } }),
       },
       yaxis: { ...axis, ...shares, title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },
       uirevision: chart.id + isLog + metricOf[chart.id],
     };
   }
 
-  const config = {
+  const config = (chart) => ({
     responsive: true, displaylogo: false,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-  };
+    toImageButtonOptions: { filename: chart.id },
+  });
 
-  function draw(chart, width) {
+  // The names of a run's lines above its chart, which switch them on and off; of several runs the page has a legend.
+  function keys(chart, lines) {
+    const figure = document.getElementById("chart-" + chart.id);
+    figure.querySelector(".keys")?.remove();
+    const named = new Map(lines.map((line) => [line.name, line]));
+    if (several || named.size < 2) return;
+    const all = document.createElement("div");
+    all.className = "keys";
+    for (const [name, line] of named) {
+      const { color, dash: [, gaps] } = look(line.metric === undefined ? line.run : line.metric);
+      const button = document.createElement("button");
+      const shape = {
+        band: ["M1 6H33", 10, "", 0.25], points: ["M17 6h.01", 8, "", 1], interval: ["M17 1V11M17 6h.01", 3, "", 1],
+        dotted: ["M1 6H33", 3, "2 3", 1],
+      }[line.as] ?? ["M1 6H33", 3, chart.x === "step" ? gaps : "", 1];
+      const attributes = { d: shape[0], stroke: color, "stroke-width": shape[1], "stroke-dasharray": shape[2], opacity: shape[3] };
+      const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      for (const [key, value] of Object.entries(attributes)) path.setAttribute(key, value);
+      path.setAttribute("stroke-linecap", line.as === "points" ? "round" : "butt");
+      picture.setAttribute("width", "34");
+      picture.setAttribute("height", "12");
+      picture.append(path);
+      button.type = "button";
+      button.append(picture, " " + short(name));
+      button.setAttribute("aria-pressed", String(!hiddenLines.has(keyOf(chart, line))));
+      button.addEventListener("click", () => {
+        const key = keyOf(chart, line);
+        hiddenLines.has(key) ? hiddenLines.delete(key) : hiddenLines.add(key);
+        draw(chart);
+      });
+      all.append(button);
+    }
+    document.getElementById("plot-" + chart.id).before(all);
+  }
+
+  // A chart that cannot be drawn says so in its place, and takes no other with it.
+  async function draw(chart, width) {
+    const figure = document.getElementById("chart-" + chart.id);
+    figure.querySelector(".failed")?.remove();
+    try {
+      await drawn(chart, width);
+    } catch (error) {
+      const note = document.createElement("p");
+      note.className = "failed";
+      note.textContent = "This chart cannot be drawn (" + error + ").";
+      document.getElementById("plot-" + chart.id).before(note);
+    }
+  }
+
+  function drawn(chart, width) {
     const one = several || !chart.together;
     const metric = metricOf[chart.id] ?? 0;
     const lines = chart.lines.filter((line) => chart.x !== "step" || !one || line.metric === metric);
     const extent = width ? { autosize: false, width, height: chart.x === "step" ? 280 : 400 } : {};
-    return Plotly.react("plot-" + chart.id, lines.flatMap((line) => traces(chart, line)), { ...layout(chart), ...extent }, config);
+    keys(chart, lines);
+    const all = lines.flatMap((line) => traces(chart, line));
+    return Plotly.react("plot-" + chart.id, all, { ...layout(chart), ...extent }, config(chart));
   }
 
   function swatches() {
     for (const picture of document.querySelectorAll("svg.swatch")) {
-      const { color, dash } = look(Number(picture.dataset.run));
-      const gaps = { solid: "", dash: "7 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "11 4", longdashdot: "11 3 2 3" }[dash];
+      const { color, dash: [, gaps] } = look(Number(picture.dataset.run));
       const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
       line.setAttribute("d", "M1 6H33");
       line.setAttribute("stroke", color);

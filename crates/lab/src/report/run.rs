@@ -1,18 +1,21 @@
 //! The runs of a report, each under a name of its own.
 
-use crate::Result;
+use super::MAX_RUNS;
+use super::text::{shortened, words};
 use crate::law::Point;
 use crate::law::points::{self, Measured, ROLLOUT};
 use crate::log::RunLog;
-use crate::page::escaped;
 use crate::run_files::RunFiles;
+use crate::visible::visible;
+use crate::{Error, Result};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// A run as the report knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// What it is called on the page; no two runs share it.
+    /// What it is called on the page, with nothing hidden; no two runs share it.
     pub label: String,
     /// Its numbers.
     pub log: RunLog,
@@ -23,9 +26,9 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Its name as HTML, which no direction marks in it can leave.
+    /// Its name as HTML: a part of the text of its own, whatever way its letters run.
     pub fn html(&self) -> String {
-        format!("<bdi>{}</bdi>", escaped(&self.label))
+        format!("<bdi>{}</bdi>", words(&self.label))
     }
 
     /// A value of the recipe by its dotted key.
@@ -44,15 +47,28 @@ pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
     Some((*measured.points.first()?, *measured.points.last()?))
 }
 
+/// Most evaluation sets of all runs together of which tables and summary speak.
+const MAX_SETS: usize = 600;
+/// The longest name of a run, in characters.
+const LONGEST_LABEL: usize = 200;
+
 /// Reads runs.
 ///
 /// # Errors
-/// When one cannot be read.
+/// When one cannot be read, or there are more than [`MAX_RUNS`].
 pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
-    let mut runs = Vec::with_capacity(paths.len());
+    let mut runs = Vec::new();
     for path in paths {
         let recipe = if path.is_dir() { RunFiles::new(path).recipe()? } else { None };
-        runs.extend(RunLog::open_all(path)?.into_iter().map(|log| (log, recipe.clone())));
+        let logs = RunLog::open_all(path)?;
+        let number = runs.len() + logs.len();
+        if number > MAX_RUNS {
+            let path = path.display();
+            return Err(Error::Refused(format!(
+                "a report is on 1 to {MAX_RUNS} runs, and with those of {path} these are {number}; give fewer"
+            )));
+        }
+        runs.extend(logs.into_iter().map(|log| (log, recipe.clone())));
     }
     let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
@@ -61,6 +77,22 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
         Run { label, log, recipe, measured }
     };
     Ok(labels.into_iter().zip(runs).map(run).collect())
+}
+
+/// Leaves out the evaluation sets that are too many for tables, the same of every run, and names them.
+pub(super) fn leave_out_sets(runs: &mut [Run]) -> Vec<String> {
+    let most = MAX_SETS / runs.len().max(1);
+    let (mut known, mut left_out) = (HashSet::new(), Vec::new());
+    for measured in runs.iter().flat_map(|run| &run.measured) {
+        if known.insert(measured.set.clone()) && known.len() > most {
+            left_out.push(measured.set.clone());
+        }
+    }
+    let names: HashSet<&String> = left_out.iter().collect();
+    for run in runs {
+        run.measured.retain(|measured| !names.contains(&measured.set));
+    }
+    left_out
 }
 
 /// A name for each: its own, with as much of its path before it as tells it from the others, and a number where nothing does.
@@ -77,7 +109,7 @@ fn labels(logs: &[&RunLog]) -> Vec<String> {
                 .all(|j| j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth))
         };
         let depth = (0..=parts[i].len()).find(|depth| is_alone(*depth)).unwrap_or(0);
-        let mut name = label(i, depth);
+        let mut name = visible(&shortened(&label(i, depth), LONGEST_LABEL)).into_owned();
         if labels.contains(&name) {
             name = (2..).map(|n| format!("{name} ({n})")).find(|n| !labels.contains(n)).unwrap_or(name);
         }

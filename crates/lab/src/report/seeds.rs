@@ -3,6 +3,9 @@
 use super::run::Run;
 use crate::seeds::{self, Summary, section};
 
+/// Most cells of the table.
+const MAX_CELLS: usize = 3000;
+
 /// The section; nothing where no two runs are of one group.
 pub(super) fn html(runs: &[Run]) -> String {
     let taken: Vec<seeds::Run<'_>> = runs
@@ -14,5 +17,11 @@ pub(super) fn html(runs: &[Run]) -> String {
             recipe: run.recipe.as_ref(),
         })
         .collect();
-    section(&Summary::of(&taken))
+    let mut summary = Summary::of(&taken);
+    let most = (MAX_CELLS / summary.groups.len().max(1)).max(20);
+    if summary.rows.len() > most {
+        summary.notes.push(format!("{} more measures are not shown.", summary.rows.len() - most));
+        summary.rows.truncate(most);
+    }
+    section(&summary)
 }

@@ -2,12 +2,19 @@
 
 use super::curves::swatch;
 use super::run::Run;
-use crate::page::escaped;
+use super::text::{short_name, shortened, words};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 /// Where a run is kept is no setting of it.
 const LEFT_OUT: &str = "run.out";
+/// Most values that are shown, and characters of all of them together.
+const MAX_VALUES: usize = 10_000;
+const MAX_CHARACTERS: usize = 400_000;
+
+/// A setting: its key, and its value in each run.
+type Row<'a> = (&'a String, Vec<Option<&'a String>>);
 
 /// Each setting by its dotted key, in the order of the recipe.
 fn flat(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
@@ -39,17 +46,16 @@ pub(super) fn html(runs: &[Run]) -> String {
             all
         })
         .collect();
-    let mut keys: Vec<&String> = Vec::new();
+    let (mut keys, mut known): (Vec<&String>, HashSet<&String>) = Default::default();
     for (key, _) in flats.iter().flatten() {
-        if !keys.contains(&key) {
+        if known.insert(key) {
             keys.push(key);
         }
     }
-    let value = |all: &[(String, String)], key: &String| {
-        all.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
-    };
-    let rows: Vec<(&String, Vec<Option<String>>)> =
-        keys.into_iter().map(|key| (key, flats.iter().map(|all| value(all, key)).collect())).collect();
+    let flats: Vec<HashMap<&String, &String>> =
+        flats.iter().map(|all| all.iter().map(|(key, value)| (key, value)).collect()).collect();
+    let rows: Vec<Row<'_>> =
+        keys.into_iter().map(|key| (key, flats.iter().map(|all| all.get(key).copied()).collect())).collect();
     match (with.len(), rows.len()) {
         (0, _) => {}
         (1, _) => {
@@ -74,19 +80,26 @@ pub(super) fn html(runs: &[Run]) -> String {
     html + "</section>\n"
 }
 
-fn table(runs: &[(usize, &Run)], rows: &[(&String, Vec<Option<String>>)]) -> String {
+fn table(runs: &[(usize, &Run)], rows: &[Row<'_>]) -> String {
+    let shown = rows.len().min(MAX_VALUES / runs.len().max(1));
+    let most = (MAX_CHARACTERS / (shown * runs.len()).max(1)).clamp(20, 1000);
     let mut html = String::from("<div class=\"wide\"><table class=\"settings\">\n<thead><tr><th>key</th>");
     for (i, run) in runs {
         let swatch = if runs.len() > 1 { swatch(*i) } else { String::new() };
         let _ = write!(html, "<th>{swatch}{}</th>", run.html());
     }
     html += "</tr></thead>\n<tbody>\n";
-    for (key, values) in rows {
-        let _ = write!(html, "<tr><td><code>{}</code></td>", escaped(key));
+    for (key, values) in &rows[..shown] {
+        let _ = write!(html, "<tr><td><code>{}</code></td>", short_name(key));
         for value in values {
-            let _ = write!(html, "<td>{}</td>", value.as_deref().map_or("–".into(), escaped));
+            let _ =
+                write!(html, "<td>{}</td>", value.map_or("–".into(), |value| words(&shortened(value, most))));
         }
         html += "</tr>\n";
     }
-    html + "</tbody>\n</table></div>\n"
+    html += "</tbody>\n</table></div>\n";
+    if rows.len() > shown {
+        let _ = writeln!(html, "<p class=\"quiet\">{} more settings are not shown.</p>", rows.len() - shown);
+    }
+    html
 }

@@ -1,16 +1,17 @@
 //! What happened, in sentences. Every one has its numbers with it; what was not measured is not spoken of.
 
-use super::collapse::{GAINED, SPENT, growth, half_way};
+use super::MAX_SETS;
+use super::collapse::{GAINED, SPENT, growth, half_way, is_more};
 use super::curves::swatch;
 use super::law_section::{LawSection, ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
 use super::overview::best;
 use super::run::{Run, ends, place};
+use super::text::{short_name, words};
 use crate::alarms::{Alarm, of_log};
-use crate::law::Study;
 use crate::law::points::{Measured, ROLLOUT};
+use crate::law::{Point, Study};
 use crate::log::Series;
-use crate::page::escaped;
 use std::fmt::Write;
 
 /// A share of prompts without a signal that is worth a word.
@@ -18,6 +19,8 @@ const DULL: f64 = 0.5;
 /// A share of truncated responses that is.
 const TRUNCATED: f64 = 0.02;
 
+/// Most alarms that are told.
+const MAX_ALARMS: usize = 20;
 /// More runs than these are folded up.
 const MANY: usize = 4;
 
@@ -58,10 +61,13 @@ fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
     let mut all = vec![extent(run, last)];
     all.extend(divergence(run, last));
     all.extend(alarms(run));
-    for (i, measured) in run.measured.iter().enumerate() {
+    for (i, measured) in run.measured.iter().take(MAX_SETS).enumerate() {
         all.extend(entropy(measured));
         all.extend(accuracy(measured));
         all.extend(law.study(number, i).map(|study| the_law(measured, study)));
+    }
+    if run.measured.len() > MAX_SETS {
+        all.push(format!("The tables speak of the other {} evaluation sets.", run.measured.len() - MAX_SETS));
     }
     if run.measured.is_empty() {
         all.extend(sampled_entropy(run));
@@ -92,11 +98,12 @@ fn largest(series: &Series) -> Option<(u64, f64)> {
 
 /// A difference of shares, in percentage points.
 fn points(difference: f64) -> String {
-    format!("{:.1} points", 100.0 * difference)
+    let points = 100.0 * difference;
+    if points.abs() < 1e6 { format!("{points:.1} points") } else { format!("{} points", plain(points)) }
 }
 
 fn code(metric: &str) -> String {
-    format!("<code>{}</code>", escaped(metric))
+    format!("<code>{}</code>", short_name(metric))
 }
 
 fn steps(number: u64) -> String {
@@ -125,7 +132,8 @@ fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 100.0 => format!("{s:.0} seconds"),
         s if s < 6000.0 => format!("{:.0} minutes", s / 60.0),
-        s => format!("{:.1} hours", s / 3600.0),
+        s if s < 1e9 => format!("{:.1} hours", s / 3600.0),
+        s => format!("{} hours", plain(s / 3600.0)),
     }
 }
 
@@ -157,15 +165,21 @@ fn divergence(run: &Run, last: u64) -> Option<String> {
 /// The alarms that training has given, or would have given.
 fn alarms(run: &Run) -> Vec<String> {
     let said = |(step, alarm): (u64, Alarm)| {
-        format!("<strong>Alarm after step {step}</strong>: {}", escaped(&alarm.text))
+        format!("<strong>Alarm after step {step}</strong>: {}", words(&alarm.text))
     };
-    of_log(&run.log).into_iter().map(said).collect()
+    let given = of_log(&run.log);
+    let more = given.len().saturating_sub(MAX_ALARMS);
+    let mut all: Vec<String> = given.into_iter().take(MAX_ALARMS).map(said).collect();
+    if more > 0 {
+        all.push(format!("There are {} more alarms.", count(more as f64)));
+    }
+    all
 }
 
 /// Which entropy this is, in words.
 fn which_entropy(measured: &Measured) -> String {
     let place = if measured.entropy.starts_with("eval/") {
-        format!("Entropy in evaluations on <bdi>{}</bdi>", escaped(&measured.set))
+        format!("Entropy in evaluations on <bdi>{}</bdi>", short_name(&measured.set))
     } else {
         "Entropy of the responses sampled for training".into()
     };
@@ -185,8 +199,10 @@ fn entropy(measured: &Measured) -> Option<String> {
     let (from, to) = (plain(first.entropy), plain(last.entropy));
     let Some(fall) = growth(&measured.points, SPENT) else {
         return Some(format!(
-            "{what} did not fall: from {from} to <b>{to}</b> nats between steps {} and {}.",
-            first.step, last.step
+            "{what} {} from {from} to <b>{to}</b> nats between steps {} and {}.",
+            if is_more(&measured.points, SPENT) { "hardly fell:" } else { "did not fall:" },
+            first.step,
+            last.step
         ));
     };
     let half = half_way(&measured.points, SPENT).map_or(String::new(), |step| {
@@ -196,7 +212,8 @@ fn entropy(measured: &Measured) -> Option<String> {
 }
 
 fn accuracy(measured: &Measured) -> Option<String> {
-    let place = if measured.set == ROLLOUT { "the training prompts".into() } else { escaped(&measured.set) };
+    let place =
+        if measured.set == ROLLOUT { "the training prompts".into() } else { short_name(&measured.set) };
     let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(&measured.accuracy));
     let (first, last) = ends(measured)?;
     if measured.points.len() == 1 {
@@ -209,9 +226,22 @@ fn accuracy(measured: &Measured) -> Option<String> {
     let (from, to) = (percent(first.accuracy), percent(last.accuracy));
     let half = growth(&measured.points, GAINED).and_then(|_| half_way(&measured.points, GAINED));
     let half = half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
+    let is_seen = from != to;
     let verb = match last.accuracy - first.accuracy {
-        change if change > 0.0 => "rose",
-        change if change < 0.0 => "fell",
+        change if change > 0.0 => {
+            if is_seen {
+                "rose"
+            } else {
+                "hardly rose:"
+            }
+        }
+        change if change < 0.0 => {
+            if is_seen {
+                "fell"
+            } else {
+                "hardly fell:"
+            }
+        }
         _ => "stayed",
     };
     let best = best(&measured.points)?;
@@ -224,9 +254,9 @@ fn accuracy(measured: &Measured) -> Option<String> {
 }
 
 fn the_law(measured: &Measured, study: &Study) -> String {
-    let place = escaped(place(&measured.set));
+    let place = short_name(place(&measured.set));
     let Some(fit) = study.holds() else {
-        let why = escaped(&refusals(study));
+        let why = words(&refusals(study));
         return format!("The law gives no prediction on <bdi>{place}</bdi>: {why}");
     };
     let Some((_, last)) = ends(measured) else { return String::new() };
@@ -251,7 +281,7 @@ fn the_law(measured: &Measured, study: &Study) -> String {
     format!(
         "{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.{}",
         ceiling(fit),
-        escaped(&remarks(study))
+        words(&remarks(study))
     )
 }
 
@@ -331,7 +361,7 @@ fn covariance(run: &Run) -> Option<String> {
     let name = match method {
         Some("kl-cov") => "KL-Cov".into(),
         Some("clip-cov") => "Clip-Cov".into(),
-        Some(other) => escaped(other),
+        Some(other) => words(other),
         None => "The covariance method".into(),
     };
     if picked == 0.0 {
@@ -346,13 +376,21 @@ fn covariance(run: &Run) -> Option<String> {
     } else {
         String::new()
     };
-    let share = values(run, "cov/gradient_share").map_or(String::new(), |series| {
-        let does = if method == Some("clip-cov") { "took away" } else { "was" };
-        format!(
-            "; its term {does} {} of the gradient by log-prob in the mean over steps",
-            percent(mean(series))
-        )
-    });
+    let largest_share = values(run, "cov/gradient_share").and_then(largest);
+    let has_no_effect = largest_share.is_some_and(|(_, share)| share == 0.0);
+    let share =
+        values(run, "cov/gradient_share").filter(|_| !has_no_effect).map_or(String::new(), |series| {
+            let does = if method == Some("clip-cov") { "took away" } else { "was" };
+            format!(
+                "; its term {does} {} of the gradient by log-prob in the mean over steps",
+                percent(mean(series))
+            )
+        });
+    let share = if has_no_effect {
+        "; its term was 0 in the gradient of every step: <strong>it had no effect</strong>".to_owned()
+    } else {
+        share
+    };
     let unlikely = share_of_picked(run, "cov/quadrant_low_logprob_negative_advantage");
     let unlikely = unlikely.map_or(String::new(), |share| {
         format!(". {} of the picked were unlikely tokens of worse responses", percent(share))
@@ -400,30 +438,53 @@ fn compared(runs: &[Run]) -> Vec<String> {
     sets.sort_unstable();
     sets.dedup();
     let mut all = Vec::new();
-    for set in sets {
-        let of_set: Vec<(&Run, &Measured)> =
-            runs.iter().filter_map(|run| Some((run, run.measured.iter().find(|m| m.set == set)?))).collect();
-        let last = |m: &Measured| m.points.last().copied();
-        let by = |quantity: fn(&Measured) -> Option<f64>| {
-            let of = |&(run, m): &(&Run, &Measured)| Some((run.html(), quantity(m)?, last(m)?.step));
-            of_set.iter().filter_map(of).reduce(|a, b| if b.1 > a.1 { b } else { a })
-        };
-        let accuracy = by(|m| m.points.last().map(|p| p.accuracy));
-        let entropy = by(|m| m.points.last().map(|p| p.entropy));
-        if let (true, Some(accuracy), Some(entropy)) = (of_set.len() > 1, accuracy, entropy) {
+    for set in sets.into_iter().take(MAX_SETS) {
+        let of_set: Vec<(&Run, Point)> = runs
+            .iter()
+            .filter_map(|run| {
+                let measured = run.measured.iter().find(|m| m.set == set)?;
+                Some((run, *measured.points.last()?))
+            })
+            .collect();
+        if of_set.len() > 1 {
+            let accuracy =
+                ahead(&of_set, |point| point.accuracy, |value| format!("<b>{}</b>", percent(value)));
+            let entropy =
+                ahead(&of_set, |point| point.entropy, |value| format!("<b>{}</b> nats", plain(value)));
             all.push(format!(
-                "Of {} runs on <bdi>{}</bdi>, {} ends with the highest accuracy, <b>{}</b> (step {}), and {} with the most \
-                 entropy left, <b>{}</b> nats (step {}).",
+                "Of {} runs on <bdi>{}</bdi>, {} the highest accuracy, {}; {} the most entropy left, {}.",
                 of_set.len(),
-                escaped(set),
+                short_name(set),
                 accuracy.0,
-                percent(accuracy.1),
-                accuracy.2,
+                accuracy.1,
                 entropy.0,
-                plain(entropy.1),
-                entropy.2
+                entropy.1
             ));
         }
     }
     all
+}
+
+/// Who ends with the most of a quantity, and how much that is and when. Runs whose numbers look the same are equal.
+fn ahead(
+    of_set: &[(&Run, Point)],
+    quantity: fn(&Point) -> f64,
+    shown: fn(f64) -> String,
+) -> (String, String) {
+    let most = of_set.iter().map(|(_, point)| quantity(point)).fold(f64::NEG_INFINITY, f64::max);
+    let most = shown(most);
+    let first: Vec<&(&Run, Point)> =
+        of_set.iter().filter(|(_, point)| shown(quantity(point)) == most).collect();
+    let names: Vec<String> = first.iter().take(MANY).map(|(run, _)| run.html()).collect();
+    match (first.len(), &names[..]) {
+        (1, [name]) => (format!("{name} ends with"), format!("{most} (step {})", first[0].1.step)),
+        (n, _) if n == of_set.len() => ("all end with".into(), format!("{most}: they are equal")),
+        (n, _) if n > MANY => {
+            (format!("{} and {} others end with", names.join(", "), n - MANY), format!("{most} each"))
+        }
+        (_, [others @ .., last]) => {
+            (format!("{} and {last} end with", others.join(", ")), format!("{most} each"))
+        }
+        (_, []) => ("none ends with".into(), most),
+    }
 }

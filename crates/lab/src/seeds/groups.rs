@@ -38,7 +38,7 @@ pub(super) fn grouped(runs: &[Run<'_>]) -> Vec<Vec<usize>> {
 }
 
 /// Names of groups: as given; else the directories that hold them, where each group has one of its own; else the names of lone
-/// runs; else the settings in which a group differs from the first.
+/// runs; else the settings in which a group differs from the first, and the first from the others.
 pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let is_plain = |names: &[String]| {
         names.iter().all(|name| !name.is_empty())
@@ -62,10 +62,15 @@ pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
 
 fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let recipe = |group: &[usize]| runs[group[0]].recipe.map(without_seed).unwrap_or_default();
-    let first = groups.first().map(|group| recipe(group)).unwrap_or_default();
-    let name = |(i, group): (usize, &Vec<usize>)| {
+    let all: Vec<Value> = groups.iter().map(|group| recipe(group)).collect();
+    let name = |(i, own): (usize, &Value)| {
         let mut changes = Vec::new();
-        differences("", &first, &recipe(group), &mut changes);
+        // The first is called by what it has where the others have something else.
+        for other in if i == 0 { &all[1..] } else { &all[..1] } {
+            differences("", other, own, &mut changes);
+        }
+        changes.sort_by_key(|change| change.split(' ').next().map(str::to_owned));
+        changes.dedup_by_key(|change| change.split(' ').next().map(str::to_owned));
         let of_change = |change: &String| {
             let key = change.split(' ').next().unwrap_or_default();
             let value = change.rsplit(" -> ").next().unwrap_or_default();
@@ -78,7 +83,7 @@ fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
             _ => settings,
         }
     };
-    groups.iter().enumerate().map(name).collect()
+    all.iter().enumerate().map(name).collect()
 }
 
 /// Why two recipes' evaluations are not of the same problems in the same way, as the settings in which they differ; empty where

@@ -1,7 +1,7 @@
 //! Summaries for people: on a terminal, as Markdown, as part of a web page.
 
 use super::{Group, Mean, Measure, Paired, Row, Summary};
-use crate::page::escaped;
+use crate::page::legible;
 use std::fmt::Write;
 
 /// Columns that a name gets on a terminal.
@@ -109,11 +109,11 @@ pub fn section(summary: &Summary) -> String {
     if summary.rows.is_empty() || !has_seeds {
         return String::new();
     }
-    let baseline = escaped(&summary.groups[0].name);
+    let baseline = legible(&summary.groups[0].name);
     let mut html = String::from("<section id=\"seeds\">\n<h2>Over seeds</h2>\n");
     let _ = write!(
         html,
-        "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its seeds with 95 % intervals by \
+        "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its seeds with 95\u{a0}% intervals by \
          Student's t; below them, where another group is compared with <b>{baseline}</b> over the same seeds, the \
          difference.</p>\n\
          <div class=\"wide\"><table>\n<thead><tr><th scope=\"col\"></th>"
@@ -123,12 +123,12 @@ pub fn section(summary: &Summary) -> String {
         let _ = write!(
             html,
             "<th scope=\"col\">{}<br><small class=\"quiet\">{seeds}</small></th>",
-            escaped(&group.name)
+            legible(&group.name)
         );
     }
     html += "</tr></thead>\n<tbody>\n";
     for row in &summary.rows {
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row.measure.title()));
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", legible(&row.measure.title()));
         for (mean, against) in row.means.iter().zip(&row.against_first) {
             let mean = mean.as_ref().map_or("n/a".into(), |mean| {
                 let of = mean.runs.iter().map(|x| number(&row.measure, *x)).collect::<Vec<_>>().join(", ");
@@ -145,7 +145,7 @@ pub fn section(summary: &Summary) -> String {
     html += "</tbody>\n</table></div>\n";
     if !summary.notes.is_empty() {
         html += "<ul>\n";
-        summary.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", escaped(note)));
+        summary.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", legible(note)));
         html += "</ul>\n";
     }
     html + "</section>\n"
@@ -153,7 +153,8 @@ pub fn section(summary: &Summary) -> String {
 
 fn number(measure: &Measure, value: f64) -> String {
     let (scale, digits) = measure.scale();
-    format!("{:.digits$}", scale * value)
+    let value = scale * value;
+    if value.abs() < 1e9 { format!("{value:.digits$}") } else { format!("{value:.2e}") }
 }
 
 fn signed(measure: &Measure, value: f64) -> String {

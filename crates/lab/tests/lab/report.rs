@@ -308,3 +308,89 @@ fn every_run_of_the_page_is_read_from_where_it_is() {
     says(&page(std::slice::from_ref(&path)), &[&format!("was read from {}", path.display())]);
     assert!(Report::open(&[Path::new("nowhere").to_owned()]).is_err());
 }
+
+#[test]
+fn what_is_hidden_in_names_and_settings_is_written_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let hidden = "\u{202e}\u{2066}\u{1b}[31m\u{7}";
+    let row = json!({"step": 1, format!("eval/{hidden}/mean@2"): 0.5, format!("eval/{hidden}/entropy"): 1.0,
+                     format!("own/{hidden}"): 2.0, "policy/entropy": 1.0});
+    let rows = [row.as_object().unwrap().clone()];
+    let recipe = json!({"run": {"steps": 1}, "model": {"path": hidden, hidden: "x"}});
+    let html = page(&[run(dir.path(), &format!("a{hidden}"), &rows, recipe)]);
+    assert!(!html.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{7}']));
+    says(&html, &["Report on a\\u{202e}\\u{2066}\\u{1b}[31m\\u{7}", "(eval/\\u{202e}\\u{2066}"]);
+}
+
+#[test]
+fn a_log_of_too_many_runs_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let heads: Vec<String> = (0..65).map(|i| format!("run-{i} - policy/entropy")).collect();
+    let row = |step: u32| format!("{step}{}\n", ",1.5".repeat(65));
+    let path = dir.path().join("export.csv");
+    fs::write(&path, format!("Step,{}\n{}{}", heads.join(","), row(1), row(2))).unwrap();
+    let error = Report::open(&[path]).unwrap_err().to_string();
+    assert!(error.contains("1 to 64 runs") && error.contains("these are 65"), "{error}");
+}
+
+#[test]
+fn thousands_of_metrics_sets_and_settings_are_named_in_part_and_stay_below_5_megabytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |s: u32| {
+        let mut row = json!({"step": s, "policy/entropy": 1.5}).as_object().unwrap().clone();
+        for i in 0..700 {
+            row.insert(format!("eval/set-{i}/mean@2"), json!(0.25));
+            row.insert(format!("eval/set-{i}/entropy"), json!(1.0 + f64::from(s)));
+        }
+        for i in 0..2000 {
+            row.insert(format!("own/{}-{i}", "x".repeat(900)), json!(s + i));
+        }
+        row
+    };
+    let settings: Map<String, Value> =
+        (0..3000).map(|i| (format!("key-{i}"), json!("v".repeat(5000)))).collect();
+    let path = run(dir.path(), "wide", &[row(0), row(1)], Value::Object(settings));
+    let html = page(&[path]);
+    says(
+        &html,
+        &[
+            "Drawn are 12 of 600 evaluation sets",
+            "Of 100 more evaluation sets there are curves alone",
+            "more metrics: “own/xxx",
+        ],
+    );
+    assert_eq!(html.matches("id=\"plot-law-").count(), 12);
+}
+
+#[test]
+fn equal_runs_are_said_to_be_equal_and_small_changes_to_be_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |s: u64| json!({"step": s, "eval/a/mean@2": 0.5, "eval/a/entropy": 0.368 - 0.0007 * s as f64});
+    let all: Vec<_> = (0..=10).map(|s| row(s).as_object().unwrap().clone()).collect();
+    let runs = ["one", "two"].map(|name| run(dir.path(), name, &all, Value::Null));
+    says(
+        &page(&runs),
+        &[
+            "Of 2 runs on a, all end with the highest accuracy, 50.0 %: they are equal",
+            "(eval/a/entropy) hardly fell: from 0.368 to 0.361 nats",
+            "entropy hardly fell from the first evaluation to the last",
+            "accuracy did not rise",
+        ],
+    );
+}
+
+#[test]
+fn charts_of_nothing_but_0_and_of_single_responses_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |s: u64| {
+        json!({"step": s, "policy/entropy": 1.5, "cov/selected": 0, "cov/eligible": 0, "policy/ratio_max": 1e300,
+               "eval/a/mean@1": 0.5, "eval/a/pass@1": 0.5, "eval/a/maj@1": 0.5, "response/length_mean": 1e300})
+    };
+    let all: Vec<_> = (0..=5).map(|s| row(s).as_object().unwrap().clone()).collect();
+    let html = page(&[run(dir.path(), "zero", &all, Value::Null)]);
+    says(&html, &["0 in every step, and so not drawn: “Tokens that the covariance method picked”."]);
+    for id in ["picked", "accuracy-of-several", "ratio"] {
+        assert!(!html.contains(&format!("id=\"plot-{id}\"")), "{id}");
+    }
+    assert!(!words(&html).contains("0000000000"), "{}", words(&html));
+}

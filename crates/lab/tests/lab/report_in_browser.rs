@@ -148,6 +148,30 @@ fn short_broken_long_and_hostile_runs_are_drawn_in_browser() {
 
 #[test]
 #[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn one_chart_that_fails_leaves_the_others_and_lines_are_switched_in_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = whole(dir.path(), "one", 40, 30.0, "kl-cov", 1);
+    let mut browser = Browser::open(&written(dir.path(), &[one]), LOOKS[2], READY);
+    assert_eq!(browser.value("document.querySelectorAll('.failed').length"), json!(0));
+    let key = "document.querySelector('#chart-covariance .keys button')";
+    browser.value(&format!("{key}.click()"));
+    browser.wait("document.getElementById('plot-covariance').data[0].visible === false");
+    assert_eq!(browser.value(&format!("{key}.ariaPressed")), json!("false"));
+    browser.value(
+        "{ const react = Plotly.react; Plotly.react = (id, ...rest) => {
+            if (id === 'plot-entropy') throw new Error('broken'); return react(id, ...rest); }; }",
+    );
+    browser.look(LOOKS[3]);
+    browser.wait("document.querySelector('#chart-entropy .failed')?.textContent.includes('broken') === true");
+    browser.wait(
+        "getComputedStyle([...document.querySelectorAll('.plot')].at(-1).querySelector('text')).fill
+            === 'rgb(230, 232, 234)'",
+    );
+    assert_eq!(browser.value("document.querySelectorAll('.failed').length"), json!(1));
+}
+
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
 fn a_page_without_charts_is_in_order_in_browser() {
     let dir = tempfile::tempdir().unwrap();
     let page = written(dir.path(), &[run(dir.path(), "empty", &[], Value::Null)]);
