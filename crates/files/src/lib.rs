@@ -1,4 +1,5 @@
-//! What a disk must keep: files and directories that appear whole or not at all, locks, and hashes; and which program this is.
+//! What a disk must keep: files and directories that appear whole or not at all, locks, hashes and checksums; and which
+//! program this is.
 //!
 //! The rule of durability, wherever something gets its final name: the contents are synchronised first, then the name is
 //! given, then the directory that holds the name is synchronised. So a crash leaves what was there before or what is there
@@ -11,6 +12,7 @@ mod directory;
 mod error;
 mod input;
 mod lock;
+mod masked_crc;
 mod new_file;
 mod this_process;
 
@@ -21,5 +23,6 @@ pub use directory::{dangling, make_directory, names, parent, refuse_dangling, re
 pub use error::{Error, Result};
 pub use input::{check_regular, open_regular, read_regular};
 pub use lock::{Lock, is_locked, lock_directory, lock_file};
+pub use masked_crc::masked_crc;
 pub use new_file::NewFile;
 pub use this_process::{is_ignored, this_program};

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use isentrope_data::{DataSettings, Problem, Records};
+use isentrope_files::masked_crc;
 use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
 use isentrope_lab::inspect::{Inspection, StepChoice};
-use isentrope_lab::log::{RunLog, masked_crc};
+use isentrope_lab::log::RunLog;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};

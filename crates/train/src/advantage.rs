@@ -1,6 +1,7 @@
 //! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
+use crate::minibatch::TrainingBatch;
 use isentrope_objective::{Estimator, Outcome, advantages};
 
 /// The advantage of each response of each group. A response has none if it could not be judged, or if its group has no
@@ -27,10 +28,24 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
     groups.iter().map(&mut of_group).collect()
 }
 
-/// The share of groups that have no response with an advantage other than 0.
-pub fn share_without_signal(advantages: &[Vec<Option<f64>>]) -> f64 {
+/// The advantages of the responses that are learnt from, which truncated ones are not if `mask_truncated`.
+pub fn learnt_advantages(
+    groups: &[Group],
+    advantages: &[Vec<Option<f64>>],
+    mask_truncated: bool,
+) -> Vec<Vec<Option<f64>>> {
+    let of_group = |(group, advantages): (&Group, &Vec<Option<f64>>)| {
+        let responses = group.responses.iter().zip(advantages);
+        responses.map(|(response, &a)| TrainingBatch::learns(response, a, mask_truncated)).collect()
+    };
+    groups.iter().zip(advantages).map(of_group).collect()
+}
+
+/// The share of groups of which no response is learnt from with an advantage other than 0, if there are groups.
+pub fn share_without_signal(learnt: &[Vec<Option<f64>>]) -> Option<f64> {
     let has_none = |group: &&Vec<Option<f64>>| group.iter().flatten().all(|&advantage| advantage == 0.0);
-    advantages.iter().filter(has_none).count() as f64 / advantages.len().max(1) as f64
+    let count = learnt.iter().filter(has_none).count();
+    (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
 }
 
 /// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
@@ -49,7 +64,6 @@ pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::minibatch::TrainingBatch;
     use isentrope_data::{Problem, Prompt};
     use isentrope_reward::{Judgement, Verdict};
     use isentrope_rollout::Response;
@@ -148,8 +162,18 @@ mod tests {
     fn a_group_without_a_difference_has_no_signal() {
         let groups =
             [vec![Some(0.0); 2], vec![None, None], vec![Some(0.0), Some(-0.5)], vec![Some(1.0), None]];
-        assert_eq!(share_without_signal(&groups), 0.5);
-        assert_eq!(share_without_signal(&groups[2..]), 0.0);
-        assert_eq!(share_without_signal(&[]), 0.0);
+        assert_eq!(share_without_signal(&groups), Some(0.5));
+        assert_eq!(share_without_signal(&groups[2..]), Some(0.0));
+        assert_eq!(share_without_signal(&[]), None);
+    }
+
+    #[test]
+    fn a_group_whose_signal_is_masked_has_none() {
+        let mut groups = [group(&[Some(1.0), Some(0.0)], None), group(&[Some(1.0), Some(0.0)], None)];
+        groups[0].responses.iter_mut().for_each(|response| response.truncated = true);
+        groups[1].responses[0].truncated = true;
+        let advantages = group_advantages(Estimator::DrGrpo, &groups);
+        let share = |masks| share_without_signal(&learnt_advantages(&groups, &advantages, masks));
+        assert_eq!((share(false), share(true)), (Some(0.0), Some(0.5)));
     }
 }

@@ -121,7 +121,8 @@ pub trait Trainer {
     /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
     fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
 
-    /// What the evaluations after a step say of the run so far. Their own numbers are in the record already.
+    /// What the evaluations after a step say of the run so far. Their own numbers are in the record already. The same
+    /// evaluations may come once more, where recording the step has failed.
     fn evaluated(
         &self,
         _step: u64,
@@ -132,8 +133,8 @@ pub trait Trainer {
     ) {
     }
 
-    /// What the evaluations of the whole run come to, in sentences.
-    fn laws(&self, _state: &Self::State) -> Vec<String> {
+    /// What the evaluations of the whole run come to, in sentences; the latest are those after `_step`.
+    fn laws(&self, _state: &Self::State, _step: u64, _latest: &[Evaluation]) -> Vec<String> {
         Vec::new()
     }
 }
@@ -227,10 +228,6 @@ pub struct LearnContext<'a, B: Backend> {
     pub reference: Option<&'a Model<B>>,
     /// Of this step's updates.
     pub learning_rate: f64,
-    /// Turns tokens into text.
-    pub prompter: &'a Prompter,
-    /// Where token records are kept.
-    pub directory: &'a RunDirectory,
     /// What is measured of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Learner;
-use crate::metrics::Metrics;
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
@@ -10,6 +9,7 @@ use crate::run::{Ending, Example, Place, Run, RunSummary, StepRecord};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
+use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_rollout::Sampling;
 use serde_json::Value;
@@ -73,7 +73,8 @@ pub fn train<T: Trainer, B: Backend>(
         stop = training.step()?;
     }
     let ending = if stop { Ending::Interrupted } else { Ending::Complete };
-    let laws = training.trainer.laws(&training.state);
+    let (evaluated, latest) = training.run.evaluations();
+    let laws = training.trainer.laws(&training.state, evaluated, latest);
     Ok(training.run.summary(ending, example, laws))
 }
 
@@ -143,8 +144,6 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             learner: &mut self.learner,
             reference: self.reference.as_ref(),
             learning_rate,
-            prompter: self.evaluator.prompter,
-            directory: &self.run.directory,
             record: &mut record,
             observer: self.observer,
         };
@@ -170,13 +169,20 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
 
     /// Evaluates, records and saves. Returns whether to stop before the last step.
     fn finish_step(&mut self, mut record: StepRecord) -> Result<bool> {
-        let measured = record.metrics.clone();
-        if let Err(error) = self.evaluate(&mut record) {
+        let tokens = std::mem::take(&mut record.tokens);
+        let measured = StepRecord { metrics: record.metrics.clone(), tokens, ..StepRecord::default() };
+        if let Err(error) = self.record_step(record, &measured.tokens) {
             self.save_before_failing(&error, Some(measured));
             return Err(error);
         }
-        self.run.record(record, self.observer)?;
         self.run.save_if_due(&self.learner, self.model_dir, &self.state, self.observer)
+    }
+
+    /// What a step still needs when its updates are made. All of it can be done again, and comes to the same.
+    fn record_step(&mut self, mut record: StepRecord, tokens: &[TokenRecord]) -> Result<()> {
+        self.run.write_tokens(tokens, &self.evaluator.prompter.tokenizer, &mut record.clock)?;
+        self.evaluate(&mut record)?;
+        self.run.record(record, self.observer)
     }
 
     /// Measures the model on held-out data, where due.
@@ -191,15 +197,15 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         }
         let model = &self.learner.model;
         self.run.evaluate(&self.evaluator, model, self.sets, record, self.observer)?;
-        let (step, evaluations) = (self.run.step, self.run.evaluations());
+        let (step, evaluations) = self.run.evaluations();
         self.trainer.evaluated(step, evaluations, &mut self.state, record, self.observer);
         self.trim_if_tight();
         Ok(())
     }
 
     /// Saves what the run has come to before it ends with this error, unless the error leaves the weights in doubt.
-    /// `unrecorded` is what a step has measured whose evaluation is what failed.
-    fn save_before_failing(&mut self, error: &Error, unrecorded: Option<Metrics>) {
+    /// `unrecorded` is what a step has measured, if what comes after its updates is what failed.
+    fn save_before_failing(&mut self, error: &Error, unrecorded: Option<StepRecord>) {
         if !error.doubts_weights() {
             let (learner, state) = (&self.learner, &self.state);
             self.run.save_before_failing(learner, self.model_dir, state, unrecorded, self.observer);

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_lab::law::point_file::{self, Columns};
 use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
-use isentrope_lab::law::{Form, Point, Study};
+use isentrope_lab::law::{Form, Point, SEED, Study};
 use isentrope_lab::log::RunLog;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -50,8 +50,8 @@ pub struct Law {
     /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Of the bootstrap's random numbers
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    /// Of the bootstrap's random numbers; the default is what train, show and report draw with
+    #[arg(long, value_name = "S", default_value_t = SEED)]
     seed: u64,
 }
 

@@ -2,7 +2,7 @@
 //! (tensorflow/core/util/event.proto) in protobuf's wire format.
 
 use crate::{Error, Result};
-use isentrope_files::open_regular;
+use isentrope_files::{masked_crc, open_regular};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -15,11 +15,6 @@ pub(super) enum Event<'a> {
     Start { step: u64 },
     /// A scalar.
     Scalar { step: u64, tag: &'a str, value: f64 },
-}
-
-/// TFRecord's checksum (tensorflow/core/lib/hash/crc32c.h).
-pub fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// Whether bytes begin as an event file does.

@@ -17,8 +17,6 @@ mod run_directory;
 mod tensorboard;
 mod verl_console;
 
-pub use event_file::masked_crc;
-
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

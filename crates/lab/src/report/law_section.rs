@@ -4,12 +4,10 @@ use super::curves::{Chart, Line, Style, legend, rounded, swatch};
 use super::number::{percent, plain};
 use super::run::{Run, place};
 use crate::law::points::{Measured, ROLLOUT};
-use crate::law::{Fit, Form, Interval, Study};
+use crate::law::{Fit, Form, Interval, SEED, Study};
 use crate::page::escaped;
 use std::fmt::Write;
 
-/// Draws of the bootstrap are the same in every report.
-const SEED: u64 = 0;
 /// Most evaluations of a run that are drawn.
 const MAX_DRAWN: usize = 400;
 /// Points of a curve that is drawn.

@@ -5,16 +5,13 @@ use super::state::{State, recipe};
 use super::tail::last_lines;
 use super::text::{Look, Paint};
 use crate::alarms;
-use crate::law::Study;
 use crate::law::points::{self, Measured};
+use crate::law::{self, Study};
 use crate::log::{RunLog, Series};
 use crate::run_files::RunFiles;
 use crate::{Error, Result};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-
-/// Seed of the intervals' bootstrap.
-const SEED: u64 = 0;
 
 /// Names in a list of metrics before the rest is counted.
 const NAMED: usize = 4;
@@ -62,7 +59,7 @@ impl ShownRun {
         let state = State::of(&log, recipe.as_ref(), is_training);
         let sets = EvaluationSet::all(&log);
         let studied =
-            |measured: Measured| Studied { study: Study::of(measured.points.clone(), SEED), measured };
+            |measured: Measured| Studied { study: Study::of(measured.points.clone(), law::SEED), measured };
         let studies = points::of_run(&log).into_iter().map(studied).collect();
         Self { name: log.name.clone(), log, state, sets, studies, recipe }
     }

@@ -43,7 +43,7 @@ pub struct TokenRecord {
     /// Log-prob of each token when it was sampled.
     #[serde(with = "numbers")]
     pub logprobs: Vec<f32>,
-    /// Entropy of the distribution that each was drawn from.
+    /// Entropy of the whole policy at the place of each when it was sampled, also where sampling was truncated.
     #[serde(with = "numbers")]
     pub entropies: Vec<f32>,
     /// Log-prob of each after the step's last update.

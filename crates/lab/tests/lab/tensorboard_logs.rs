@@ -1,6 +1,7 @@
 //! Event files that were resumed, cut off or damaged.
 
-use isentrope_lab::log::{RunLog, masked_crc};
+use isentrope_files::masked_crc;
+use isentrope_lab::log::RunLog;
 use std::fs;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use crate::run::StepRecord;
 use isentrope_evaluation::Evaluation;
-use isentrope_lab::law::{Point, Study};
+use isentrope_lab::law::{Point, SEED, Study};
 use serde::{Deserialize, Serialize};
 
 /// The points of every evaluation set. They are part of checkpoints, so a run that goes on knows them all.
@@ -20,23 +20,24 @@ struct Law {
 
 impl Laws {
     /// Takes in the evaluations after a step, records what they say of the law, and returns alarms. Each set's alarm is raised
-    /// once in a run.
+    /// once in a run. Evaluations that are taken in once more, since what came after them has failed, change nothing.
     pub fn evaluated(
         &mut self,
         step: u64,
         evaluations: &[Evaluation],
-        seed: u64,
         record: &mut StepRecord,
     ) -> Vec<String> {
         let mut alarms = Vec::new();
-        for evaluation in evaluations {
-            let Evaluation { name, mean: Some(accuracy), entropy, .. } = evaluation else { continue };
+        for (name, point) in points(step, evaluations) {
             let law = self.of(name);
-            // JSON has no NaN, and the checkpoint must be read again.
-            if entropy.is_finite() && accuracy.is_finite() {
-                law.points.push(Point { step, entropy: *entropy, accuracy: *accuracy });
+            if !is_finite(point) {
+                // Nothing that came before may pass for what this evaluation says.
+                let refusals = Study::of([&law.points[..], &[point]].concat(), SEED).refusals;
+                record.remarks.extend(refusals.first().map(|why| format!("law, {name}: none, {why}")));
+                continue;
             }
-            let study = law.study(seed);
+            law.add(point);
+            let study = law.study();
             for (metric, value) in study.metrics() {
                 record.metrics.set(format!("law/{name}/{metric}"), value);
             }
@@ -53,10 +54,15 @@ impl Laws {
         alarms
     }
 
-    /// What each set's points come to, where there are several.
-    pub fn sentences(&self, seed: u64) -> Vec<String> {
-        let told = self.0.iter().filter(|law| law.points.len() > 1);
-        told.map(|law| format!("{}: {}", law.set, law.study(seed).sentence())).collect()
+    /// What each set's points come to, where there are several, with those of the latest evaluations, which need not have been
+    /// taken in.
+    pub fn sentences(&self, step: u64, latest: &[Evaluation]) -> Vec<String> {
+        let mut laws = self.clone();
+        for (name, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {
+            laws.of(name).add(point);
+        }
+        let told = laws.0.iter().filter(|law| law.points.len() > 1);
+        told.map(|law| format!("{}: {}", law.set, law.study().sentence())).collect()
     }
 
     fn of(&mut self, set: &str) -> &mut Law {
@@ -69,7 +75,25 @@ impl Laws {
 }
 
 impl Law {
-    fn study(&self, seed: u64) -> Study {
-        Study::of(self.points.clone(), seed)
+    /// Adds a point, which takes the place of what is known of its step.
+    fn add(&mut self, point: Point) {
+        self.points.retain(|known| known.step < point.step);
+        self.points.push(point);
     }
+
+    fn study(&self) -> Study {
+        Study::of(self.points.clone(), SEED)
+    }
+}
+
+/// The points of the sets that could be judged.
+fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&str, Point)> {
+    evaluations.iter().filter_map(move |Evaluation { name, mean, entropy, .. }| {
+        Some((name.as_str(), Point { step, entropy: *entropy, accuracy: (*mean)? }))
+    })
+}
+
+/// Whether a point can be kept: JSON has no NaN, and the checkpoint must be read again.
+fn is_finite(point: Point) -> bool {
+    point.entropy.is_finite() && point.accuracy.is_finite()
 }

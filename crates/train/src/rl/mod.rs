@@ -12,7 +12,7 @@ pub use laws::Laws;
 pub use recipe::{Recipe, Update};
 
 use self::theory::{Before, States};
-use crate::advantage::{group_advantages, nothing_to_learn, share_without_signal};
+use crate::advantage::{group_advantages, learnt_advantages, nothing_to_learn, share_without_signal};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
@@ -40,7 +40,7 @@ pub struct TrainerState {
     /// Weight of the entropy bonus.
     entropy_coefficient: f64,
     alarms: Alarms,
-    /// What the run's evaluations say of the entropy law.
+    /// What the run's scheduled evaluations say of the entropy law.
     #[serde(default)]
     laws: Laws,
 }
@@ -125,10 +125,8 @@ impl Trainer for PolicyGradient {
         let (groups, dropped) = self.take_groups(collected, state, context);
         let advantages = group_advantages(self.recipe.objective.advantage, &groups);
         let mask_truncated = self.recipe.reward.mask_truncated;
-        let is_learnt = |group: usize, sample: usize| {
-            let response = &groups[group].responses[sample];
-            TrainingBatch::learns(response, advantages[group][sample], mask_truncated).is_some()
-        };
+        let learnt = learnt_advantages(&groups, &advantages, mask_truncated);
+        let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
         let other_terms = state.entropy_coefficient != 0.0 || context.reference.is_some();
         if let Some(why) = nothing_to_learn(&advantages, other_terms) {
@@ -162,17 +160,18 @@ impl Trainer for PolicyGradient {
             tokens += batch.response_tokens();
             context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
-        context.record.metrics.set("update/groups_without_signal", share_without_signal(&advantages));
-        let LearnContext { step, learner, prompter, directory, record, .. } = context;
-        record.clock.time("records", || {
-            let temperature = self.recipe.rollout.temperature;
-            records.write(learner, &prompter.tokenizer, temperature, || directory.tokens(*step))
-        })?;
-        totals.record(&mut context.record.metrics);
+        let LearnContext { learner, record, .. } = context;
+        record.tokens =
+            record.clock.time("records", || records.finish(learner, self.recipe.rollout.temperature));
+        if let Some(share) = share_without_signal(&learnt) {
+            record.metrics.set("update/groups_without_signal", share);
+        }
+        totals.record(&mut record.metrics);
         if let Some(before) = before {
             context.observer.progress(measuring(1));
             let StepRecord { metrics, clock, .. } = context.record;
             clock.time("theory", || before.compare(states, context.learner, metrics));
+            context.observer.progress(measuring(2));
         }
         let covariance = &self.recipe.objective.covariance;
         if let Some(alarm) = state.alarms.after_step(covariance, &totals.statistics) {
@@ -189,13 +188,18 @@ impl Trainer for PolicyGradient {
         record: &mut StepRecord,
         observer: &mut dyn Observer,
     ) {
-        for alarm in state.laws.evaluated(step, evaluations, self.recipe.run.seed, record) {
+        let mut laws = state.laws.clone();
+        for alarm in laws.evaluated(step, evaluations, record) {
             observer.note(&alarm);
+        }
+        // An evaluation that is made only because the run ends here is none of a run that goes on.
+        if step.is_multiple_of(self.recipe.eval.every) {
+            state.laws = laws;
         }
     }
 
-    fn laws(&self, state: &TrainerState) -> Vec<String> {
-        state.laws.sentences(self.recipe.run.seed)
+    fn laws(&self, state: &TrainerState, step: u64, latest: &[Evaluation]) -> Vec<String> {
+        state.laws.sentences(step, latest)
     }
 }
 

@@ -19,6 +19,11 @@ impl Recipe {
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let (epochs, reference) = (self.update.epochs as f64, f64::from(u8::from(self.needs_reference())));
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
+        // Token records are whole responses, one at least.
+        let recorded = match self.lab.record_tokens {
+            0 => 0.0,
+            tokens => ((tokens as f64).max(response) / (prompts * responses * response)).min(1.0),
+        };
         let greedy = f64::from(u8::from(self.objective.needs_greedy_baseline()));
         // A pass has a prompt once for as many responses as stand behind it.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
@@ -27,7 +32,7 @@ impl Recipe {
             sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
             trained: Tokens::of_groups(prompts * responses / shared, shared, prompt, response),
-            passes: (epochs * (1.0 + reference) + measured, epochs),
+            passes: (epochs * (1.0 + reference) + measured + recorded, epochs),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config.context()),
             evaluations: self.eval.evaluations(self.run.steps),
@@ -146,6 +151,7 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let config = ModelConfig::read(&dir).unwrap();
         let mut recipe = Recipe::default();
+        recipe.lab.record_tokens = 0;
         (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (4, 8, 20);
         (recipe.update.prompts, recipe.update.epochs) = (Some(2), 3);
         let workload = |recipe: &Recipe, prompt| recipe.workload(prompt, &[], &config);
@@ -169,5 +175,10 @@ mod tests {
         assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (6.0, 3.0)));
         recipe.lab.track_theory = true;
         assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
+        // Of 640 tokens, a half, all, and one response.
+        for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
+            recipe.lab.record_tokens = tokens;
+            assert_eq!(workload(&recipe, 10.0).passes, (8.0 + share, 3.0));
+        }
     }
 }

@@ -13,6 +13,7 @@ use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
 use isentrope_lab::alarms::Alarms;
+use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
@@ -52,9 +53,12 @@ pub struct RunState<S> {
     /// What is known of a collapse.
     #[serde(default)]
     pub alarms: Alarms,
-    /// What the step measured, if the evaluation after it failed: then the step is still to be evaluated and recorded.
+    /// What the step measured, if what comes after its updates failed: then it is still to be evaluated and recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,
+    /// Its token records, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unwritten: Vec<TokenRecord>,
     /// The trainer's own.
     pub trainer: S,
 }

@@ -1,8 +1,8 @@
 //! What every run has, whatever it trains: a place, a step, a log, evaluations, checkpoints and an end.
 //!
 //! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`,
-//! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`). A
-//! [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
+//! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`;
+//! when they are made, `save.rs`). A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
 
 mod checkpoint;
 mod directory;
@@ -10,6 +10,7 @@ mod log;
 mod place;
 mod record;
 mod response_file;
+mod save;
 pub mod sinks;
 mod summary;
 
@@ -19,23 +20,25 @@ pub use record::StepRecord;
 pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary};
 
-use self::checkpoint::{FoundCheckpoint, RunState};
+use self::checkpoint::FoundCheckpoint;
 use self::log::Log;
 use crate::clock::Clock;
 use crate::error::Result;
 use crate::learner::Learner;
-use crate::metrics::Metrics;
-use crate::observer::{Observer, Phase, Progress, StepReport};
+use crate::observer::{Observer, StepReport};
 use crate::settings::{self, Checkpoints};
+use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_lab::alarms::Alarms;
 use isentrope_lab::log::Origin;
+use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
+use isentrope_model::tokenizer::Tokenizer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// A run under way.
@@ -56,8 +59,8 @@ pub struct Run {
     score: Option<f64>,
     best: Option<(u64, f64)>,
     alarms: Alarms,
-    /// What the step measured that the run goes on from, if it is still to be evaluated.
-    unrecorded: Option<Metrics>,
+    /// What the step measured that the run goes on from, if it is still to be recorded.
+    unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
     started: Instant,
     /// Work of this process, over all steps.
@@ -132,7 +135,11 @@ impl Run {
                 (opened.first, opened.last) = (state.first, state.last);
                 opened.last_step = state.last_step;
                 opened.alarms = state.alarms;
-                opened.unrecorded = state.unrecorded;
+                opened.unrecorded = state.unrecorded.map(|metrics| StepRecord {
+                    metrics,
+                    tokens: state.unwritten,
+                    ..StepRecord::default()
+                });
                 opened.saved = Some(dir);
                 state.trainer
             }
@@ -175,9 +182,25 @@ impl Run {
         Ok(())
     }
 
-    /// The latest evaluations.
-    pub(crate) fn evaluations(&self) -> &[Evaluation] {
-        &self.last
+    /// The latest evaluations, and the step after which they were made.
+    pub(crate) fn evaluations(&self) -> (u64, &[Evaluation]) {
+        (self.last_step, &self.last)
+    }
+
+    /// Writes the token records of this step, if there are any.
+    ///
+    /// # Errors
+    /// As [`token_records::write`].
+    pub(crate) fn write_tokens(
+        &self,
+        records: &[TokenRecord],
+        tokenizer: &Tokenizer,
+        clock: &mut Clock,
+    ) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        clock.time("records", || token_records::write(records, tokenizer, self.directory.tokens(self.step)?))
     }
 
     /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
@@ -185,7 +208,7 @@ impl Run {
     /// # Errors
     /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
-        let StepRecord { metrics, clock, remarks } = record;
+        let StepRecord { metrics, clock, remarks, .. } = record;
         let timings = clock.metrics();
         self.total.merge(&clock);
         self.log.write(self.step, &metrics, &timings)?;
@@ -202,104 +225,9 @@ impl Run {
         Ok(())
     }
 
-    /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns whether to stop before the
-    /// last step.
-    ///
-    /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
-    pub(crate) fn save_if_due<B: Backend, S: Serialize>(
-        &mut self,
-        learner: &Learner<B>,
-        source: &Path,
-        trainer: &S,
-        observer: &mut dyn Observer,
-    ) -> Result<bool> {
-        let stop = observer.stop_requested();
-        let due = self.directory.checkpoints.due(self.step, self.steps);
-        if !stop && !due {
-            return Ok(false);
-        }
-        // Damaged weights, or weights whose gradients are not finite, must not replace good ones.
-        let step = self.step;
-        let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
-        if lost || !learner.tells_probabilities() {
-            observer.note(&format!(
-                "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
-                 optimizer.learning_rate and --resume"
-            ));
-            return Ok(stop && step < self.steps);
-        }
-        // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
-        if let Some(score) = self.score
-            && due
-            && self.best.is_none_or(|(_, best)| score > best)
-        {
-            self.best = Some((self.step, score));
-        }
-        self.save(learner, source, trainer, None, observer)?;
-        self.retire()?;
-        Ok(stop && self.step < self.steps)
-    }
-
-    /// The record of the step that the run goes on from, if it is still to be evaluated.
+    /// What was measured of the step that the run goes on from, if it is still to be recorded.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
-        self.unrecorded.take().map(|metrics| StepRecord { metrics, ..StepRecord::default() })
-    }
-
-    /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If the step's
-    /// evaluation is what failed, `unrecorded` is what the step measured. No earlier checkpoint is removed. The observer is
-    /// told of it, and of a failure to save.
-    pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
-        &mut self,
-        learner: &Learner<B>,
-        source: &Path,
-        trainer: &S,
-        unrecorded: Option<Metrics>,
-        observer: &mut dyn Observer,
-    ) {
-        let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
-        if step == 0 || self.saved.as_ref() == Some(&target) {
-            return;
-        }
-        let said = match self.save(learner, source, trainer, unrecorded, observer) {
-            Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
-            Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
-        };
-        observer.note(&said);
-    }
-
-    fn save<B: Backend, S: Serialize>(
-        &mut self,
-        learner: &Learner<B>,
-        source: &Path,
-        trainer: &S,
-        unrecorded: Option<Metrics>,
-        observer: &mut dyn Observer,
-    ) -> Result<()> {
-        observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
-        // If the base model is gone by now, the last checkpoint has the files that are copied from it.
-        let has_model = |dir: &&Path| dir.join("config.json").is_file();
-        let source =
-            [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);
-        let state = RunState {
-            step: self.step,
-            optimizer: learner.optimizer.progress,
-            best: self.best,
-            first: self.first.clone(),
-            last: self.last.clone(),
-            last_step: self.last_step,
-            alarms: self.alarms.clone(),
-            unrecorded,
-            trainer,
-        };
-        self.log.sync()?;
-        self.saved = Some(self.directory.checkpoints.save(learner, source, &state)?);
-        Ok(())
-    }
-
-    /// Removes checkpoints that need not be kept.
-    fn retire(&self) -> Result<()> {
-        self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
+        self.unrecorded.take()
     }
 
     /// Begins a step.

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use isentrope_lab::tokens::TokenRecord;
 
 /// What is measured of a step.
 #[derive(Clone, Debug, Default)]
@@ -12,4 +13,6 @@ pub struct StepRecord {
     pub clock: Clock,
     /// What its evaluation says of the run so far, in sentences.
     pub remarks: Vec<String>,
+    /// What is still to be written of its tokens, in the order of the file and without texts.
+    pub tokens: Vec<TokenRecord>,
 }

@@ -18,6 +18,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
         last_step: 0,
         alarms: Alarms::default(),
         unrecorded: None,
+        unwritten: Vec::new(),
         trainer: [group],
     };
     write_json(&checkpoint.join("trainer/state.json"), &state).unwrap();

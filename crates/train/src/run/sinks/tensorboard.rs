@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
-use isentrope_lab::log::masked_crc;
+use isentrope_files::masked_crc;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,110 @@
+//! When a run saves a checkpoint, and which it keeps.
+
+use super::checkpoint::RunState;
+use super::{Run, StepRecord};
+use crate::error::Result;
+use crate::learner::Learner;
+use crate::observer::{Observer, Phase, Progress};
+use isentrope_kernels::Backend;
+use serde::Serialize;
+use std::path::Path;
+
+impl Run {
+    /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns whether to stop before the
+    /// last step.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
+    pub(crate) fn save_if_due<B: Backend, S: Serialize>(
+        &mut self,
+        learner: &Learner<B>,
+        source: &Path,
+        trainer: &S,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        let stop = observer.stop_requested();
+        let due = self.directory.checkpoints.due(self.step, self.steps);
+        if !stop && !due {
+            return Ok(false);
+        }
+        // Damaged weights, or weights whose gradients are not finite, must not replace good ones.
+        let step = self.step;
+        let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
+        if lost || !learner.tells_probabilities() {
+            observer.note(&format!(
+                "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
+                 optimizer.learning_rate and --resume"
+            ));
+            return Ok(stop && step < self.steps);
+        }
+        // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
+        if let Some(score) = self.score
+            && due
+            && self.best.is_none_or(|(_, best)| score > best)
+        {
+            self.best = Some((self.step, score));
+        }
+        self.save(learner, source, trainer, None, observer)?;
+        self.retire()?;
+        Ok(stop && self.step < self.steps)
+    }
+
+    /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If what comes
+    /// after the step's updates has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The observer is
+    /// told of it, and of a failure to save.
+    pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
+        &mut self,
+        learner: &Learner<B>,
+        source: &Path,
+        trainer: &S,
+        unrecorded: Option<StepRecord>,
+        observer: &mut dyn Observer,
+    ) {
+        let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
+        if step == 0 || self.saved.as_ref() == Some(&target) {
+            return;
+        }
+        let said = match self.save(learner, source, trainer, unrecorded, observer) {
+            Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
+            Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
+        };
+        observer.note(&said);
+    }
+
+    fn save<B: Backend, S: Serialize>(
+        &mut self,
+        learner: &Learner<B>,
+        source: &Path,
+        trainer: &S,
+        unrecorded: Option<StepRecord>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
+        // If the base model is gone by now, the last checkpoint has the files that are copied from it.
+        let has_model = |dir: &&Path| dir.join("config.json").is_file();
+        let source =
+            [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);
+        let (unrecorded, unwritten) =
+            unrecorded.map(|StepRecord { metrics, tokens, .. }| (metrics, tokens)).unzip();
+        let state = RunState {
+            step: self.step,
+            optimizer: learner.optimizer.progress,
+            best: self.best,
+            first: self.first.clone(),
+            last: self.last.clone(),
+            last_step: self.last_step,
+            alarms: self.alarms.clone(),
+            unrecorded,
+            unwritten: unwritten.unwrap_or_default(),
+            trainer,
+        };
+        self.log.sync()?;
+        self.saved = Some(self.directory.checkpoints.save(learner, source, &state)?);
+        Ok(())
+    }
+
+    /// Removes checkpoints that need not be kept.
+    pub(super) fn retire(&self) -> Result<()> {
+        self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
+    }
+}
