@@ -1,6 +1,7 @@
 //! The entropy law while a run makes it, on evaluations that are made up.
 
 use isentrope_evaluation::Evaluation;
+use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_train::rl::Laws;
 use isentrope_train::run::StepRecord;
 
@@ -35,7 +36,7 @@ fn a_run_says_what_its_evaluations_come_to() {
         let (entropy, accuracy) = lawful(i);
         let sets = [evaluation("test", entropy, Some(accuracy)), evaluation("held", 0.5, Some(accuracy))];
         let mut record = StepRecord::default();
-        assert_eq!(laws.evaluated(5 * i, &sets, 7, &mut record), [""; 0]);
+        assert_eq!(laws.evaluated(5 * i, &sets, &mut record), [""; 0]);
         let number = |name: &str| record.metrics.get(name);
         let spent = number("law/test/entropy_spent").unwrap();
         assert!((spent - (1.0 - entropy / 1.2)).abs() < 1e-9, "{spent}");
@@ -63,7 +64,7 @@ fn a_run_says_what_its_evaluations_come_to() {
             }
         }
     }
-    assert_eq!(laws.sentences(7).len(), 2);
+    assert_eq!(laws.sentences(55, &[]).len(), 2);
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn leaving_the_law_raises_one_alarm_and_a_checkpoint_changes_nothing() {
         let (entropy, accuracy) = lawful(i);
         let accuracy = if i < 9 { accuracy } else { 0.95 };
         let mut record = StepRecord::default();
-        let alarms = laws.evaluated(5 * i, &[evaluation("test", entropy, Some(accuracy))], 7, &mut record);
+        let alarms = laws.evaluated(5 * i, &[evaluation("test", entropy, Some(accuracy))], &mut record);
         (alarms, record.metrics)
     };
     for i in 0..14 {
@@ -100,12 +101,68 @@ fn leaving_the_law_raises_one_alarm_and_a_checkpoint_changes_nothing() {
     }
 }
 
+/// A set's law after so many evaluations, and what is recorded of the last.
+fn after(evaluations: u64) -> (Laws, StepRecord) {
+    let (mut laws, mut record) = (Laws::default(), StepRecord::default());
+    for i in 0..evaluations {
+        let (entropy, accuracy) = lawful(i);
+        record = StepRecord::default();
+        laws.evaluated(5 * i, &[evaluation("test", entropy, Some(accuracy))], &mut record);
+    }
+    (laws, record)
+}
+
+#[test]
+fn a_run_says_what_every_command_says_of_the_same_points() {
+    let points = (0..12).map(|i| {
+        let (entropy, accuracy) = lawful(i);
+        Point { step: 5 * i, entropy, accuracy }
+    });
+    let study = Study::of(points.collect(), SEED);
+    let (laws, record) = after(12);
+    let numbers: Vec<(String, f64)> =
+        record.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let expected: Vec<(String, f64)> =
+        study.metrics().into_iter().map(|(name, value)| (format!("law/test/{name}"), value)).collect();
+    assert_eq!(numbers, expected);
+    assert_eq!(numbers.len(), 7, "{numbers:?}");
+    assert_eq!(laws.sentences(0, &[]), [format!("test: {}", study.sentence())]);
+}
+
+#[test]
+fn an_evaluation_that_is_taken_in_twice_is_one_point() {
+    let (once, record) = after(9);
+    let (entropy, accuracy) = lawful(8);
+    let last = [evaluation("test", entropy, Some(accuracy))];
+    let (mut twice, mut again) = (once.clone(), StepRecord::default());
+    twice.evaluated(40, &last, &mut again);
+    assert_eq!((&twice, &again.metrics), (&once, &record.metrics));
+    // What is told at the end has the last evaluation, whether or not it is kept.
+    assert_eq!(once.sentences(40, &last), once.sentences(0, &[]));
+    assert_eq!(after(8).0.sentences(40, &last), once.sentences(0, &[]));
+}
+
+#[test]
+fn nothing_is_recorded_of_an_evaluation_that_is_not_finite() {
+    let (mut laws, before) = after(8);
+    assert!(before.metrics.get("law/test/ceiling").is_some());
+    for (entropy, accuracy) in [(f64::NAN, 0.5), (0.2, f64::INFINITY)] {
+        let mut record = StepRecord::default();
+        let lost = [evaluation("test", entropy, Some(accuracy))];
+        assert_eq!(laws.evaluated(40, &lost, &mut record), [""; 0]);
+        assert_eq!(record.metrics.iter().count(), 0);
+        assert_eq!(record.remarks, ["law, test: none, 1 of 9 points are not finite: the run has diverged"]);
+        assert_eq!(laws, after(8).0);
+        assert_eq!(laws.sentences(40, &lost), after(8).0.sentences(0, &[]));
+    }
+}
+
 #[test]
 fn what_was_not_judged_or_is_not_finite_is_no_point() {
     let mut laws = Laws::default();
     let mut record = StepRecord::default();
     let sets = [evaluation("faults", 1.0, None), evaluation("diverged", f64::NAN, Some(0.5))];
-    assert_eq!(laws.evaluated(5, &sets, 7, &mut record), [""; 0]);
+    assert_eq!(laws.evaluated(5, &sets, &mut record), [""; 0]);
     assert_eq!(record.metrics.iter().count(), 0);
     let text = serde_json::to_string(&laws).unwrap();
     assert_eq!(serde_json::from_str::<Laws>(&text).unwrap(), laws);

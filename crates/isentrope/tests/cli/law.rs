@@ -1,6 +1,7 @@
 //! The command `law`.
 
 use crate::program::{Scratch, failure_saying, isentrope, stdout_of, wrong_usage};
+use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -54,6 +55,9 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
     assert!(low < value && value < high && (value - 0.63).abs() < 0.01 && high - low < 0.05, "{ceiling}");
     assert_eq!(one["prediction"]["prefix"], 3);
     assert_eq!(one["points"].as_array().unwrap().len(), 12);
+    // The bits of training, show and report.
+    let points: Vec<Point> = serde_json::from_value(one["points"].clone()).unwrap();
+    assert_eq!(json!(Study::of(points, SEED).holds()), one["law"]);
     let other = report(&[&dir, "--prefix", "0.5", "--seed", "3"]);
     assert_eq!(other["runs"][0]["prediction"]["prefix"], 6);
     assert_eq!(other["runs"][0]["law"]["a"]["value"], one["law"]["a"]["value"]);

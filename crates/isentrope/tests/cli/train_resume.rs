@@ -340,6 +340,54 @@ fn a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room() {
     assert_same_results(&whole, &bench.out("full"));
 }
 
+/// A directory in which nobody can make a file, not even root, takes the place of that of the token records.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_step_whose_token_records_cannot_be_written_is_saved_and_goes_on_to_the_same_bytes() {
+    let bench = Bench::train();
+    let sets = ["run.steps=5", "optimizer.schedule=constant"];
+    let whole = bench.run("whole", &sets, &[]);
+    bench.run("parts", &[&sets[..], &["run.steps=2"]].concat(), &[]);
+    let (out, tokens) = (bench.out("parts"), bench.out("parts").join("tokens"));
+    let aside = out.join("aside");
+    fs::rename(&tokens, &aside).unwrap();
+    std::os::unix::fs::symlink("/proc/self/fdinfo", &tokens).unwrap();
+    for _ in 0..2 {
+        let output = bench.command("parts", &sets, &["--resume"]).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        let last = message.lines().last().unwrap();
+        assert!(last.starts_with("error: ") && last.contains("tokens/step-000003.jsonl"), "{message}");
+        assert_eq!(lines(&out), 3, "steps 0 to 2 are recorded");
+        assert_eq!(state(&out, 3)["unrecorded"]["update/count"], metrics(&whole)[3]["update/count"]);
+    }
+    fs::remove_file(&tokens).unwrap();
+    fs::rename(&aside, &tokens).unwrap();
+    let said = succeed(&mut bench.command("parts", &sets, &["--resume"]));
+    assert!(said.contains("resuming after step 3"), "{said}");
+    let recipe_alone = |out: &Path| {
+        let mut results = results(out);
+        results.retain(|name, _| !name.starts_with("checkpoints/") || name.contains("step-000005"));
+        results
+    };
+    assert_eq!(differences(&recipe_alone(&whole), &recipe_alone(&out)), [""; 0]);
+}
+
+#[test]
+fn an_evaluation_out_of_turn_leaves_no_trace_in_a_longer_run() {
+    let bench = Bench::train();
+    let sets = ["optimizer.schedule=constant", "eval.every=2", "run.steps=6"];
+    let whole = bench.run("whole", &sets, &[]);
+    let said = succeed(&mut bench.command("parts", &[&sets[..2], &["run.steps=3"]].concat(), &[]));
+    // The evaluations after steps 0, 2 and 3.
+    assert!(said.contains("too few points: 3"), "{said}");
+    succeed(&mut bench.command("parts", &sets, &["--resume"]));
+    let parts = bench.out("parts");
+    assert!(metrics(&parts)[3].get("law/problems/entropy_spent").is_some());
+    assert_eq!(metrics(&parts)[4..], metrics(&whole)[4..]);
+    assert_eq!(state(&parts, 6)["trainer"], state(&whole, 6)["trainer"]);
+}
+
 #[test]
 fn a_run_is_not_mistaken_for_another() {
     let bench = Bench::sft();

@@ -1,9 +1,8 @@
 //! What every run has, whatever it trains: a place, a step, a log, evaluations, checkpoints and an end.
 //!
 //! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`,
-//! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`,
-//! made when `save.rs` says). A
-//! [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
+//! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`;
+//! when they are made, `save.rs`). A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
 
 mod checkpoint;
 mod directory;
