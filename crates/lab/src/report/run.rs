@@ -95,21 +95,32 @@ pub(super) fn leave_out_sets(runs: &mut [Run]) -> Vec<String> {
     left_out
 }
 
-/// A name for each: its own, with as much of its path before it as tells it from the others, and a number where nothing does.
+/// A name for each: its own, with as much of their paths before it as tells all from each other, and a number where nothing does.
+/// All have as much before them as far as their paths differ, so that seeds of a sweep are `grpo/1`, `kl-cov/1` and `kl-cov/2`, not
+/// `2`. A number alone is no name.
 fn labels(logs: &[&RunLog]) -> Vec<String> {
     let parts: Vec<Vec<String>> = logs.iter().map(|log| above(log)).collect();
     let label = |i: usize, depth: usize| {
         let above = &parts[i][parts[i].len().saturating_sub(depth)..];
         above.iter().map(String::as_str).chain([logs[i].name.as_str()]).collect::<Vec<_>>().join("/")
     };
-    let mut labels: Vec<String> = Vec::with_capacity(logs.len());
-    for i in 0..logs.len() {
+    let needed = |i: usize| {
         let is_alone = |depth: usize| {
             (0..logs.len())
                 .all(|j| j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth))
         };
-        let depth = (0..=parts[i].len()).find(|depth| is_alone(*depth)).unwrap_or(0);
-        let mut name = visible(&shortened(&label(i, depth), LONGEST_LABEL)).into_owned();
+        let least = usize::from(logs[i].name.bytes().all(|byte| byte.is_ascii_digit()));
+        (least..=parts[i].len()).find(|depth| is_alone(*depth)).unwrap_or(least)
+    };
+    let needed: Vec<usize> = (0..logs.len()).map(needed).collect();
+    let depth = needed.iter().copied().max().unwrap_or(0);
+    let first = parts.first().map_or(&[][..], Vec::as_slice);
+    let is_common = |n: &usize| parts.iter().all(|above| above.get(*n) == first.get(*n));
+    let common = (0..first.len()).take_while(is_common).count();
+    let mut labels: Vec<String> = Vec::with_capacity(logs.len());
+    for i in 0..logs.len() {
+        let name = label(i, depth.min(parts[i].len() - common).max(needed[i]));
+        let mut name = visible(&shortened(&name, LONGEST_LABEL)).into_owned();
         if labels.contains(&name) {
             name = (2..).map(|n| format!("{name} ({n})")).find(|n| !labels.contains(n)).unwrap_or(name);
         }

@@ -145,6 +145,27 @@ fn the_same_runs_make_the_same_page() {
     assert_eq!(page(&[run.clone(), run.clone()]), page(&[run.clone(), run]));
 }
 
+/// Seeds of a sweep lie in directories that are called "1" and "2".
+#[test]
+fn runs_of_one_tree_are_told_apart_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = json!({"step": 1, "eval/set/mean@2": 0.5, "eval/set/entropy": 1.0});
+    let rows = [row.as_object().unwrap().clone()];
+    let made = |name: &str| run(&dir.path().join("sweep"), name, &rows, json!({"run": {"steps": 1}}));
+    for (names, labels) in [
+        (&["grpo/1", "kl-cov/1", "kl-cov/2"][..], &["grpo/1", "kl-cov/1", "kl-cov/2"][..]),
+        (&["a/64/1", "a/32/1", "b/64/1"], &["a/64/1", "a/32/1", "b/64/1"]),
+        (&["1", "2"], &["sweep/1", "sweep/2"]),
+        (&["grpo", "kl-cov"], &["grpo", "kl-cov"]),
+        (&["x/grpo", "y/grpo", "other"], &["x/grpo", "y/grpo", "other"]),
+    ] {
+        let html = page(&names.iter().map(|name| made(name)).collect::<Vec<_>>());
+        for label in labels {
+            assert!(html.contains(&format!("<bdi>{label}</bdi>")), "{label}");
+        }
+    }
+}
+
 #[test]
 fn names_and_settings_are_only_text() {
     let dir = tempfile::tempdir().unwrap();

@@ -104,7 +104,7 @@ fn equal_numbers_have_neither_interval_nor_t_test() {
     let summary = runs.summary();
     let text = seeds::text(&summary);
     assert!(text.contains("    base                         50.00  no spread  3 seeds"), "{text}");
-    assert!(text.contains("      against base               +12.50  no spread  3 pairs"), "{text}");
+    assert!(text.contains("      against base              +12.50  no spread  3 pairs"), "{text}");
     assert!(text.contains("\n                                        exact 0.250\n"), "{text}");
     assert!(!text.contains("< 0.001"), "{text}");
     assert!(summary.notes.iter().any(|note| note.starts_with("No spread: all seeds have")), "{text}");
