@@ -1,5 +1,5 @@
-//! Puts plotly.js into the program compressed, as pages carry it. The crate `plotly` has the library's source; its own code, and the
-//! formula renderer beside it, stay out of the program.
+//! Puts plotly.js into the program compressed, as pages carry it. The crate `plotly` has the library's source; its own code,
+//! and the formula renderer beside it, stay out of the program.
 #![allow(clippy::print_stdout, reason = "cargo listens there")]
 
 use flate2::{Compression, GzBuilder};

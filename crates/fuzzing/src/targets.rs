@@ -211,7 +211,7 @@ fn grader(data: &[u8]) {
 /// A log of a run, in the form that its name says or that it begins with, and what a terminal shows of it: alarms, tables and
 /// the law.
 fn log(data: &[u8], name: &str) {
-    let look = Look { width: 100, colors: false, charset: Charset::Ascii, visible: visible };
+    let look = Look { width: 100, colors: false, charset: Charset::Ascii, visible };
     with_file(name, data, |dir| {
         // By the file, and as what a directory holds.
         for path in [dir.join(name), dir.to_owned()] {

@@ -96,8 +96,8 @@ pub(super) fn leave_out_sets(runs: &mut [Run]) -> Vec<String> {
 }
 
 /// A name for each: its own, with as much of their paths before it as tells all from each other, and a number where nothing does.
-/// All have as much before them as far as their paths differ, so that seeds of a sweep are `grpo/1`, `kl-cov/1` and `kl-cov/2`, not
-/// `2`. A number alone is no name.
+/// All have as much before them as far as their paths differ, so that seeds of a sweep are `grpo/1`, `kl-cov/1` and `kl-cov/2`,
+/// not `2`. A number alone is no name.
 fn labels(logs: &[&RunLog]) -> Vec<String> {
     let parts: Vec<Vec<String>> = logs.iter().map(|log| above(log)).collect();
     let label = |i: usize, depth: usize| {
