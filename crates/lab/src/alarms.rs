@@ -1,6 +1,7 @@
 //! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
 
 use crate::log::{ENTROPIES, Origin, RunLog};
+use crate::number::fixed;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -96,9 +97,11 @@ impl Alarms {
             let first = *self.first_entropy.get_or_insert(entropy);
             if self.entropy.rings(entropy < COLLAPSED * first, entropy >= RECOVERED * first) {
                 let what = format!(
-                    "the entropy has collapsed: {name} is {entropy:.3} nats, {} of the {first:.3} it was at the start. There is \
-                     next to nothing left for exploration.",
-                    percent(entropy / first)
+                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was at the start. There is next to nothing \
+                     left for exploration.",
+                    fixed(entropy, 3),
+                    percent(entropy / first),
+                    fixed(first, 3)
                 );
                 say(Kind::Entropy, what, remedies.entropy);
             }
@@ -132,10 +135,10 @@ impl Alarms {
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {:.1} tokens from {:.1} a few steps ago, and {} of them are cut off at the longest \
+                    "responses grow, to {} tokens from {} a few steps ago, and {} of them are cut off at the longest \
                      length.",
-                    now.length,
-                    before.length,
+                    fixed(now.length, 1),
+                    fixed(before.length, 1),
                     percent(now.truncated)
                 );
                 say(Kind::Length, what, remedies.length);
