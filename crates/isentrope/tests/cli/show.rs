@@ -238,6 +238,30 @@ fn ctrl_c_restores_the_terminal() {
 }
 
 #[test]
+fn a_second_ctrl_c_while_it_is_drawn_restores_the_terminal_too() {
+    let scratch = Scratch::new();
+    let training = Training::begin(&scratch, "run", 4000);
+    // Many points of many sets, whose law takes long.
+    let rows = (0..1500u32).map(|step| {
+        let mut row = json!({"step": step});
+        for set in 0..8 {
+            row[format!("eval/{set}/mean@1")] = json!(0.5 - f64::from(step) * 1e-4);
+            row[format!("eval/{set}/entropy")] = json!(1.0 / f64::from(1 + step));
+        }
+        format!("{row}\n")
+    });
+    training.write(&rows.collect::<String>());
+    let following = show(&["--follow", &training.path()]);
+    let mut command = Command::new("sh");
+    let twice = "\"$0\" \"$@\" & sleep 1; kill -INT $!; sleep 0.4; kill -INT $!; wait $!";
+    command.args(["-c", twice]).arg(following.get_program()).args(following.get_args());
+    command.env("TERM", "xterm").env("LANG", "C.UTF-8");
+    let Some(shown) = on_terminal(70, &command) else { return };
+    assert!(shown.contains(ENTER) && left(&shown).trim().is_empty(), "{shown:?}");
+    assert!(shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "{shown:?}");
+}
+
+#[test]
 fn texts_of_a_run_cannot_drive_a_terminal() {
     let scratch = Scratch::new();
     let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\n\tb";
