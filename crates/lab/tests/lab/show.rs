@@ -164,7 +164,7 @@ fn runs_that_have_hardly_begun_are_shown() {
         &page_of(&run(1, &rows(0))),
         &["step 0 of 1", "too few points: 1, and at least 6 are needed", "; 1 point"],
     );
-    has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law unknown\n"]);
+    has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law rollout\n"]);
     assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
     has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
 }
