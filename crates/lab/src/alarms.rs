@@ -1,6 +1,7 @@
 //! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
 
 use crate::log::{ENTROPIES, Origin, RunLog};
+use crate::number::fixed;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -112,9 +113,11 @@ impl Alarms {
             let (first_step, first) = *self.first_entropy.get_or_insert((step, entropy));
             if self.entropy.rings(entropy < COLLAPSED * first, entropy >= RECOVERED * first) {
                 let what = format!(
-                    "the entropy has collapsed: {name} is {entropy:.3} nats, {} of the {first:.3} it was in step \
-                     {first_step}. There is next to nothing left for exploration.",
-                    percent(entropy / first)
+                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step {first_step}. There is next \
+                     to nothing left for exploration.",
+                    fixed(entropy, 3),
+                    percent(entropy / first),
+                    fixed(first, 3)
                 );
                 say(Kind::Entropy, what, remedies.entropy);
             }
@@ -153,12 +156,12 @@ impl Alarms {
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {:.1} tokens in steps {} to {} from {:.1} in steps {} to {}, and {} of them are cut \
+                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and {} of them are cut \
                      off at the longest length.",
-                    now.length,
+                    fixed(now.length, 1),
                     now.steps.0,
                     now.steps.1,
-                    before.length,
+                    fixed(before.length, 1),
                     before.steps.0,
                     before.steps.1,
                     percent(now.truncated)

@@ -11,6 +11,7 @@ mod error;
 pub mod inspect;
 pub mod law;
 pub mod log;
+mod number;
 pub mod page;
 pub mod report;
 pub mod run_files;

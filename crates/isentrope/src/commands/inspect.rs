@@ -1,10 +1,10 @@
 //! `isentrope inspect`: which tokens a step has spent the policy's entropy on.
 
 use crate::messages;
-use crate::standard_output::{print, print_text};
-use anyhow::{Context, Result, bail};
+use crate::output::Output;
+use crate::standard_output::print_text;
+use anyhow::Result;
 use clap::Args;
-use isentrope_files::{AtomicFile, refuse_dangling};
 use isentrope_lab::inspect::{Inspection, StepChoice};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 /// page shows them token by token, coloured by covariance, entropy, advantage or change of log-prob; it is one file that
 /// needs no network.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  isentrope inspect runs/quickstart
+  isentrope inspect runs/quickstart --step 12 --out step-12.html
+  isentrope inspect runs/quickstart --out - | ssh web 'cat > tokens.html'")]
 pub struct Inspect {
     /// Directory of a run
     run: PathBuf,
@@ -28,37 +32,17 @@ pub struct Inspect {
 impl Inspect {
     pub fn run(self) -> Result<()> {
         let inspection = Inspection::open(&self.run, self.step)?;
-        let html = inspection.html()?;
-        if self.out.as_deref() == Some(Path::new("-")) {
-            return print(&html);
-        }
         let name = format!("inspect-step-{:06}.html", inspection.step);
         let out = self.out.unwrap_or_else(|| self.run.join(name));
-        write(&out, &html)?;
+        let mut output = Output::create(Some(&out))?;
+        output.text(&inspection.html()?)?;
+        output.finish()?;
+        if out == Path::new("-") {
+            return Ok(());
+        }
         print_text(&inspection.text())?;
         inspection.notes.iter().for_each(|note| messages::note(note));
-        messages::say(&format!("every token is in {}", out.display()));
+        messages::say(&format!("all recorded tokens are in {}", out.display()));
         Ok(())
     }
-}
-
-/// Writes the page, which appears when it is complete.
-fn write(out: &Path, html: &str) -> Result<()> {
-    if out.as_os_str().is_empty() {
-        bail!("--out: the name is empty; name a file, or - for standard output");
-    }
-    if out.is_dir() {
-        bail!("{}: is a directory; name a file", out.display());
-    }
-    refuse_dangling(out)?;
-    // A link stays a link, and a device is written to as it is.
-    let out = out.canonicalize().unwrap_or_else(|_| out.to_owned());
-    if out.exists() && !out.is_file() {
-        return std::fs::write(&out, html).with_context(|| out.display().to_string());
-    }
-    let mut file = AtomicFile::create(&out)
-        .map_err(std::io::Error::from)
-        .with_context(|| format!("{}: cannot write there; --out names another place", out.display()))?;
-    file.write(html.as_bytes())?;
-    Ok(file.commit()?)
 }

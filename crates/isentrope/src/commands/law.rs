@@ -26,7 +26,7 @@ use std::path::PathBuf;
   isentrope law --points history.csv --step _step --entropy actor/entropy --accuracy val/acc
   isentrope law runs/grpo --json | jq '.runs[].law.ceiling'")]
 pub struct Law {
-    /// Run directories, or other logs of runs
+    /// Run directories, or logs of TRL and verl
     #[arg(value_name = "RUN", required_unless_present = "points")]
     runs: Vec<PathBuf>,
     /// Tables of points: CSV with a head (.csv), else JSON lines; one run each (repeatable)

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
                         isentrope report runs/* --out - | ssh web 'cat > report.html'"
 )]
 pub struct Report {
-    /// Runs: directories that `train` and `sft` write, or logs
+    /// Runs: directories that `train` and `sft` write, or logs of TRL and verl
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The page; `-` is standard output [default: report.html in the run, for several runs in the current directory]

@@ -6,7 +6,7 @@ use crate::training::Bench;
 use isentrope_files::{Lock, lock_directory};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -235,6 +235,45 @@ fn ctrl_c_restores_the_terminal() {
     assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1), "{shown:?}");
     let left = left(&shown);
     assert!(left.contains("step 0 of 3") && left.contains("error: interrupted: "), "{left:?}");
+}
+
+#[test]
+fn a_second_ctrl_c_while_it_is_drawn_restores_the_terminal_too() {
+    let scratch = Scratch::new();
+    let training = Training::begin(&scratch, "run", 9000);
+    // Many points of many sets, whose law takes long.
+    let rows = (0..6000u32).map(|step| {
+        let mut row = json!({"step": step});
+        for set in 0..8 {
+            row[format!("eval/{set}/mean@1")] = json!(0.5 - f64::from(step) * 1e-4);
+            row[format!("eval/{set}/entropy")] = json!(1.0 / f64::from(1 + step));
+        }
+        format!("{row}\n")
+    });
+    training.write(&rows.collect::<String>());
+    // Its number comes first, and the signals when the screen has been entered.
+    let following =
+        format!("echo $$; exec '{}' show --follow '{}'", env!("CARGO_BIN_EXE_isentrope"), training.path());
+    let mut script = Command::new("script");
+    script.args(["-qec", &following, "/dev/null"]).env("TERM", "xterm").env("LANG", "C.UTF-8");
+    let Ok(mut child) = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else { return };
+    let mut output = child.stdout.take().unwrap();
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains(ENTER) {
+        let mut byte = [0];
+        assert_eq!(output.read(&mut byte).unwrap(), 1, "{:?}", String::from_utf8_lossy(&shown));
+        shown.push(byte[0]);
+    }
+    let process = String::from_utf8_lossy(&shown).lines().next().unwrap().to_owned();
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
+        thread::sleep(Duration::from_millis(300));
+    }
+    output.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    let shown = String::from_utf8(shown).unwrap();
+    assert_eq!(left(&shown), "", "{shown:?}");
+    assert!(shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l"), "{shown:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 "use strict";
 // The view of tokens: cards of responses, drawn as far as the reader comes.
-(() => {
+(async () => {
   const CARDS = 30;      // drawn at a time
   const TOKENS = 3000;   // of a response drawn at a time
   const SIGNED = {covariance: true, entropy: false, advantage: true, change: true};
@@ -14,7 +14,16 @@
   };
   const shown = value => value === null || value === undefined ? "–" : Number(value).toPrecision(3).replace("-", "−");
 
-  const responses = DATA.responses.map((response, index) => {
+  let data;
+  try {
+    data = JSON.parse(await unpacked("data"));
+  } catch (error) {
+    at("nothing").textContent = `The responses cannot be shown: ${error.message}.`;
+    at("nothing").hidden = false;
+    return;
+  }
+
+  const responses = data.responses.map((response, index) => {
     const finite = values => values.filter(value => value !== null);
     const entropies = finite(response.entropies);
     return Object.assign(response, {
@@ -38,12 +47,12 @@
   let colour = "covariance";
   const background = value => {
     if (value === null || value === undefined) return "";
-    const share = Math.min(1, Math.abs(value) / DATA.scales[colour]);
+    const share = Math.min(1, Math.abs(value) / data.scales[colour]);
     const hue = !SIGNED[colour] ? "--one" : value < 0 ? "--low" : "--high";
     return share < 0.02 ? "" : `rgb(var(${hue}) / ${(0.6 * share).toFixed(3)})`;
   };
   const legend = () => {
-    const end = DATA.scales[colour];
+    const end = data.scales[colour];
     const unit = UNITS[colour];
     at("low").textContent = SIGNED[colour] ? shown(-end) + unit : "0";
     at("high").textContent = shown(end) + unit + " and more";
@@ -64,16 +73,17 @@
     span.style.background = background(VALUE[colour](response, i));
     return span;
   };
-  const drawTokens = (response, box) => {
+  const drawTokens = (response, box, most = TOKENS) => {
     const from = box.querySelectorAll(".t").length;
-    const to = Math.min(response.length, from + TOKENS);
+    const to = Math.min(response.length, from + most);
     const drawn = document.createDocumentFragment();
     for (let i = from; i < to; i++) drawn.append(token(response, i));
     box.append(drawn);
     if (to < response.length) {
       const next = element("button", "", `${Math.min(TOKENS, response.length - to)} more of ${response.length} tokens`);
       next.type = "button";
-      next.onclick = () => { next.remove(); drawTokens(response, box); };
+      box.more = most => { next.remove(); delete box.more; drawTokens(response, box, most); };
+      next.onclick = () => box.more();
       box.append(next);
     }
   };
@@ -122,6 +132,8 @@
       found.sort((a, b) => (value(a) === value(b) ? a.index - b.index : sign * (value(a) < value(b) ? -1 : 1)));
     }
     at("count").textContent = `${found.length} of ${responses.length} responses`;
+    at("nothing").textContent = responses.length === 0 ? "No responses of this step are recorded." : "No response is like that.";
+    at("nothing").hidden = found.length > 0;
     at("list").replaceChildren();
     drawn = 0;
     hide();
@@ -137,6 +149,12 @@
     end.unobserve(at("more"));
     end.observe(at("more"));
   };
+
+  // Paper has no buttons: everything that was found is drawn before it is printed.
+  addEventListener("beforeprint", () => {
+    while (drawn < found.length) draw();
+    for (const box of at("list").querySelectorAll(".tokens")) box.more?.(Infinity);
+  });
 
   // What is known of one token.
   let active = null;
@@ -160,7 +178,7 @@
       ["log-prob change", shown(change)],
       ["advantage", shown(advantage(response, i))],
     ];
-    if (quadrant >= 0) facts.push(["lies", QUADRANTS[quadrant]]);
+    if (quadrant >= 0) facts.push(["quadrant", QUADRANTS[quadrant]]);
     if (response.picked.has(i)) facts.push(["picked", "by the covariance method"]);
     if (response.bounded.has(i)) facts.push(["clipped", "yes"]);
     const list = element("dl");

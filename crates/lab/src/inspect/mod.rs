@@ -14,6 +14,7 @@ pub use tables::{PAPER, TOP_FRACTIONS, Table, tables};
 pub use token::{Quadrant, Token};
 
 use crate::log::RunLog;
+use crate::number::number;
 use crate::run_files::RunFiles;
 use crate::tokens::{TokenRecord, read};
 use crate::{Error, Result};
@@ -123,7 +124,7 @@ impl Inspection {
 
     /// What was recorded, in a sentence.
     pub fn summary(&self) -> String {
-        let of = |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {all:.0}"));
+        let of = |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {}", number(all)));
         let (responses, tokens) = self.sampled.unzip();
         let learnt = self.records.iter().filter(|record| record.is_learnt()).count();
         let trained = match self.records.len() {

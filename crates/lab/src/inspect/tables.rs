@@ -2,6 +2,7 @@
 
 use super::token::{Quadrant, Token};
 use super::{Inspection, Kind};
+use crate::number::fixed;
 use crate::visible::visible;
 use std::collections::HashMap;
 
@@ -24,6 +25,8 @@ const CLOSER: [usize; 4] = [1, 2, 3, 5];
 const TOP: f64 = 2e-2;
 /// Most tokens that a table names.
 const NAMED: usize = 15;
+/// Characters of a token that are quoted.
+const QUOTED: usize = 60;
 
 /// A table of numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +66,7 @@ fn percent(fraction: f64) -> String {
 
 /// A mean in nats; a dash where there is nothing.
 fn nats(value: Option<f64>) -> String {
-    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |value| format!("{value:.3}"))
+    value.filter(|value| value.is_finite()).map_or_else(|| "-".into(), |value| fixed(value, 3))
 }
 
 /// The share of them for which `is` holds, in percent.
@@ -205,10 +208,12 @@ fn by_position(tokens: &[Token<'_>]) -> Table {
     }
 }
 
-/// A token's text between quotes, on one line; of one without text its id.
+/// A token's text between quotes, on one line and not endless; of one without text its id.
 pub(super) fn quoted(piece: &str, id: u32) -> String {
-    match piece {
-        "" => format!("token {id}, no text"),
-        piece => format!("\"{}\"", visible(piece).replace('\n', "\\n").replace('\t', "\\t")),
+    if piece.is_empty() {
+        return format!("token {id}, no text");
     }
+    let kept: String = piece.chars().take(QUOTED).collect();
+    let rest = if kept.len() < piece.len() { "…" } else { "" };
+    format!("\"{}{rest}\"", visible(&kept).replace('\n', "\\n").replace('\t', "\\t"))
 }

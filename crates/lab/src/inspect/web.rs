@@ -1,15 +1,23 @@
 //! The page: the tables, and every response with its tokens.
 
 use super::{Inspection, Table, Token, tables, token::Quadrant};
-use crate::page::{Page, escaped, script_value};
+use crate::page::{Packed, Page, escaped, script_value};
 use crate::tokens::{Advantages, TokenRecord};
 use crate::visible::visible;
+use crate::{Error, Result};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write;
+use unicode_width::UnicodeWidthStr;
 
 /// Most tokens that a page holds: browsers take about 50 bytes of it for each.
 const MOST_TOKENS: usize = 250_000;
+/// Most text that it holds, in bytes, and how much of a prompt and of a token at most.
+const MOST_TEXT: usize = 16 << 20;
+const MOST_PROMPT: usize = 1 << 20;
+const MOST_PIECE: usize = 4 << 10;
+/// Rows' names that are no wider than this are not broken.
+const SHORT: usize = 16;
 /// The share of the values by which colours are scaled: rarer ones look like the end of the scale.
 const SCALE: f64 = 0.98;
 
@@ -58,20 +66,21 @@ impl Inspection {
     /// The page.
     ///
     /// # Errors
-    /// As serde_json's.
-    pub fn html(&self) -> serde_json::Result<String> {
-        let mut room = MOST_TOKENS;
+    /// When its data cannot be packed.
+    pub fn html(&self) -> Result<String> {
+        let (mut tokens, mut text) = (MOST_TOKENS, MOST_TEXT);
         let fits = |record: &&TokenRecord| {
-            let fits = record.len() <= room;
-            room = room.saturating_sub(record.len());
+            let size = size_of_text(record);
+            let fits = record.len() <= tokens && size <= text;
+            (tokens, text) = (tokens.saturating_sub(record.len()), text.saturating_sub(size));
             fits
         };
         let shown = self.records.iter().take_while(fits).count().max(1).min(self.records.len());
         let mut notes = self.notes.clone();
         if shown < self.records.len() {
             notes.push(format!(
-                "The page has the first {shown} of the {} recorded responses, which is as many tokens as a browser takes; the \
-                 tables are of all.",
+                "The page has the first {shown} of the {} recorded responses, which is as much as a browser takes; the tables \
+                 are of all.",
                 self.records.len()
             ));
         }
@@ -85,9 +94,8 @@ impl Inspection {
         };
         let quadrants = Quadrant::ALL.map(Quadrant::name);
         let script = format!(
-            "const DATA = {};\nconst QUADRANTS = {};\nconst STEP = {};\n{}",
-            script_value(&data)?,
-            script_value(&quadrants)?,
+            "const QUADRANTS = {};\nconst STEP = {};\n{}",
+            script_value(&quadrants).map_err(failed)?,
             self.step,
             include_str!("inspect.js")
         );
@@ -95,7 +103,7 @@ impl Inspection {
             title: visible(&format!("{}: tokens of step {}", self.run, self.step)).into_owned(),
             style: include_str!("inspect.css").to_owned(),
             body: self.body(&notes),
-            packed: Vec::new(),
+            packed: vec![Packed::new("data", &serde_json::to_vec(&data).map_err(failed)?)?],
             script,
         };
         Ok(page.html())
@@ -116,18 +124,19 @@ impl Inspection {
 impl Table {
     fn html(&self) -> String {
         let Self { title, columns, rows, note } = self;
+        let title = escaped(title);
         let mut html = format!(
-            "<section><div class=\"wide\"><table>\n<caption>{}</caption>\n<tr><th></th>",
-            escaped(title)
+            "<section><h3>{title}</h3>\n<div class=\"wide\"><table aria-label=\"{title}\">\n<tr><td></td>"
         );
         for column in columns {
             let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
         }
         html.push_str("</tr>\n");
         for (name, cells) in rows {
-            let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(name));
+            let class = if name.width() <= SHORT { " class=\"short\"" } else { "" };
+            let _ = write!(html, "<tr><th scope=\"row\"{class}>{}</th>", escaped(name));
             for cell in cells {
-                let _ = write!(html, "<td>{}</td>", escaped(cell));
+                let _ = write!(html, "<td>{}</td>", escaped(&printed(cell)));
             }
             html.push_str("</tr>\n");
         }
@@ -140,20 +149,48 @@ impl Table {
     }
 }
 
+fn failed(error: serde_json::Error) -> Error {
+    Error::Refused(format!("the data of the page: {error}"))
+}
+
+/// A cell as printed matter has it: a dash where there is nothing, signs as wide as a plus.
+fn printed(cell: &str) -> Cow<'_, str> {
+    match cell {
+        "-" => "–".into(),
+        cell => cell.replace('-', "−").into(),
+    }
+}
+
+/// Bytes of the text that a record puts on the page.
+fn size_of_text(record: &TokenRecord) -> usize {
+    let pieces: usize = record.pieces.iter().map(|piece| piece.len().min(MOST_PIECE)).sum();
+    record.prompt_text.len().min(MOST_PROMPT) + pieces
+}
+
+/// Text as it is shown, without what is beyond so many bytes.
+fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return visible(text);
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let kept = &text[..end];
+    format!("{}… ({} bytes more)", visible(kept), text.len() - kept.len()).into()
+}
+
 fn response(index: usize, record: &TokenRecord) -> Response<'_> {
     let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
     let each = |value: fn(&Token<'_>) -> f64| tokens.iter().map(|token| short(value(token))).collect();
     Response {
-        origin: visible(&record.origin),
+        origin: shortened(&record.origin, MOST_PIECE),
         sample: record.sample,
         sampled_step: record.sampled_step,
-        verdict: visible(&record.verdict),
+        verdict: shortened(&record.verdict, MOST_PIECE),
         reward: short(record.reward),
         truncated: record.truncated,
         update: record.update,
-        prompt: visible(&record.prompt_text),
+        prompt: shortened(&record.prompt_text, MOST_PROMPT),
         ids: &record.tokens[record.prompt_tokens..],
-        pieces: record.pieces.iter().map(|piece| visible(piece)).collect(),
+        pieces: record.pieces.iter().map(|piece| shortened(piece, MOST_PIECE)).collect(),
         logprobs: each(|token| token.logprob),
         entropies: each(|token| token.entropy),
         changes: each(|token| token.change),

@@ -3,6 +3,7 @@
 use super::run::ShownRun;
 use super::text::{GAP, Look, Paint};
 use crate::log::Series;
+use crate::number::number;
 use crate::text_plot::{Curve, TextPlot};
 
 /// Columns that a plot should have at least, where several stand beside one another, and where there is no room below.
@@ -96,7 +97,7 @@ impl Panel {
             let points = curve.points.chunk_by(|a, b| column(a) == column(b)).map(mean).collect();
             Curve { points, ..curve.clone() }
         };
-        (self.curves.iter().map(thin).collect(), format!(" (means over {steps} steps)"))
+        (self.curves.iter().map(thin).collect(), format!(" (means over {} steps)", number(steps)))
     }
 }
 

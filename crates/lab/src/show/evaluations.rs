@@ -2,7 +2,8 @@
 
 use super::run::ShownRun;
 use super::sets::EvaluationSet;
-use super::text::{Look, number, percent, table};
+use super::text::{Look, table};
+use crate::number::{fixed, number, percent};
 
 /// The tables of all runs beside one another, each with so many rows at most: the first evaluation, then the last ones.
 pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> {
@@ -87,8 +88,8 @@ fn heading(column: &str) -> &str {
 
 fn cell(column: &str, value: f64) -> String {
     match column {
-        "entropy" => format!("{value:.4}"),
-        "length_mean" => format!("{value:.1}"),
+        "entropy" => fixed(value, 4),
+        "length_mean" => fixed(value, 1),
         "score" => number(value),
         _ if (0.0..=1.0).contains(&value) => percent(value),
         _ => number(value),

@@ -1,21 +1,29 @@
 //! What runs say of the law, in words.
 
 use super::run::{ShownRun, Studied};
-use super::text::{Look, percent};
+use super::text::Look;
 use crate::law::{Fit, Interval, Study};
+use crate::number::{fixed, percent};
 
 /// A paragraph for each set of each run.
 pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
         let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
-        if run.studies.is_empty() && run.log.last_step().is_some() {
+        let laws = run.laws();
+        if laws.studies.is_empty() && run.log.last_step().is_some() {
             lines.extend(look.heading(&format!("law {whose}unknown")));
             let why = "it takes evaluations with accuracy and entropy (eval.every in the recipe), and there are none";
             lines.extend(look.paragraph(&look.clean(why), 2));
         }
-        for study in &run.studies {
+        for study in &laws.studies {
             lines.extend(of_study(study, &whose, look));
+        }
+        if laws.others > 0 {
+            let sets = if laws.others == 1 { "set" } else { "sets" };
+            lines.extend(look.heading(&format!("law {whose}and {} other {sets}", laws.others)));
+            let all = format!("isentrope law {} has them all", run.log.path.display());
+            lines.extend(look.paragraph(&look.clean(&all), 2));
         }
     }
     lines
@@ -51,14 +59,19 @@ fn of_study(of: &Studied, whose: &str, look: &Look) -> Vec<String> {
 fn formula(fit: &Fit) -> String {
     let Fit { a, b, r_squared, .. } = fit;
     let sign = if b.value < 0.0 { '-' } else { '+' };
-    format!("R = {:.4} exp(H) {sign} {:.4}, R^2 {r_squared:.3}", -a.value, b.value.abs())
+    let (slope, offset) = (fixed(-a.value, 4), fixed(b.value.abs(), 4));
+    format!("R = {slope} exp(H) {sign} {offset}, R^2 {r_squared:.3}")
 }
 
 fn ceiling(fit: &Fit, study: &Study) -> String {
     let Interval { value, low, high } = study.ceiling().map_or(fit.ceiling, |(ceiling, _)| ceiling);
-    let interval =
-        if low < high { format!(" [{:.1}, {:.1}]", 100.0 * low, 100.0 * high) } else { String::new() };
+    let interval = if low < high {
+        format!(" [{}, {}]", fixed(100.0 * low, 1), fixed(100.0 * high, 1))
+    } else {
+        String::new()
+    };
     let now = study.points.last();
-    let now = now.map(|point| format!("; now {} at H = {:.3}", percent(point.accuracy), point.entropy));
+    let now =
+        now.map(|point| format!("; now {} at H = {}", percent(point.accuracy), fixed(point.entropy, 3)));
     format!("ceiling {}{interval} where H = 0{}", percent(value), now.unwrap_or_default())
 }

@@ -1,7 +1,8 @@
 //! The list of what runs have measured.
 
 use super::run::ShownRun;
-use super::text::{GAP, Look, number, shown_width, table, wrapped};
+use super::text::{GAP, Look, shown_width, table, wrapped};
+use crate::number::number;
 use unicode_width::UnicodeWidthStr;
 
 /// A list per run, beside one another: name, first and last value, and at which step that was.

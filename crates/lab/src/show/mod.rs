@@ -15,8 +15,7 @@ mod text;
 mod trace;
 
 pub use news::news;
-pub use run::ShownRun;
-pub use run::Studied;
+pub use run::{Laws, ShownRun, Studied};
 pub use sets::EvaluationSet;
 pub use state::{Condition, State};
 pub use text::Look;

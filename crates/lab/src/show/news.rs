@@ -1,7 +1,8 @@
 //! Steps as lines, for those who follow a run without a terminal.
 
 use super::run::ShownRun;
-use super::text::{Look, number, percent};
+use super::text::Look;
+use crate::number::{fixed, number, percent};
 
 /// What is told of a step, as names of metrics and what they are called.
 const TOLD: [(&str, &str); 7] = [
@@ -56,10 +57,10 @@ fn of_step(run: &ShownRun, step: u64, is_named: bool, told: &[(&str, &str)], loo
         let accuracy = if set.samples().is_some() { percent(accuracy) } else { number(accuracy) };
         let mut line = format!("{head}  evaluation {name} {accuracy}");
         if let Some(entropy) = at("entropy") {
-            line += &format!("  entropy {entropy:.4}");
+            line += &format!("  entropy {}", fixed(entropy, 4));
         }
         if let Some(length) = at("length_mean") {
-            line += &format!("  length {length:.1}");
+            line += &format!("  length {}", fixed(length, 1));
         }
         lines.push(line);
     }

@@ -1,10 +1,11 @@
 //! The last responses of a run with their verdicts.
 
 use super::run::ShownRun;
-use super::tail::last_lines;
-use super::text::{Look, Paint, number, wrapped};
+use super::tail::{last_lines, row_of};
+use super::text::{Look, Paint, wrapped};
+use crate::Result;
+use crate::number::{fixed, number};
 use crate::run_files::RunFiles;
-use crate::{Error, Result};
 use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -46,10 +47,8 @@ fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Row>)>> {
     let Some((place, path)) = last_file(files)? else { return Ok(None) };
     let lines = last_lines(&path, count)?;
     let below = lines.len();
-    let rows = lines.iter().enumerate().map(|(i, line)| {
-        let what = |e| format!("line {} from its end: {e}", below - i);
-        serde_json::from_slice(line).map_err(|e| Error::Invalid { path: path.clone(), what: what(e) })
-    });
+    let at = |i: usize| format!("line {} from its end", below - i);
+    let rows = lines.iter().enumerate().map(|(i, line)| row_of(line, &path, &at(i)));
     Ok(Some((place, rows.collect::<Result<_>>()?)))
 }
 
@@ -99,8 +98,8 @@ fn verdict(row: &Row, look: &Look) -> Vec<String> {
         details.extend(row.get(key).and_then(Value::as_f64).map(show));
     };
     detail("reward", &|reward| format!("reward {}", number(reward)));
-    detail("tokens", &|tokens| format!("{tokens} tokens"));
-    detail("entropy", &|entropy| format!("entropy {entropy:.3}"));
+    detail("tokens", &|tokens| format!("{} tokens", number(tokens)));
+    detail("entropy", &|entropy| format!("entropy {}", fixed(entropy, 3)));
     if let Some(Value::Array(tokens)) = row.get("tokens") {
         details.push(format!("{} tokens", tokens.len()));
     }

@@ -2,17 +2,21 @@
 
 use super::sets::EvaluationSet;
 use super::state::{State, recipe};
-use super::tail::last_lines;
+use super::tail::{last_lines, row_of};
 use super::text::{Look, Paint};
+use crate::Result;
 use crate::alarms;
 use crate::law::points::{self, Measured};
 use crate::law::{self, Study};
 use crate::log::{RunLog, Series};
+use crate::number::number;
 use crate::run_files::RunFiles;
-use crate::{Error, Result};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+/// Sets of a run whose law is looked at.
+const STUDIED: usize = 8;
 /// Names in a list of metrics before the rest is counted.
 const NAMED: usize = 4;
 
@@ -27,10 +31,19 @@ pub struct ShownRun {
     pub state: State,
     /// Its evaluation sets.
     pub sets: Vec<EvaluationSet>,
-    /// What they say of the law.
-    pub studies: Vec<Studied>,
+    /// What they say of the law, once somebody has asked: the intervals take long.
+    laws: OnceLock<Laws>,
     /// The values of its recipe, of a run of this program.
     pub recipe: Option<Value>,
+}
+
+/// What a run says of the law.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Laws {
+    /// Of the first sets.
+    pub studies: Vec<Studied>,
+    /// How many sets have more than these.
+    pub others: usize,
 }
 
 /// What a set says of the law, or the rollout of a run that was not evaluated.
@@ -58,10 +71,21 @@ impl ShownRun {
     fn of(log: RunLog, recipe: Option<Value>, is_training: Option<bool>) -> Self {
         let state = State::of(&log, recipe.as_ref(), is_training);
         let sets = EvaluationSet::all(&log);
-        let studied =
-            |measured: Measured| Studied { study: Study::of(measured.points.clone(), law::SEED), measured };
-        let studies = points::of_run(&log).into_iter().map(studied).collect();
-        Self { name: log.name.clone(), log, state, sets, studies, recipe }
+        Self { name: log.name.clone(), log, state, sets, laws: OnceLock::new(), recipe }
+    }
+
+    /// What it says of the law, by the first of its sets.
+    pub fn laws(&self) -> &Laws {
+        self.laws.get_or_init(|| {
+            let mut measured = points::of_run(&self.log);
+            let others = measured.len().saturating_sub(STUDIED);
+            measured.truncate(STUDIED);
+            let studied = |measured: Measured| Studied {
+                study: Study::of(measured.points.clone(), law::SEED),
+                measured,
+            };
+            Laws { studies: measured.into_iter().map(studied).collect(), others }
+        })
     }
 
     /// Reads several. Those that would have the same name are called by their paths.
@@ -112,7 +136,8 @@ impl ShownRun {
         if let Some((_, skipped)) = self.log.series("optimizer/skipped").and_then(Series::last)
             && skipped > 0.0
         {
-            warnings.push(format!("{skipped} updates were left out because their gradient was not finite"));
+            let count = number(skipped);
+            warnings.push(format!("{count} updates were left out because their gradient was not finite"));
         }
         let alarms = alarms::of_log(&self.log).into_iter();
         warnings.extend(alarms.map(|(step, alarm)| format!("step {step}: {}", alarm.text)));
@@ -129,8 +154,7 @@ impl ShownRun {
         let path = files.dir.join("metrics.jsonl");
         let line = if path.exists() { last_lines(&path, 1)?.pop() } else { None };
         let Some(line) = line else { return Ok(None) };
-        let row: Map<String, Value> = serde_json::from_slice(&line)
-            .map_err(|error| Error::Invalid { path, what: format!("last line: {error}") })?;
+        let row = row_of(&line, &path, "last line")?;
         let names: Vec<&String> = row.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name).collect();
         let [first, ..] = &names[..] else { return Ok(None) };
         let listed: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use isentrope_files::open_regular;
+use serde_json::{Map, Value};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -29,6 +30,14 @@ pub(super) fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
     };
     let lines: Vec<&[u8]> = whole.split(|b| *b == b'\n').filter(|line| !line.is_empty()).collect();
     Ok(lines[lines.len().saturating_sub(count)..].iter().map(|line| line.to_vec()).collect())
+}
+
+/// The object of a line of JSON; `place` says in an error which line of the file it is, since the parser saw no other.
+pub(super) fn row_of(line: &[u8], path: &Path, place: &str) -> Result<Map<String, Value>> {
+    serde_json::from_slice(line).map_err(|error| {
+        let what = error.to_string().replace(" at line 1 column", " at column");
+        Error::invalid(path, format!("{place}: {what}"))
+    })
 }
 
 #[cfg(test)]

@@ -184,24 +184,6 @@ pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<
     std::iter::once(head).chain(rows.iter().map(|row| line(row))).collect()
 }
 
-/// A number in four digits that mean something.
-pub(super) fn number(value: f64) -> String {
-    let size = value.abs();
-    if value.fract() == 0.0 && size < 1e9 {
-        return format!("{:.0}", value + 0.0); // -0 has no sign
-    }
-    if !(1e-4..1e6).contains(&size) {
-        return format!("{value:.3e}");
-    }
-    let digits = (3 - libm::floor(libm::log10(size)) as i32).max(0) as usize;
-    format!("{value:.digits$}")
-}
-
-/// A share as percent.
-pub(super) fn percent(value: f64) -> String {
-    format!("{:.1} %", 100.0 * value)
-}
-
 /// Seconds as people say them.
 pub(super) fn duration(seconds: f64) -> String {
     match seconds {
@@ -221,20 +203,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_short_and_durations_are_said() {
-        for (value, text) in [
-            (0.0, "0"),
-            (-0.0, "0"),
-            (-10.0, "-10"),
-            (16.0, "16"),
-            (1.234_567, "1.235"),
-            (123.456, "123.5"),
-            (12_345.678, "12346"),
-            (0.000_012_34, "1.234e-5"),
-            (-1.5e7 - 0.5, "-1.500e7"),
-        ] {
-            assert_eq!(number(value), text);
-        }
+    fn durations_are_said() {
         let said: Vec<String> = [0.41, 42.0, 150.0, 7500.0, 200_000.0].into_iter().map(duration).collect();
         assert_eq!(said, ["0.4 s", "42 s", "2 min 30 s", "2 h 05 min", "2 days 7 h"]);
     }

@@ -1,5 +1,8 @@
 //! What the token records of a step come to, and the page that is made of them.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use flate2::read::GzDecoder;
 use isentrope_lab::inspect::{Inspection, StepChoice, tables};
 use isentrope_lab::tokens::read_from;
 use serde_json::{Value, json};
@@ -43,6 +46,15 @@ fn open(dir: &TempDir) -> Inspection {
 
 fn refused(dir: &TempDir) -> String {
     Inspection::open(dir.path(), StepChoice::Last).unwrap_err().to_string()
+}
+
+/// What the page's script is given.
+fn data(page: &str) -> String {
+    let (_, packed) = page.split_once("id=\"packed-data\">").unwrap();
+    let bytes = BASE64_STANDARD.decode(packed.split_once('<').unwrap().0).unwrap();
+    let mut data = String::new();
+    GzDecoder::new(&bytes[..]).read_to_string(&mut data).unwrap();
+    data
 }
 
 /// The cells of a row of one of the tables.
@@ -93,7 +105,7 @@ fn steps_without_numbers_are_shown_too() {
         "{}",
         open(&dir).text()
     );
-    assert!(open(&dir).html().unwrap().contains("\"responses\":[]"));
+    assert!(data(&open(&dir).html().unwrap()).contains("\"responses\":[]"));
 
     let mut untrained = record(1, &["a", "b"], 1.0);
     for key in
@@ -112,7 +124,7 @@ fn steps_without_numbers_are_shown_too() {
     }
     let dir = run(1, &[diverged]);
     assert_eq!(row(&open(&dir), 0, "recorded tokens"), ["-"; 6]);
-    assert!(open(&dir).html().unwrap().contains("\"covariances\":[null,null]"));
+    assert!(data(&open(&dir).html().unwrap()).contains("\"covariances\":[null,null]"));
 
     // Killed before the first step was recorded, or before this one.
     let dir = run(1, &[record(1, &["a"], 1.0)]);
@@ -185,13 +197,14 @@ fn hostile_text_stays_text() {
     }
     let inspection = open(&run(1, &[hostile]));
     let (page, text) = (inspection.html().unwrap(), inspection.text());
-    assert_eq!(page.matches("</script>").count(), 1, "the page's own");
+    assert_eq!(page.matches("</script>").count(), 2, "the page's own, and its data");
     assert!(!page.contains("<img") && !page.contains("<b>&"), "{page}");
-    for shown in [&page, &text] {
+    let data = data(&page);
+    for shown in [&page, &data, &text] {
         let hidden = |c: char| matches!(c, '\u{202e}' | '\u{2066}' | '\u{1b}');
         assert!(!shown.contains(hidden), "{shown}");
     }
-    assert!(page.contains("a\\\\u{202e}b"), "{page}");
+    assert!(data.contains("a\\\\u{202e}b"), "{data}");
 }
 
 #[test]
@@ -200,7 +213,7 @@ fn a_page_has_no_more_tokens_than_a_browser_takes() {
     let inspection = open(&run(1, &vec![long; 6]));
     let page = inspection.html().unwrap();
     assert!(page.contains("The page has the first 4 of the 6 recorded responses"));
-    assert!(page.len() < 20_000_000, "{}", page.len());
+    assert!(page.len() < 2_000_000, "{}", page.len());
     assert_eq!(row(&inspection, 0, "how many")[5], "360000");
 }
 
@@ -216,4 +229,28 @@ fn a_file_of_long_texts_is_read_in_part() {
     assert_eq!((four.records.len(), four.cut_at), (4, None));
     let five = of(&mut lines.chain(lines).chain(lines).chain(lines).chain(lines));
     assert_eq!((five.records.len(), five.cut_at.as_deref()), (4, Some("256 MiB")));
+}
+
+#[test]
+fn a_page_has_no_more_text_than_a_browser_takes() {
+    let (mut prompt, mut piece) = (record(1, &["a"], 1.0), record(1, &["a"], 1.0));
+    prompt["prompt_text"] = json!("é".repeat(5_000_000));
+    piece["pieces"] = json!(["é".repeat(5_000_000)]);
+    let data = data(&open(&run(1, &[prompt.clone(), piece])).html().unwrap());
+    assert!(data.len() < 2_000_000 && data.contains("é… (8951424 bytes more)"), "{}", data.len());
+    let page = open(&run(1, &vec![prompt; 20])).html().unwrap();
+    assert!(page.contains("The page has the first 15 of the 20 recorded responses"));
+}
+
+#[test]
+fn numbers_have_their_columns_whatever_they_are() {
+    let mut huge = record(1, &["a", "b"], 1.0);
+    huge["covariances"] = json!([-3e38, -1e-5]);
+    huge["entropies"] = json!([3e38, 0.5]);
+    let inspection = open(&run(1, &[huge]));
+    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80), "{}", inspection.text());
+    assert_eq!(row(&inspection, 4, "0 to 10 %")[1..3], ["-3.00e38", "3.00e38"]);
+    assert_eq!(row(&inspection, 0, "recorded tokens")[0], "0.000");
+    let page = inspection.html().unwrap();
+    assert!(page.contains("<td>−3.00e38</td>") && page.contains("<td>–</td>"), "{page}");
 }

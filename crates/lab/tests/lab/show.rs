@@ -61,7 +61,9 @@ fn rows(steps: u64) -> Vec<Value> {
 }
 
 fn shown(dir: &TempDir) -> ShownRun {
-    ShownRun { name: "run".into(), ..ShownRun::read(dir.path()).unwrap().remove(0) }
+    let mut run = ShownRun::read(dir.path()).unwrap().remove(0);
+    run.name = "run".into();
+    run
 }
 
 fn page_of(dir: &TempDir) -> String {
@@ -83,16 +85,16 @@ fn fits(lines: &[String], width: usize) {
 
 #[test]
 fn a_finished_run_is_shown_whole() {
-    let dir = run(20, &rows(20));
+    let dir = run(25, &rows(25));
     let response = |verdict: &str, text: &str| {
         json!({"prompt": "1+1?", "ground_truth": "2", "response": text, "verdict": verdict, "reward": 1.0,
             "tokens": 3, "entropy": 0.5, "truncated": verdict == "wrong", "extracted": "2", "reason": "because"})
     };
     let responses =
         [response("wrong", "first"), response("wrong", "it is 3"), response("correct", "it\nis 2")];
-    write(dir.path(), "rollouts/step-000020.jsonl", &responses);
+    write(dir.path(), "rollouts/step-000025.jsonl", &responses);
     let text = page_of(&dir);
-    let heading = "run: finished, step 20 of 20, 2.0 s per step, 42 s in all\n  a-model, grpo, clip, kl-cov, seed 7\n\n";
+    let heading = "run: finished, step 25 of 25, 2.0 s per step, 52 s in all\n  a-model, grpo, clip, kl-cov, seed 7\n\n";
     assert!(text.starts_with(heading), "{text}");
     let plots = [
         "entropy, nats per token\n",
@@ -112,20 +114,10 @@ step  mean@4  entropy  length
    5  33.4 %   1.1346    40.2
 "],
     );
-    has(
-        &text,
-        &[
-            "law math\n  not to be relied on here: too few points: 5",
-            "R: eval/math/mean@4; H: eval/math/entropy",
-        ],
-    );
-    let longer = page_of(&run(40, &rows(40)));
-    has(
-        &longer,
-        &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "of the entropy is spent", "9 points"],
-    );
+    has(&text, &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 54.2 % at H = 0.544"]);
+    has(&text, &["R: eval/math/mean@4; H: eval/math/entropy; 6 points"]);
     let last = "\
-last responses, step 20
+last responses, step 25
 > 1+1?  (ground truth: 2)
   wrong: reward 1, 3 tokens, entropy 0.500, cut off, answer 2, because
     it is 3
@@ -170,7 +162,7 @@ fn runs_that_have_hardly_begun_are_shown() {
     has(&page_of(&nothing), &["nothing measured yet"]);
     has(
         &page_of(&run(1, &rows(0))),
-        &["step 0 of 1", "too few points: 1, and at least 6 are needed", "1 point"],
+        &["step 0 of 1", "too few points: 1, and at least 6 are needed", "; 1 point"],
     );
     has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law rollout\n"]);
     assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
@@ -329,4 +321,31 @@ fn a_trace_passes_over_files_that_are_many() {
     assert_eq!(Trace::of(dir.path()), trace);
     write(dir.path(), "metrics.jsonl", &rows(2));
     assert_ne!(Trace::of(dir.path()), trace);
+}
+
+#[test]
+fn of_very_many_sets_the_first_laws_are_shown_and_the_rest_is_counted() {
+    let of_sets = |step: u64| {
+        let mut row = json!({"step": step});
+        for set in 0..20 {
+            row[format!("eval/set-{set:02}/mean@1")] = json!(0.25);
+            row[format!("eval/set-{set:02}/entropy")] = json!(0.5);
+        }
+        row
+    };
+    let text = page_of(&run(2, &[of_sets(0), of_sets(1), of_sets(2)]));
+    has(&text, &["law set-07\n", "law and 12 other sets\n  isentrope law "]);
+    assert!(!text.contains("law set-08"), "{text}");
+}
+
+#[test]
+fn huge_numbers_are_short() {
+    let mut rows = rows(3);
+    for row in &mut rows {
+        row["eval/math/entropy"] = json!(1e300);
+        row["optimizer/skipped"] = json!(1e300);
+    }
+    let text = page_of(&run(3, &rows));
+    has(&text, &["1.000e300 updates were left out", "1.00e300"]);
+    assert!(!text.contains("00000000"), "{text}");
 }

@@ -30,11 +30,16 @@ const PROPOSED: usize = 4;
 /// between accuracy and entropy with its ceiling, or why it does not hold; the last sampled responses with their verdicts. Of
 /// several runs, curves are drawn over one another and tables stand side by side.
 ///
-/// A RUN is a run directory, or a log of another trainer. Run directories of any age can be shown: interrupted, just begun, or
-/// in the middle of training, from another terminal. Nothing is written.
+/// A RUN is a run directory, or a log of TRL or verl (docs/logs.md). Run directories of any age can be shown: interrupted, just
+/// begun, or in the middle of training, from another terminal. Nothing is written.
 #[derive(Args)]
+#[command(after_help = "Examples:
+  isentrope show runs/quickstart
+  isentrope show --follow runs/quickstart
+  isentrope show runs/grpo runs/kl-cov --metric cov/mean --responses 2
+  isentrope show trl-output/checkpoint-500/trainer_state.json --metrics")]
 pub struct Show {
-    /// Run directories, or logs of other trainers
+    /// Run directories, or logs of TRL and verl
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// Shows them anew whenever they have grown, until they end or Ctrl-C; a line per step where there is no terminal

@@ -1,5 +1,6 @@
 //! A terminal that is drawn upon in place, and left as it was found.
 
+use crate::interrupt;
 use crate::standard_output::print;
 use anyhow::Result;
 #[cfg(unix)]
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The alternate screen, without a cursor; what is too wide is cut off instead of going on in the next line.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// The same in the middle of a drawing.
+const ABANDON: &str = "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// Terminals that know these show what is between them at once.
 const BEGIN: &str = "\x1b[?2026h\x1b[H";
 const END: &str = "\x1b[J\x1b[?2026l";
@@ -31,6 +34,7 @@ impl Screen {
             #[cfg(unix)]
             suspended,
         };
+        interrupt::leave_terminal(Some(ABANDON));
         print(ENTER)?;
         Ok(screen)
     }
@@ -59,5 +63,6 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let _ = print(LEAVE); // a terminal that has gone need not be left
+        interrupt::leave_terminal(None);
     }
 }
