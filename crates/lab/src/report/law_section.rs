@@ -76,7 +76,8 @@ impl LawSection {
             let title = format!("On {}", seen(place(set)));
             let _ = write!(
                 html,
-                "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\" role=\"img\" aria-label=\"Accuracy against entropy: {1}\"></div>\n<figcaption>{2}\
+                "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\" role=\"img\" \
+                 aria-label=\"Accuracy against entropy: {1}\"></div>\n<figcaption>{2}\
                  </figcaption>\n</figure>\n",
                 chart.id,
                 words(&title),
