@@ -75,7 +75,8 @@ impl LawSection {
             let _ = write!(
                 html,
                 "<figure id=\"chart-{0}\">\n<h3>{1}</h3>\n<div class=\"plot tall\" id=\"plot-{0}\" role=\"img\" \
-                 aria-label=\"Accuracy against entropy: {1}\"></div>\n<figcaption>{2} </figcaption>\n</figure>\n",
+                 aria-label=\"Accuracy against entropy: {1}\"></div>\n<figcaption>{2}\
+                 </figcaption>\n</figure>\n",
                 chart.id,
                 words(&title),
                 self.caption(chart, most)

@@ -316,7 +316,7 @@ fn a_log_whose_evaluations_have_no_entropy_takes_that_of_the_next_rollout() {
     says(
         &html,
         &[
-            "entropy is policy/entropy; the evaluation has no entropy of its own: that of the nearest rollout",
+            "entropy is policy/entropy; the entropy is not the evaluation&#39;s own: that of the nearest rollout",
             &first,
         ],
     );
