@@ -50,8 +50,8 @@ impl Run {
     }
 
     /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If what comes
-    /// after the step's updates has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The observer is
-    /// told of it, and of a failure to save.
+    /// after the step's updates has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The observer
+    /// is told of it, and of a failure to save.
     pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
         &mut self,
         learner: &Learner<B>,
