@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 /// Prefixes that are tried, at most.
 const PREFIXES: usize = 12;
 
-/// Standard errors of a single measurement that are within reach. A run asks after every evaluation, with many prefixes each time:
-/// so many that of whole runs that obey the law, at most about 5 of 100 ever raise a false alarm (docs/law.md).
+/// Standard errors of a single measurement that are within reach. A run asks after every evaluation, with many prefixes each
+/// time: so many that of whole runs that obey the law, at most about 5 of 100 ever raise a false alarm (docs/law.md).
 const REACH: f64 = 4.4;
 
 /// Measurements beyond reach, to the last one, that it takes.
@@ -35,7 +35,8 @@ pub struct Departure {
 
 impl Departure {
     /// Looks for it in the finite points of one run, in the order of steps: fits prefixes of different lengths, and sees
-    /// whether the last two or more accuracies are all beyond reach, on one side. Of several departures, the earliest; of these, the one that knows most points.
+    /// whether the last two or more accuracies are all beyond reach, on one side. Of several departures, the earliest; of
+    /// these, the one that knows most points.
     pub fn of(points: &[Point]) -> Option<Self> {
         let prefixes = points.len().checked_sub(LEAST_POINTS + IN_A_ROW)?;
         let tried = prefixes.min(PREFIXES - 1);

@@ -99,8 +99,8 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
     }])
 }
 
-/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after it, all
-/// else with the same step, or the nearest where that has none, which is said.
+/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after it,
+/// all else with the same step, or the nearest where that has none, which is said.
 fn beside(
     [accuracy, entropy]: [&str; 2],
     accuracies: &Series,
@@ -131,8 +131,8 @@ fn beside(
 fn borrowed(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
     let at = |(step, accuracy)| Some(Point { step, entropy: nearest(entropies, step)?, accuracy });
     let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
-    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands beside it, at the temperature and on the \
-                problems of training";
+    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands beside it, at the temperature and on \
+                the problems of training";
     let lost = left_out(accuracies.steps.len() - points.len());
     (points, std::iter::once(note.to_owned()).chain(lost).collect())
 }

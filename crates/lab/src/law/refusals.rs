@@ -77,8 +77,8 @@ pub(super) fn refusals(
         let Interval { low, high, .. } = fit.ceiling;
         if said.is_empty() && points.iter().all(|p| p.accuracy <= 1.0) && low <= lowest && high >= 1.0 {
             said.push(format!(
-                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest accuracy \
-                 that was measured, to 1"
+                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest \
+                 accuracy that was measured, to 1"
             ));
         }
     }
@@ -117,7 +117,8 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     let (width, spanned) = (ceiling.high - ceiling.low, reached - lowest);
     if width > spanned {
         said.push(format!(
-            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone through, {spanned:.3}: it says little"
+            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone through, {spanned:.3}: it says \
+             little"
         ));
     }
     said
@@ -137,8 +138,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// What several runs that are fitted as one have in common: whether one law does for all of them, by an F test of one line against
-/// a line for each (Chow 1960).
+/// What several runs that are fitted as one have in common: whether one law does for all of them, by an F test of one line
+/// against a line for each (Chow 1960).
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let squares = |points: &[Point]| Some(Form::Law.fit(points)?.squares(points));
     let ceilings: Vec<f64> = runs
@@ -155,8 +156,8 @@ pub(super) fn between(runs: &[&[Point]]) -> String {
     let each = format!("ceilings of each alone are {low:.3} to {high:.3}");
     match quotient {
         Some(f) if f > APART => format!(
-            "the runs do not have one law (F {f:.1} for a line each, {each}): the intervals leave out how runs differ, and are too \
-             narrow for another run"
+            "the runs do not have one law (F {f:.1} for a line each, {each}): the intervals leave out how runs differ, and are \
+             too narrow for another run"
         ),
         _ => format!("the intervals are as if the runs had one law; {each}"),
     }

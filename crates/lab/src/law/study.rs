@@ -85,8 +85,8 @@ impl Study {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
     }
 
-    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and ceiling are shares, and whether
-    /// anything was cut.
+    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and ceiling are shares, and
+    /// whether anything was cut.
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
         let is_share = |value: f64| (0.0..=1.0).contains(&value);
