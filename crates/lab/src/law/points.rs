@@ -99,8 +99,8 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
     }])
 }
 
-/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after it,
-/// all else with the same step, or the nearest where that has none, which is said.
+/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after
+/// it, all else with the same step, or the nearest where that has none, which is said.
 fn beside(
     [accuracy, entropy]: [&str; 2],
     accuracies: &Series,

@@ -63,9 +63,9 @@ pub struct Agreement {
     pub same_sign: Option<f64>,
     /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of p p; none where all p are 0.
     pub slope: Option<f64>,
-    /// Share of the sum of c c that k p accounts for. The sum is about 0, not about the mean, so what never varies accounts for much
-    /// of it too: hold it against [`TheoryOfRun::unvarying`]; none where there is no slope, nothing to explain or fewer than three
-    /// steps.
+    /// Share of the sum of c c that k p accounts for; none where there is no slope, nothing to explain or fewer than three steps.
+    /// The sum is about 0, not about the mean, so what never varies accounts for much of it too: hold it against
+    /// [`TheoryOfRun::unvarying`].
     pub explained: Option<f64>,
 }
 
