@@ -1,6 +1,6 @@
 //! The report on runs: one web page with what happened, the law, where the entropy went, and every curve.
 //!
-//! A file here is a part of the page. [`charts`](mod@self::charts) declares which metrics are drawn together; `report.js`
+//! A file here is a part of the page. `charts` declares which metrics are drawn together; `report.js`
 //! draws them with plotly.js.
 
 mod charts;
