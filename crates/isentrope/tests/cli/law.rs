@@ -37,8 +37,8 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
         "R = -a exp(H) + b                    95 % interval",
         "ceiling at H = 0, b - a",
         "the first 3 points (to step 10) predict the other 9",
-        "c - d exp(-step / tau)        -             -",
-        "not determined by so few",
+        "c - d exp(-step / tau)       -             -",
+        "-: not determined by so few points",
         "predicted less measured",
         "measured",
     ] {
@@ -144,14 +144,14 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     let csv = scratch.file("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n");
     failure_saying(
         &mut law(&["--points", &csv]),
-        &["a.csv: line 3, column \"entropy\": \"?\" is not a number"],
+        &["a.csv: line 3: column \"entropy\": \"?\" is not a number"],
     );
     failure_saying(
         &mut law(&["--points", &csv, "--entropy", "H"]),
-        &["no column \"H\" (--entropy)", "\"acc\""],
+        &["there is no column \"H\" (--entropy)", "\"acc\""],
     );
     scratch.lines("run/metrics.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
-    failure_saying(&mut law(&[&dir]), &["run: no step has both an accuracy and an entropy yet"]);
+    failure_saying(&mut law(&[&dir]), &["metrics.jsonl: no step has both an accuracy and an entropy yet"]);
     wrong_usage(&mut law(&[]), "RUN");
     wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
     wrong_usage(&mut law(&[&dir, "--step", "x"]), "--points");

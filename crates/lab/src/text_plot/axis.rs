@@ -102,8 +102,9 @@ fn exact(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
         v if !(1e-4..1e6).contains(&v) => format!("{value:.3e}"),
-        _ => {
-            let text = format!("{value:.4}");
+        v => {
+            let digits = (3 - libm::floor(libm::log10(v)) as i32).max(4) as usize;
+            let text = format!("{value:.digits$}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
     }
@@ -139,7 +140,7 @@ mod tests {
             (&[2.0, 2.0], 5, &["2"]),
             (&[0.1, 0.1 + 1e-17], 5, &["0.1"]),
             (&[3.25e-9], 5, &["3.250e-9"]),
-            (&[0.11, 0.19], 2, &["0.11", "0.19"]),
+            (&[0.11, 0.19], 2, &["0.110", "0.190"]),
             (&[f64::MAX, -f64::MAX], 3, &["-1e300", "0", "1e300"]),
         ] {
             assert_eq!(labels(values, most), shown, "{values:?}");

@@ -120,14 +120,16 @@ impl Page {
             let scored = prediction.scored.iter().find(|scored| scored.form == form);
             let rmse = scored.map_or_else(dash, |scored| format!("{:.3}", scored.rmse));
             let error = scored.map_or_else(dash, |scored| format!("{:+.3}", scored.error_at_end));
-            let few = if scored.is_none() { "  not determined by so few" } else { "" };
-            let _ = writeln!(text, "    {:23}{rmse:>7}{error:>14}{all:>12}{few}", form.name());
+            let _ = writeln!(text, "    {:23}{rmse:>7}{error:>14}{all:>12}", form.name());
         }
         text += &self.line(
             4,
             "error at end: predicted less measured. The law and the line are told the entropies of the rest, c - d exp its steps \
              alone, the last value nothing",
         );
+        if prediction.scored.len() < Form::ALL.len() {
+            text += &self.line(4, "-: not determined by so few points");
+        }
         if study.holds().is_none() {
             text += &self.line(
                 4,
