@@ -30,10 +30,15 @@ use crate::messages;
 use crate::standard_output::print_text;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use isentrope_files::{lock_directory, make_directory};
+use isentrope_files::{is_locked, lock_directory, make_directory};
 use isentrope_kernels::thread_count;
 use isentrope_lab::seeds;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often it is looked whether another process has ended.
+const WAIT: Duration = Duration::from_millis(200);
 
 /// Train many runs that differ in method, seed or any other setting, and compare them
 ///
@@ -97,6 +102,7 @@ impl Sweep {
         }
         make_directory(&out)?;
         let lock = lock_directory(&out, "sweeping")?;
+        wait_for_others(&runs);
         let (mut progress, schedule) = self.look(&runs)?;
         messages::say(progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end());
         interrupt::wind_up_first("finishing the current steps");
@@ -129,6 +135,19 @@ impl Sweep {
         let machine = Share { threads, memory: available };
         let schedule = Schedule { jobs: checked.jobs, machine, fail_fast: self.fail_fast };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
+    }
+}
+
+/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its runs finish their steps.
+fn wait_for_others(runs: &[PlannedRun]) {
+    let mut told = false;
+    while let Some(run) = runs.iter().find(|run| is_locked(run.dir()) == Some(true)) {
+        if !told {
+            told = true;
+            let dir = run.dir().display();
+            messages::note(&format!("waiting for another process, which still trains in {dir}"));
+        }
+        sleep(WAIT);
     }
 }
 

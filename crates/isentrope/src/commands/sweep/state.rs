@@ -2,10 +2,9 @@
 
 use super::runs::{PlannedRun, changes};
 use anyhow::{Context, Result, bail};
-use isentrope_files::names;
+use isentrope_files::{names, open_regular};
 use isentrope_lab::run_files::RunFiles;
 use serde_json::Value;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -65,7 +64,7 @@ impl Pace {
 
     /// Reads what is new. What cannot be read is as nothing: this is for people to look at.
     pub fn read(&mut self) {
-        let Ok(file) = File::open(&self.path) else { return };
+        let Ok(file) = open_regular(&self.path) else { return };
         // A run that goes on takes away what came after its checkpoint.
         if file.metadata().is_ok_and(|file| file.len() < self.offset) {
             *self = Self { path: std::mem::take(&mut self.path), offset: 0, step: 0, seconds: 0.0 };
