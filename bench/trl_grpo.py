@@ -8,14 +8,14 @@ import json
 import os
 import random
 import tempfile
-import time
 
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
+from trl_clock import Clock
 
 
 def arguments():
@@ -29,19 +29,6 @@ def arguments():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
-
-
-class Clock(TrainerCallback):
-    """The seconds of each step."""
-
-    def __init__(self):
-        self.seconds = []
-
-    def on_step_begin(self, *_, **__):
-        self.started = time.perf_counter()
-
-    def on_step_end(self, *_, **__):
-        self.seconds.append(time.perf_counter() - self.started)
 
 
 class Lengths:

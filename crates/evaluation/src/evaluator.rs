@@ -84,7 +84,7 @@ impl Evaluator<'_> {
                 cache_activations: false,
             })
             .collect();
-        let judge = set.judge.as_ref().unwrap_or(self.judge);
+        let judge = set.judge.as_deref().unwrap_or(self.judge);
         let mut faults = Faults::default();
         let tokenizer = &self.prompter.tokenizer;
         let finished = &mut |request: usize, completions: Vec<Completion>| {

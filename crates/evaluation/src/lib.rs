@@ -10,9 +10,11 @@ pub mod results;
 mod sets;
 mod settings;
 pub mod statistics;
+mod temperature;
 
 pub use error::{Error, Result};
 pub use evaluator::Evaluator;
 pub use sets::{BenchmarkFiles, EvaluationSet, check_held_out_files, held_out_sets};
 pub use settings::{EvaluationSettings, PROBLEMS};
 pub use statistics::Evaluation;
+pub use temperature::Temperature;

@@ -1,6 +1,7 @@
 //! The recipe's table `[eval]`.
 
 use crate::error::{Error, Result};
+use crate::temperature::Temperature;
 use isentrope_data::benchmark::{Choice, Decoding};
 use isentrope_rollout::{Sampling, check_stop_texts};
 use schemars::JsonSchema;
@@ -29,8 +30,10 @@ pub struct EvaluationSettings {
     #[schemars(range(min = 1, max = 65536))]
     pub samples: Option<usize>,
     /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
-    /// and each benchmark's own.
-    pub temperature: Option<f32>,
+    /// and each benchmark's own. An array such as [1.0, 0.6], of at most 8, evaluates every set at each: at the first as the
+    /// set itself, at each further one with the same problems as a set of its own, named `test_t0.6`, which has no part in
+    /// `eval/mean_of_sets` and in the choice of the best checkpoint.
+    pub temperature: Option<Temperature>,
     /// Keeps this many most likely tokens at each draw, of benchmarks too; 0 keeps all. Top-k, top-p and min-p apply in this
     /// order, after the temperature.
     pub top_k: usize,
@@ -94,13 +97,22 @@ impl EvaluationSettings {
         }
     }
 
-    /// A decoding with what is set in its place.
+    /// A decoding with what is set in its place, at the first temperature.
     pub fn decoding(&self, otherwise: Decoding) -> Decoding {
         Decoding {
             samples: self.samples.unwrap_or(otherwise.samples),
-            temperature: self.temperature.unwrap_or(otherwise.temperature),
+            temperature: self.temperatures().first().copied().unwrap_or(otherwise.temperature),
             max_tokens: self.max_tokens.unwrap_or(otherwise.max_tokens),
         }
+    }
+
+    /// The temperatures at which every set is evaluated once more.
+    pub fn further_temperatures(&self) -> &[f32] {
+        self.temperatures().get(1..).unwrap_or_default()
+    }
+
+    fn temperatures(&self) -> &[f32] {
+        self.temperature.as_ref().map_or(&[], Temperature::all)
     }
 
     /// What takes the place of a benchmark's definition.
@@ -110,8 +122,10 @@ impl EvaluationSettings {
         if samples != defined.samples {
             changes.push(format!("eval.samples = {samples} instead of {}", defined.samples));
         }
-        if temperature != defined.temperature {
-            changes.push(format!("eval.temperature = {temperature} instead of {}", defined.temperature));
+        if let Some(set) = &self.temperature
+            && set.all() != [defined.temperature]
+        {
+            changes.push(format!("eval.temperature = {set} instead of {}", defined.temperature));
         }
         if max_tokens != defined.max_tokens {
             changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
@@ -121,7 +135,7 @@ impl EvaluationSettings {
         drawn.extend((*top_k != 0).then(|| format!("eval.top_k = {top_k}")));
         drawn.extend((*top_p != 1.0).then(|| format!("eval.top_p = {top_p}")));
         drawn.extend((*min_p != 0.0).then(|| format!("eval.min_p = {min_p}")));
-        if temperature == 0.0 && !drawn.is_empty() {
+        if temperature == 0.0 && self.further_temperatures().is_empty() && !drawn.is_empty() {
             changes.push(format!("{} without effect on greedy responses", drawn.join(", ")));
         } else {
             changes.extend(drawn);
@@ -141,9 +155,6 @@ impl EvaluationSettings {
         }
         check_stop_texts(self.stop.as_deref().unwrap_or_default())
             .map_err(|what| Error::setting("eval.stop", what))?;
-        let sampling = Sampling { temperature: self.temperature.unwrap_or(1.0), ..Sampling::default() };
-        sampling
-            .check()
-            .map_err(|e| Error::setting("eval.temperature", e.to_string().replacen("temperature ", "", 1)))
+        self.temperature.as_ref().map_or(Ok(()), Temperature::check)
     }
 }

@@ -9,7 +9,8 @@ use std::path::Path;
 pub fn report(report: &Report, dir: &Path) -> String {
     let mut text = String::new();
     for (name, summary) in &report.benchmarks {
-        let BenchmarkSummary { problems, samples, decoding, estimates, is_graded, verdicts } = summary;
+        let BenchmarkSummary { problems, samples, decoding, estimates, is_graded, verdicts, metrics, note } =
+            summary;
         let each = if *samples == 1 { "1 response each".into() } else { format!("{samples} responses each") };
         let decoding = decoding.as_ref().map_or_else(String::new, |decoding| format!(", {decoding}"));
         let _ = writeln!(text, "\n  {name}: {problems} problems, {each}{decoding}");
@@ -17,9 +18,16 @@ pub fn report(report: &Report, dir: &Path) -> String {
             let number = estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
             let _ = writeln!(text, "    {row:20} {number}");
         }
-        // Problems of the built-in task by their size.
-        for (row, estimate) in estimates.iter().filter(|(row, _)| row.ends_with("_numbers")) {
+        // Parts of the set; results.json has their other numbers.
+        for (row, estimate) in estimates.iter().filter(|(row, _)| row.contains("/mean@")) {
             let _ = writeln!(text, "    {row:20} {}", shown(row, estimate));
+        }
+        // What the verifier has measured beside, each in a unit of its own.
+        for (row, estimate) in metrics {
+            let _ = writeln!(text, "    {row:20} {}", plain(estimate));
+        }
+        if let Some(note) = note {
+            let _ = writeln!(text, "    {note}");
         }
         if let Some(faults) = estimates.get("faults").filter(|faults| faults.value > 0.0) {
             let _ = writeln!(text, "    {:20} {}", "could not be judged", shown("faults", faults));
@@ -60,9 +68,14 @@ fn shown(name: &str, estimate: &Estimate) -> String {
     let Estimate { value, low, high } = estimate;
     match name {
         "length_mean" => format!("{value:8.1}    [{low:.1}, {high:.1}]"),
-        "entropy" | "score" => format!("{value:8.4}    [{low:.4}, {high:.4}]"),
+        "entropy" | "score" => plain(estimate),
         _ => format!("{:8.2} %  [{:.2}, {:.2}]", 100.0 * value, 100.0 * low, 100.0 * high),
     }
+}
+
+/// A number with its interval, as it is.
+fn plain(Estimate { value, low, high }: &Estimate) -> String {
+    format!("{value:8.4}    [{low:.4}, {high:.4}]")
 }
 
 /// Differences between two directories, a block per benchmark.

@@ -90,6 +90,9 @@ impl ProgressObserver for Terminal {
 
     fn progress(&mut self, progress: Progress) {
         let Progress { phase, done, total, tokens } = progress;
+        if matches!(phase, Phase::Rollout | Phase::Update) {
+            self.notes.begin();
+        }
         if self.ends.is_empty() {
             self.ends.push_back(Instant::now()); // a run that goes on begins here
         }
@@ -161,11 +164,26 @@ impl Observer for Terminal {
     }
 }
 
-/// `eval/SET/NAME` metrics, a line per set.
+/// Most parts of a set that its line after a step tells of; the table at the end has them all.
+const PARTS_TOLD: usize = 8;
+
+/// `eval/SET/NAME` metrics, a line per set, and one per set for the accuracy of its parts, `eval/SET/PART/mean@K`.
 fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
+    let mut parts: Vec<(String, Vec<String>)> = Vec::new();
     for (name, value) in step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v))) {
         let (set, what) = name.split_once('/').unwrap_or(("held-out", name));
+        if let Some((part, what)) = what.rsplit_once('/') {
+            if !what.starts_with("mean@") {
+                continue;
+            }
+            let (set, cell) = (format!("{set}, {what} of parts"), format!("{part} {value:.3}"));
+            match parts.iter_mut().find(|(known, _)| *known == set) {
+                Some((_, cells)) => cells.push(cell),
+                None => parts.push((set, vec![cell])),
+            }
+            continue;
+        }
         let untold = matches!(what, "truncated" | "faults") && value == 0.0;
         if untold || matches!(what, "pass@1" | "score") {
             continue; // pass@1 is the mean, as the score mostly is: the table at the end has it where it is not
@@ -182,8 +200,15 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
             None => lines.push((set.to_owned(), cell)),
         }
     }
+    let of_parts = parts.into_iter().map(|(set, mut cells)| {
+        let more = cells.len().saturating_sub(PARTS_TOLD);
+        cells.truncate(PARTS_TOLD);
+        let more = if more > 0 { format!("  and {more} more") } else { String::new() };
+        (set, cells.join("  ") + &more)
+    });
     lines
         .into_iter()
+        .chain(of_parts)
         .map(|(set, line)| format!("        evaluation after step {}, {set}: {line}", step.step))
         .collect()
 }
@@ -264,7 +289,7 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
     let percent = |v: f64| format!("{:.1} %", 100.0 * v);
     let judged = |v: Option<f64>| v.map_or_else(|| "n/a".into(), percent);
     let mut rows = vec![("accuracy, mean of samples".to_owned(), judged(e.mean))];
-    rows.extend(e.by_size.iter().map(|(size, value)| (format!("  with {size} numbers"), percent(*value))));
+    rows.extend(e.parts.iter().map(|part| (format!("  of {}", part.name), judged(part.mean))));
     if let (true, Some(score)) = (e.is_graded, e.score) {
         rows.push(("score, mean of responses".to_owned(), format!("{score:.4}")));
     }
@@ -305,7 +330,8 @@ mod tests {
             name: "set".into(),
             samples: 4,
             mean,
-            by_size: Vec::new(),
+            is_further: false,
+            parts: Vec::new(),
             score,
             is_graded: false,
             pass: vec![],
@@ -314,6 +340,8 @@ mod tests {
             length,
             truncated: 0.0,
             faults,
+            of_verifier: Default::default(),
+            note: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
 
 use crate::log::{ENTROPIES, Origin, RunLog};
-use crate::number::fixed;
+use crate::number::{fixed, whole_percent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 const COLLAPSED: f64 = 0.1;
 /// The part above which it has recovered.
 const RECOVERED: f64 = 0.2;
+/// The part of a target below which the entropy is not held there.
+const HELD: f64 = 0.9;
 /// The share of responses that are cut off above which little but cut off responses is learnt from, and when that is over.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
@@ -27,7 +29,7 @@ const WELL: u32 = 10;
 /// What an alarm is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The entropy is below a tenth of the first that was measured.
+    /// The entropy is below a tenth of the first that was measured, and not because that was asked for.
     Entropy,
     /// Nearly all responses are cut off.
     Truncation,
@@ -111,22 +113,30 @@ impl Alarms {
             |kind, what: String, remedy: &str| alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
         if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?))) {
             let (first_step, first) = *self.first_entropy.get_or_insert((step, entropy));
-            if self.entropy.rings(entropy < COLLAPSED * first, entropy >= RECOVERED * first) {
+            let target = measured("entropy/target");
+            let is_held = target.is_some_and(|target| entropy >= HELD * target);
+            let is_ill = entropy < COLLAPSED * first && !is_held;
+            if self.entropy.rings(is_ill, entropy >= RECOVERED * first || is_held) {
                 let what = format!(
                     "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step {first_step}. There is next \
                      to nothing left for exploration.",
                     fixed(entropy, 3),
-                    percent(entropy / first),
+                    whole_percent(entropy / first),
                     fixed(first, 3)
                 );
-                say(Kind::Entropy, what, remedies.entropy);
+                let remedy = match target {
+                    Some(target) => remedies.entropy_below(target),
+                    None => remedies.entropy.to_owned(),
+                };
+                say(Kind::Entropy, what, &remedy);
             }
         }
         let truncated = measured("response/truncated");
         if let Some(share) = truncated
             && self.truncation.rings(share > TRUNCATED, share <= ENDING)
         {
-            let what = format!("{} of the responses are cut off at the longest length.", percent(share));
+            let what =
+                format!("{} of the responses are cut off at the longest length.", whole_percent(share));
             say(Kind::Truncation, what, remedies.truncation);
         }
         if let Some(share) = without_signal(&measured) {
@@ -141,7 +151,7 @@ impl Alarms {
                      what their responses are worth is the same.{}",
                     self.without_signal_since,
                     self.without_signal,
-                    percent(share),
+                    whole_percent(share),
                     cause(&measured)
                 );
                 say(Kind::NoSignal, what, remedies.signal);
@@ -164,7 +174,7 @@ impl Alarms {
                     fixed(before.length, 1),
                     before.steps.0,
                     before.steps.1,
-                    percent(now.truncated)
+                    whole_percent(now.truncated)
                 );
                 say(Kind::Length, what, remedies.length);
             }
@@ -246,17 +256,13 @@ fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
 fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
         (Some(all), Some(none)) if all > none => {
-            format!(" The problems are too easy: {} of them are solved by all responses.", percent(all))
+            format!(" The problems are too easy: {} of them are solved by all responses.", whole_percent(all))
         }
         (Some(all), Some(none)) if none > all => {
-            format!(" The problems are too hard: {} of them are solved by no response.", percent(none))
+            format!(" The problems are too hard: {} of them are solved by no response.", whole_percent(none))
         }
         _ => String::new(),
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 /// What to turn, in a trainer's own settings.
@@ -268,12 +274,23 @@ struct Remedies {
 }
 
 impl Remedies {
+    /// Where a run's own target, in nats, is not held.
+    fn entropy_below(&self, target: f64) -> String {
+        format!(
+            "Its target of {} nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held: raise \
+             objective.covariance.controller.max or gain (docs/autopilot.md), or entropy_bonus.max, or lower \
+             optimizer.learning_rate. What is spent does not come back: start again, or from a checkpoint before it.",
+            fixed(target, 3)
+        )
+    }
+
     fn of(origin: Origin) -> Self {
         match origin {
             Origin::Isentrope | Origin::Unknown => Self {
-                entropy: "Restrain the tokens that spend it with objective.covariance.method = \"clip-cov\" or \"kl-cov\", or \
-                          raise objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate \
-                          spends it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
+                entropy: "Hold an entropy with objective.covariance.target_entropy, which objective.covariance.method = \
+                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/autopilot.md), or raise \
+                          objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
+                          it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
                 truncation: "Raise rollout.max_tokens, or let length cost something with reward.overlong.buffer. If the \
                              model never ends a response, look at data.template and rollout.stop.",
                 signal: "Choose data that the model solves now and then, or raise rollout.responses; rollout.filter = true \

@@ -3,10 +3,12 @@
 //! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps, and
 //! [`tokens`] its responses with the numbers of each token. [`law`] fits R = -a exp(H) + b and says where it does not hold,
 //! [`theory`] how well covariances tell the change of the entropy, [`alarms`] when a policy collapses, [`seeds`] what runs say
-//! that differ in their seeds. [`report`] and [`inspect`] show runs and tokens on web pages ([`page`] is what these have in
-//! common), [`show`] on a terminal ([`text_plot`] draws curves there). No file here knows a model or a trainer.
+//! that differ in their seeds, [`selection`] what covariance methods pick inside micro-batches. [`report`] and [`inspect`] show
+//! runs and tokens on web pages ([`page`] is what these have in common), [`show`] on a terminal ([`text_plot`] draws curves
+//! there). No file here knows a model or a trainer.
 
 pub mod alarms;
+mod collapse;
 mod error;
 pub mod inspect;
 pub mod law;
@@ -16,6 +18,7 @@ pub mod page;
 pub mod report;
 pub mod run_files;
 pub mod seeds;
+pub mod selection;
 pub mod show;
 pub mod text_plot;
 pub mod theory;

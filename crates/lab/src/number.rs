@@ -33,6 +33,11 @@ pub(crate) fn percent(value: f64) -> String {
     format!("{} %", fixed(100.0 * value, 1))
 }
 
+/// A share as whole percent.
+pub(crate) fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! Covariances of tokens, and the tokens that Clip-Cov and KL-Cov pick by them (arXiv:2505.22617, section 4).
 
-use crate::KlEstimator;
-use crate::error::{Result, require};
+use crate::controller::{ControllerSettings, Steer};
+use crate::error::{Result, refuse, require};
+use crate::{KlEstimator, TargetEntropy};
 use isentrope_random::{Draws, Purpose};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,11 @@ pub struct Covariance {
     pub kl: KlEstimator,
     /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
     pub coefficient: f64,
+    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/autopilot.md): a number, a
+    /// fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
+    pub target_entropy: Option<TargetEntropy>,
+    /// How `target_entropy` is held: a proportional-integral controller on logarithms.
+    pub controller: ControllerSettings,
 }
 
 impl Default for Covariance {
@@ -36,6 +42,8 @@ impl Default for Covariance {
             high: 5.0,
             kl: KlEstimator::Abs,
             coefficient: 1.0,
+            target_entropy: None,
+            controller: ControllerSettings::default(),
         }
     }
 }
@@ -80,7 +88,28 @@ impl Covariance {
             "objective.covariance.coefficient",
             self.coefficient,
             "it must be above 0; to switch the term off set objective.covariance.method to \"none\"",
-        )
+        )?;
+        self.check_target()
+    }
+
+    fn check_target(&self) -> Result<()> {
+        let key = "objective.covariance.target_entropy";
+        let Some(target) = &self.target_entropy else { return Ok(()) };
+        target.check(key)?;
+        if self.method == Method::None {
+            return refuse(
+                key,
+                target,
+                "it is held through a covariance method, and objective.covariance.method is \"none\"; set it to \"clip-cov\" or \
+                 \"kl-cov\", or set objective.entropy_bonus.target instead",
+            );
+        }
+        self.controller.check(self)
+    }
+
+    /// How strongly the method acts as the settings say.
+    pub fn strength(&self) -> Strength {
+        Strength { fraction: self.resolved_fraction().unwrap_or(0.0), coefficient: self.coefficient }
     }
 
     /// The fraction, or the method's default where none is set; nothing without a method.
@@ -89,6 +118,33 @@ impl Covariance {
             Method::None => None,
             Method::ClipCov => Some(self.fraction.unwrap_or(2e-4)),
             Method::KlCov => Some(self.fraction.unwrap_or(2e-3)),
+        }
+    }
+}
+
+/// How strongly a covariance method acts in an update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strength {
+    /// Tokens picked, as a fraction of all tokens; without a method, none are.
+    pub fraction: f64,
+    /// Weight of KL-Cov's penalty.
+    pub coefficient: f64,
+}
+
+impl Strength {
+    /// What a controller steers of it.
+    pub fn steered(&self, steer: Steer) -> f64 {
+        match steer {
+            Steer::Fraction => self.fraction,
+            Steer::Coefficient => self.coefficient,
+        }
+    }
+
+    /// As [`steered`](Self::steered), to be moved.
+    pub fn steered_mut(&mut self, steer: Steer) -> &mut f64 {
+        match steer {
+            Steer::Fraction => &mut self.fraction,
+            Steer::Coefficient => &mut self.coefficient,
         }
     }
 }
@@ -144,9 +200,17 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Picks tokens by their covariances. Silenced tokens have no policy gradient that Clip-Cov could take.
-    pub fn of(settings: &Covariance, covariances: &[f64], silenced: &[bool], key: DrawKey) -> Self {
-        let Some(fraction) = settings.resolved_fraction() else { return Self::default() };
+    /// Picks a fraction of the tokens by their covariances. Silenced tokens have no policy gradient that Clip-Cov could take.
+    pub fn of(
+        settings: &Covariance,
+        fraction: f64,
+        covariances: &[f64],
+        silenced: &[bool],
+        key: DrawKey,
+    ) -> Self {
+        if settings.method == Method::None {
+            return Self::default();
+        }
         let count = count(fraction, covariances.len());
         let all = 0..covariances.len();
         let (eligible, mut tokens) = if settings.method == Method::ClipCov {
@@ -207,10 +271,10 @@ mod tests {
             fraction in 0.001f64..1.0,
             seed in any::<u64>(),
         ) {
-            let settings = Covariance { method: Method::ClipCov, fraction: Some(fraction), ..Default::default() };
+            let settings = Covariance { method: Method::ClipCov, ..Default::default() };
             let key = DrawKey { seed, step: 3, update: 1 };
             let n = values.len();
-            let selection = Selection::of(&settings, &values, &silent[..n], key);
+            let selection = Selection::of(&settings, fraction, &values, &silent[..n], key);
             let eligible = (0..n).filter(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]).count();
             prop_assert_eq!(selection.eligible, eligible);
             prop_assert_eq!(selection.tokens.len(), eligible.min(((fraction * n as f64).floor() as usize).max(1)));
@@ -221,12 +285,12 @@ mod tests {
 
     #[test]
     fn clip_cov_draws_every_eligible_token_as_often_and_by_its_key() {
-        let settings = Covariance { method: Method::ClipCov, fraction: Some(0.2), ..Default::default() };
+        let settings = Covariance { method: Method::ClipCov, ..Default::default() };
         let values = [2.0, 0.0, 3.0, 4.0, 9.0, 2.0, -2.0, 3.0, 0.5, 1.5];
         let mut counts = [0u32; 10];
         for step in 0..6000 {
             let key = DrawKey { seed: 5, step, update: 0 };
-            for t in Selection::of(&settings, &values, &[false; 10], key).tokens {
+            for t in Selection::of(&settings, 0.2, &values, &[false; 10], key).tokens {
                 counts[t] += 1;
             }
         }

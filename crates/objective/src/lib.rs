@@ -23,29 +23,37 @@
 //! code and a paper differ, the item's documentation says so.
 //!
 //! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance`,
-//! `kl`, `entropy_mask`, `aggregation`, `statistics`; last `warnings` and `alarms`.
+//! `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step, `target_entropy`,
+//! `controller` with `descent`, and `entropy_bonus`; last `warnings`, `alarms` and `saturation`.
 
 mod advantage;
 mod aggregation;
 mod alarms;
+mod controller;
 mod covariance;
+mod descent;
 mod entropy_bonus;
 mod entropy_mask;
 mod error;
 mod kl;
 mod objective;
 mod policy_loss;
+mod saturation;
 mod settings;
 mod statistics;
+mod target_entropy;
 mod warnings;
 
 pub use advantage::{Baseline, Estimator, Outcome, advantages};
 pub use aggregation::Aggregation;
 pub use alarms::Alarms;
-pub use covariance::{Covariance, DrawKey, Method};
+pub use controller::{Controller, ControllerSettings, Steer};
+pub use covariance::{Covariance, DrawKey, Method, Strength};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use objective::{Minibatch, Objective, Truncation, objective};
 pub use policy_loss::Loss;
+pub use saturation::{ControlledStep, Saturation};
 pub use settings::ObjectiveSettings;
 pub use statistics::{Quadrants, Statistics};
+pub use target_entropy::{FractionOfInitial, Schedule, TargetEntropy};

@@ -3,7 +3,7 @@
 use crate::covariance::{Scores, Selection};
 use crate::policy_loss;
 use crate::statistics::share;
-use crate::{Covariance, DrawKey, Method, ObjectiveSettings, Statistics, entropy_mask};
+use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
 use std::borrow::Cow;
 
 /// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
@@ -26,6 +26,8 @@ pub struct Minibatch<'a> {
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
+    /// How strongly the covariance method acts, where a controller steers it; else as the settings say.
+    pub steered: Option<Strength>,
     /// Coordinates of Clip-Cov's random draws.
     pub key: DrawKey,
 }
@@ -101,7 +103,8 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
 
     let scores = Scores::of(batch.logprobs, batch.advantages);
-    let selection = Selection::of(&settings.covariance, &scores.values, &silenced, batch.key);
+    let Strength { fraction, coefficient } = batch.steered.unwrap_or_else(|| settings.covariance.strength());
+    let selection = Selection::of(&settings.covariance, fraction, &scores.values, &silenced, batch.key);
 
     let mut statistics =
         Statistics { tokens, entropy_coefficient: batch.entropy_coefficient, ..Default::default() };
@@ -137,8 +140,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         if is_detached {
             moved += weight * term.slope.abs();
         } else if is_selected[t] {
-            let Covariance { kl, coefficient, .. } = settings.covariance;
-            let (estimate, derivative) = kl.value_and_slope(log_ratios[t]);
+            let (estimate, derivative) = settings.covariance.kl.value_and_slope(log_ratios[t]);
             value += coefficient * estimate;
             slope += coefficient * derivative;
             acting_slope += coefficient * derivative;

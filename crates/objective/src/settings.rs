@@ -1,6 +1,6 @@
 //! The recipe's `[objective]` table.
 
-use crate::error::{Result, require};
+use crate::error::{Result, refuse, require};
 use crate::{Aggregation, Baseline, Covariance, EntropyBonus, Estimator, Loss, ReferenceKl};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,16 @@ impl ObjectiveSettings {
             )?;
         }
         self.covariance.check()?;
-        self.entropy_bonus.check()
+        self.entropy_bonus.check()?;
+        if let (Some(target), Some(_)) = (&self.covariance.target_entropy, &self.entropy_bonus.target) {
+            return refuse(
+                "objective.covariance.target_entropy",
+                target,
+                "objective.entropy_bonus.target is set too, and two controllers would work against each other; leave one of \
+                 them out",
+            );
+        }
+        Ok(())
     }
 
     /// Whether log-probs of the reference model are needed.

@@ -1,6 +1,8 @@
 //! Settings that are allowed but hardly meant.
 
-use crate::{Aggregation, Loss, Method, ObjectiveSettings};
+use crate::{
+    Aggregation, ControllerSettings, FractionOfInitial, Loss, Method, ObjectiveSettings, TargetEntropy,
+};
 
 /// From here on a fraction of tokens looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
@@ -48,6 +50,21 @@ impl ObjectiveSettings {
                 100.0 * fraction
             )),
             _ => {}
+        }
+        if covariance.target_entropy.is_none() && covariance.controller != ControllerSettings::default() {
+            warnings.push(
+                "objective.covariance.controller has no effect: objective.covariance.target_entropy is not set.".into(),
+            );
+        }
+        if let Some(TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: fraction })) =
+            covariance.target_entropy
+            && fraction > 1.0
+            && covariance.method == Method::KlCov
+        {
+            warnings.push(format!(
+                "objective.covariance.target_entropy.fraction_of_initial = {fraction} is above 1: KL-Cov can hold entropy, not \
+                 raise it. objective.covariance.method = \"clip-cov\" may."
+            ));
         }
         if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
             let but = if carries_over { ", but for responses carried over from an earlier one," } else { "" };

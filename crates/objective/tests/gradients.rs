@@ -28,6 +28,7 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
             high: 3.0,
             kl,
             coefficient,
+            ..Default::default()
         });
     (
         prop::sample::select(losses),

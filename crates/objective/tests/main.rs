@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod common;
+mod controller;
 mod gradients;
 mod micro_batches;
 mod oracle;
+mod saturation;
 mod settings;
 mod terms;
 mod truncated;

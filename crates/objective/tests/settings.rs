@@ -1,8 +1,8 @@
 //! Settings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method, ObjectiveSettings,
-    ReferenceKl,
+    Aggregation, ControllerSettings, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method,
+    ObjectiveSettings, ReferenceKl, Schedule, Steer, TargetEntropy,
 };
 use serde_json::{Value, json};
 
@@ -30,9 +30,11 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
         "dual_clip": 3.0,
         "aggregation": "seq-mean-token-sum",
         "covariance": {
-            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0
+            "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
+            "target_entropy": { "schedule": [[0.0, 0.6], [100.0, 0.3]] },
+            "controller": { "steer": "coefficient", "gain": 10.0, "integral_steps": 20.0, "min": 0.1, "max": 9.0 }
         },
-        "entropy_bonus": { "coefficient": 0.005, "target": 0.4, "rate": 0.01, "max": 0.1 },
+        "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": 0.01, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
         "entropy_mask_fraction": 0.2
     });
@@ -51,8 +53,24 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
             high: 4.0,
             kl: KlEstimator::K2,
             coefficient: 2.0,
+            target_entropy: Some(TargetEntropy::Scheduled(Schedule {
+                schedule: vec![[0.0, 0.6], [100.0, 0.3]],
+            })),
+            controller: ControllerSettings {
+                steer: Steer::Coefficient,
+                gain: 10.0,
+                integral_steps: 20.0,
+                min: Some(0.1),
+                max: Some(9.0),
+            },
         },
-        entropy_bonus: EntropyBonus { coefficient: 0.005, target: Some(0.4), rate: 0.01, max: 0.1 },
+        entropy_bonus: EntropyBonus {
+            coefficient: 0.005,
+            target: None,
+            rate: Some(0.01),
+            delta: None,
+            max: 0.1,
+        },
         reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
         entropy_mask_fraction: Some(0.2),
     };
@@ -191,5 +209,5 @@ fn the_schema_documents_every_key() {
         assert!(property["description"].is_string(), "{key} has no description");
         keys += 1;
     }
-    assert_eq!(keys, 10 + 6 + 4 + 2);
+    assert_eq!(keys, 10 + 8 + 5 + 2 + 5 + 1 + 1, "of the tables, the controller and two forms of a target");
 }

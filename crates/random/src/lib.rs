@@ -27,6 +27,8 @@ pub enum Purpose {
     Theory = 8,
     /// Which responses of a step are recorded token by token.
     Records = 9,
+    /// Which responses share a micro-batch, where it is asked what that would change.
+    MicroBatches = 10,
 }
 
 impl Purpose {

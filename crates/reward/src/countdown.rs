@@ -8,7 +8,14 @@
 //!
 //! "!" claims that the last attempt reaches the target, "?" gives up. The attempts before the last may be anything that
 //! the grammar allows. For 3, 5, 7 and target 22: `3*5=15,15-7=9;3*5=15,15+7=22!`
+//!
+//! `response.rs` reads responses; `measures.rs` counts attempts, and steps that are false.
 
+mod measures;
+mod response;
+
+use self::measures::Measures;
+use self::response::Response;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -72,6 +79,13 @@ pub struct Step {
     pub result: u64,
 }
 
+impl Step {
+    /// Whether it says what comes out.
+    fn is_true(&self) -> bool {
+        self.operation.apply(self.a, self.b) == Some(self.result)
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{}={}", self.a, self.operation.symbol(), self.b, self.result)
@@ -122,7 +136,7 @@ impl Challenge {
                     .ok_or_else(|| format!("in {step} the number {operand} is not available"))?;
                 available.swap_remove(place);
             }
-            if step.operation.apply(step.a, step.b) != Some(step.result) {
+            if !step.is_true() {
                 return Err(format!("{step} is not true"));
             }
             available.push(step.result);
@@ -145,106 +159,26 @@ impl Verifier for Countdown {
             Ok(challenge) => challenge,
             Err(reason) => return Judgement::new(Verdict::Fault, None, reason),
         };
-        let response = match Response::parse(response.trim()) {
-            Ok(response) => response,
-            Err(reason) => return Judgement::new(Verdict::Unparseable, None, reason),
+        let mut measures = Measures::new(&challenge.numbers);
+        let parsed = Response::parse(response.trim(), &mut measures);
+        let judgement = match &parsed {
+            Err(reason) => Judgement::new(Verdict::Unparseable, None, reason),
+            Ok(response) => response.judge(&challenge),
         };
-        let extracted = Some(response.last_text.to_owned());
-        if !response.claims_success {
+        let gives_up = parsed.is_ok_and(|response| !response.claims_success);
+        Judgement { metrics: measures.metrics(gives_up), ..judgement }
+    }
+}
+
+impl Response<'_> {
+    fn judge(&self, challenge: &Challenge) -> Judgement {
+        let extracted = Some(self.last_text.to_owned());
+        if !self.claims_success {
             return Judgement::new(Verdict::Wrong, extracted, "gives up");
         }
-        match challenge.check(&response.last) {
+        match challenge.check(&self.last) {
             Ok(()) => Judgement::new(Verdict::Correct, extracted, "reaches the target"),
             Err(reason) => Judgement::new(Verdict::Wrong, extracted, reason),
-        }
-    }
-}
-
-/// Most digits of a number; all such numbers fit 64 bits.
-const MAX_DIGITS: usize = 18;
-
-/// What counts of a response: its last attempt and its mark.
-struct Response<'a> {
-    last: Vec<Step>,
-    last_text: &'a str,
-    claims_success: bool,
-}
-
-impl<'a> Response<'a> {
-    fn parse(text: &'a str) -> Result<Self, String> {
-        let mut reader = Reader { text, position: 0 };
-        let (mut last, mut start) = (vec![reader.step()?], 0);
-        loop {
-            let end = reader.position;
-            match reader.next() {
-                Some(b',') => last.push(reader.step()?),
-                Some(b';') => {
-                    start = reader.position;
-                    last.clear();
-                    last.push(reader.step()?);
-                }
-                Some(mark @ (b'!' | b'?')) => {
-                    return match reader.next() {
-                        None => Ok(Self { last, last_text: &text[start..end], claims_success: mark == b'!' }),
-                        Some(_) => Err(reader.error("the end of the response")),
-                    };
-                }
-                _ => return Err(reader.error("one of , ; ! ?")),
-            }
-        }
-    }
-}
-
-struct Reader<'a> {
-    text: &'a str,
-    position: usize,
-}
-
-impl Reader<'_> {
-    /// The next byte; the end counts as one too, so that [`Reader::error`] finds what was taken last.
-    fn next(&mut self) -> Option<u8> {
-        self.position += 1;
-        self.text.as_bytes().get(self.position - 1).copied()
-    }
-
-    fn step(&mut self) -> Result<Step, String> {
-        let a = self.number()?;
-        let symbol = self.next().map(char::from);
-        let operation = Operation::ALL
-            .into_iter()
-            .find(|operation| Some(operation.symbol()) == symbol)
-            .ok_or_else(|| self.error("one of + - * /"))?;
-        let b = self.number()?;
-        if self.next() != Some(b'=') {
-            return Err(self.error("="));
-        }
-        Ok(Step { a, operation, b, result: self.number()? })
-    }
-
-    /// A number in its only spelling, without leading zeros.
-    fn number(&mut self) -> Result<u64, String> {
-        let rest = &self.text.as_bytes()[self.position..];
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if digits == 0 {
-            self.position += 1;
-            return Err(self.error("a number"));
-        }
-        let place = self.position + 1;
-        if digits > MAX_DIGITS {
-            return Err(format!("the number at character {place} has more than {MAX_DIGITS} digits"));
-        }
-        if digits > 1 && rest[0] == b'0' {
-            return Err(format!("the number at character {place} starts with 0"));
-        }
-        self.position += digits;
-        Ok(rest[..digits].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
-    }
-
-    /// What is wrong with the byte taken last. Everything before it is ASCII.
-    fn error(&self, expected: &str) -> String {
-        match self.text[self.position - 1..].chars().next() {
-            Some(found) => format!("{found:?} at character {} where {expected} should be", self.position),
-            None => format!("ends where {expected} should be"),
         }
     }
 }
@@ -335,6 +269,58 @@ mod tests {
         assert_eq!(judge(&[u64::MAX, 1], 0, "1+1=2!").0, Verdict::Wrong);
     }
 
+    /// Attempts, giving up, and the share of false steps, where they are measured.
+    fn measured(numbers: &[u64], response: &str) -> Option<[f64; 3]> {
+        let metrics = verify(&json!({"numbers": numbers, "target": 22}), response).metrics;
+        let values = ["attempts", "gave_up", "false_steps"].map(|name| metrics.get(name).copied());
+        assert!(
+            metrics.is_empty() || metrics.len() == 3 && values.iter().all(Option::is_some),
+            "{metrics:?}"
+        );
+        metrics.get("attempts")?;
+        Some(values.map(Option::unwrap))
+    }
+
+    #[test]
+    fn attempts_giving_up_and_false_steps_are_measured_as_far_as_a_response_can_be_read() {
+        for (response, want) in [
+            ("3*5=15,15-7=8;3*5=15,15+7=22!", [2.0, 0.0, 0.0]),
+            ("3*5=15,15+7=22?", [1.0, 1.0, 0.0]),
+            // A false result makes what it says: the step that goes on from it is true.
+            ("3*5=16,16+7=23!", [1.0, 0.0, 0.5]),
+            // Not there: never given, given once and used, used in an earlier attempt and so there again.
+            ("3*4=12!", [1.0, 0.0, 1.0]),
+            ("3+3=6!", [1.0, 0.0, 1.0]),
+            ("3+5=8,3+7=10?", [1.0, 1.0, 0.5]),
+            ("3+5=8;3+7=10?", [2.0, 1.0, 0.0]),
+            ("3+5=8,8+7=15,8+7=15!", [1.0, 0.0, 1.0 / 3.0]),
+            ("3-5=2,7/5=1,7/0=0,5-3=2!", [1.0, 0.0, 1.0]),
+            // Broken off, or off the form: what stands before counts.
+            ("3*5=15", [1.0, 0.0, 0.0]),
+            ("3*5=15;3+9=12;7-", [2.0, 0.0, 0.5]),
+            ("3*5=15;", [1.0, 0.0, 0.0]),
+            ("3*5=15? So", [1.0, 0.0, 0.0]),
+        ] {
+            assert_eq!(measured(&[3, 5, 7], response), Some(want), "{response}");
+        }
+        for response in ["", "!", "?", "So 3*5=15!", "3*5", "03+5=8!"] {
+            assert_eq!(measured(&[3, 5, 7], response), None, "{response}");
+        }
+        assert_eq!(measured(&[3, 3], "3+3=6,6+3=9!"), Some([1.0, 0.0, 0.5]), "6 is made, a third 3 is not");
+        assert!(verify(&json!("22"), "3*5=15!").metrics.is_empty(), "a fault measures nothing");
+    }
+
+    #[test]
+    fn a_response_of_a_million_steps_is_judged_in_time() {
+        let numbers: Vec<u64> = (0..50_000).collect();
+        let started = std::time::Instant::now();
+        let one_each = "9+9=9;".repeat(500_000) + "1+1=2!";
+        assert_eq!(measured(&numbers, &one_each), Some([500_001.0, 0.0, 1.0]));
+        let in_one = "1*2=2,".repeat(500_000) + "1*2=2?";
+        assert_eq!(measured(&numbers, &in_one).unwrap()[..2], [1.0, 1.0]);
+        assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+    }
+
     #[test]
     fn a_broken_ground_truth_is_a_fault() {
         for ground_truth in [
@@ -390,6 +376,8 @@ mod tests {
             let target = u64::try_from(pool[0]).unwrap() + shift;
             let (verdict, reason) = judge(&numbers, target, &format!("{}!", steps.join(",")));
             prop_assert_eq!(verdict == Verdict::Correct, possible && shift == 0, "{} {}", steps.join(","), reason);
+            let falsehoods = measured(&numbers, &format!("{}!", steps.join(","))).unwrap()[2];
+            prop_assert_eq!(falsehoods == 0.0, possible, "{}", steps.join(","));
         }
     }
 }

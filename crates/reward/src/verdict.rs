@@ -58,7 +58,7 @@ pub struct Judgement {
     pub extracted: Option<String>,
     /// Why, in one line.
     pub reason: String,
-    /// What else a verifier of the user's own has measured, by name.
+    /// What else the verifier has measured, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }

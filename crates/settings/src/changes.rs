@@ -1,6 +1,6 @@
 //! What differs between settings as they were and as they are: of a run and its resumption, of two evaluations.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 /// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
 pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
@@ -12,8 +12,25 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
                 differences(&key, &value(b), &value(n), changes);
             }
         }
-        _ if before != now => changes.push(format!("{key} {before} -> {now}")),
+        _ if before != now => changes.push(format!("{key} {} -> {}", written(before), written(now))),
         _ => {}
+    }
+}
+
+/// A value as it was written: a number of single precision has the digits that tell it from its neighbours, 0.6, and not those
+/// that it has in double precision, 0.6000000238418579.
+fn written(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => {
+            let single = number.as_f64().filter(|x| number.is_f64() && f64::from(*x as f32) == *x);
+            let shortest = single.and_then(|x| (x as f32).to_string().parse().ok());
+            shortest.and_then(Number::from_f64).map_or_else(|| value.clone(), Value::Number)
+        }
+        Value::Array(values) => Value::Array(values.iter().map(written).collect()),
+        Value::Object(values) => {
+            Value::Object(values.iter().map(|(name, value)| (name.clone(), written(value))).collect())
+        }
+        _ => value.clone(),
     }
 }
 
@@ -41,6 +58,15 @@ mod tests {
         changes.clear();
         differences("data", &before, &before, &mut changes);
         assert_eq!(changes, [""; 0]);
+    }
+
+    #[test]
+    fn numbers_of_single_precision_are_told_as_they_were_written() {
+        let mut changes = Vec::new();
+        let before = json!({"eval": {"temperature": [1.0f32, 0.6f32]}, "rate": 1e-6});
+        let now = json!({"eval": {"temperature": 0.7f32}, "rate": 0.6000000238418579f64 / 3.0});
+        differences("", &before, &now, &mut changes);
+        assert_eq!(changes, ["eval.temperature [1.0,0.6] -> 0.7", "rate 1e-6 -> 0.20000000794728598"]);
     }
 
     #[test]

@@ -233,6 +233,7 @@ impl fmt::Display for Estimate {
 /// A time for people: two digits are more than an estimate deserves.
 fn human(time: Duration) -> String {
     let (minute, hour, day) = (60.0, 3600.0, 86400.0);
+    let year = 365.25 * day;
     match time.as_secs_f64() {
         s if s < 0.1 => format!("{:.0} ms", 1000.0 * s),
         s if s < 0.95 => format!("{s:.1} s"),
@@ -240,7 +241,8 @@ fn human(time: Duration) -> String {
         s if s < 1.5 * hour => format!("{:.0} min", s / minute),
         s if s < 2.0 * day => format!("{:.0} h", s / hour),
         s if s < 1000.0 * day => format!("{:.0} days", s / day),
-        _ => "years".into(),
+        s if s < 1e6 * year => format!("{:.0} years", s / year),
+        s => format!("{:.0e} years", s / year),
     }
 }
 

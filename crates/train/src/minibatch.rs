@@ -4,7 +4,9 @@ use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy};
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Scores, Sequence};
-use isentrope_objective::{DrawKey, Minibatch, Objective, ObjectiveSettings, Truncation, objective};
+use isentrope_objective::{
+    DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
+};
 use isentrope_rollout::Response;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -43,6 +45,8 @@ pub struct LossInputs<'a> {
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
+    /// How strongly the covariance method acts, where a controller steers it.
+    pub steered: Option<Strength>,
     /// Coordinates of random draws.
     pub key: DrawKey,
 }
@@ -202,6 +206,7 @@ impl TrainingBatch {
                     advantages: &self.advantages,
                     reference_logprobs: inputs.reference_logprobs,
                     entropy_coefficient: inputs.entropy_coefficient,
+                    steered: inputs.steered,
                     key: inputs.key,
                 },
             );

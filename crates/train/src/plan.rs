@@ -39,6 +39,8 @@ pub struct Demand {
     /// Bytes of the tokens that truncated sampling keeps, remembered until they have been learnt from, at most; 0 where it keeps
     /// all, or nothing bounds them.
     pub kept_tokens: usize,
+    /// Longest sequence that is scored where nothing is trained, in tokens; 0 where none is.
+    pub scored: usize,
     /// Whether a second, frozen model is kept.
     pub reference: bool,
 }
@@ -64,6 +66,8 @@ pub struct Plan {
     pub activation_cache: usize,
     /// What else an update takes: a pass's working memory, the head's logits, the loss, the embedding's gradient.
     pub working: usize,
+    /// What a pass takes that scores what is not trained on.
+    pub scoring: usize,
     /// Tokens in one pass.
     pub micro_batch_tokens: usize,
     /// What the run may take in all.
@@ -106,7 +110,12 @@ impl Plan {
         let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(trained));
         let least_pass = least_of(least_tokens);
         let least_sampling = if demand.sampled > 0 { kv_cache_of_one.saturating_add(logits) } else { 0 };
-        let (one, longest) = (least_pass, least_tokens).max((least_sampling, demand.longest_sampled));
+        let scoring =
+            |tokens: usize| if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 };
+        let least_scored = demand.scored.max(SHARING_TOKENS);
+        let (one, longest) = (least_pass, least_tokens)
+            .max((least_sampling, demand.longest_sampled))
+            .max((scoring(least_scored), least_scored));
         let least = fixed.saturating_add(one);
         if least > budget {
             return Err(Error::Run(does_not_fit(least, budget, sets, (one, longest), demand)));
@@ -126,12 +135,20 @@ impl Plan {
                 pass_does_not_fit(pass, least_of(pass), free),
             ));
         }
+        let scored = micro_batch_tokens.max(least_scored);
+        let scoring = scoring(scored);
+        if scoring > free {
+            return Err(Error::setting(
+                "memory.micro_batch_tokens",
+                pass_does_not_fit(scored, scoring, free),
+            ));
+        }
         let working = working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (free.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
         // Only what is left: all of the above saves more time than a forward pass.
-        let left = free - (kv_cache + logits).max(tape + working).min(free);
+        let left = free - (kv_cache + logits).max(tape + working).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);
         Ok(Self {
@@ -144,6 +161,7 @@ impl Plan {
             tape,
             activation_cache: activation_slots * slot,
             working,
+            scoring,
             micro_batch_tokens,
             budget,
             sampled: demand.sampled,
@@ -181,12 +199,19 @@ impl Plan {
     pub fn peak(&self) -> usize {
         let sets = self.weights + self.gradient + self.moments;
         let fixed = OVERHEAD + sets + self.kept_tokens + self.activation_cache;
-        fixed + (self.kv_cache + self.logits).max(self.tape + self.working)
+        fixed + self.phases()[2]
+    }
+
+    /// What sampling, updates and scoring take beside what is always there, ascending: they take turns.
+    fn phases(&self) -> [usize; 3] {
+        let mut phases = [self.kv_cache + self.logits, self.tape + self.working, self.scoring];
+        phases.sort_unstable();
+        phases
     }
 
     /// Whether what one phase has freed must go back to the system before the next.
     pub fn is_tight(&self) -> bool {
-        self.peak().saturating_add((self.kv_cache + self.logits).min(self.tape + self.working)) > self.budget
+        self.peak().saturating_add(self.phases()[1]) > self.budget
     }
 
     /// Limits of sampling.
@@ -252,10 +277,15 @@ fn does_not_fit(
         0 => (String::new(), ""),
         bytes => (format!(", tokens kept by top-k {}", human(bytes)), ", a smaller rollout.top_k"),
     };
+    let states = if demand.scored > 0 && one.1 == demand.scored.max(SHARING_TOKENS) {
+        ", or lab.track_states = false"
+    } else {
+        ""
+    };
     let reference = if demand.reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
     format!(
         "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
-         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference} would make it fit",
+         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference}{states} would make it fit",
         human(least),
         human(budget),
         listed(sets),
@@ -276,6 +306,9 @@ impl fmt::Display for Plan {
                 write!(f, ", activations kept for the update up to {}", human(self.activation_cache))?;
             }
             write!(f, "; ")?;
+        }
+        if self.scoring > 0 {
+            write!(f, "scoring of the initial states: {}; ", human(self.scoring))?;
         }
         write!(
             f,

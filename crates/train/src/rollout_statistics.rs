@@ -3,9 +3,8 @@
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::metrics::Metrics;
-use isentrope_reward::Verdict;
+use isentrope_reward::{ByMetric, Verdict};
 use isentrope_rollout::{KeptTokens, Response};
-use std::collections::BTreeMap;
 
 /// Sums over sampled groups.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +20,7 @@ pub struct RolloutStatistics {
     score: f64,
     reward: f64,
     /// Sum and number of the values of each metric of the verifier's own.
-    of_verifier: BTreeMap<String, (f64, usize)>,
+    of_verifier: ByMetric<(f64, usize)>,
     tokens: usize,
     longest: usize,
     truncated: usize,
@@ -49,9 +48,10 @@ impl RolloutStatistics {
                 self.score += response.judgement.score;
                 self.reward += response.reward;
                 for (name, value) in &response.judgement.metrics {
-                    let (sum, count) = self.of_verifier.entry(name.clone()).or_default();
-                    *sum += value;
-                    *count += 1;
+                    if let Some((sum, count)) = self.of_verifier.entry(name, Default::default) {
+                        *sum += value;
+                        *count += 1;
+                    }
                 }
             } else {
                 self.keep_first_fault(group, response);
@@ -85,9 +85,9 @@ impl RolloutStatistics {
         self.tokens
     }
 
-    /// Mean entropy of the policy: mean over responses of the mean over their tokens, in nats.
-    pub fn entropy(&self) -> f64 {
-        self.entropy_of_responses / self.responses.max(1) as f64
+    /// Mean entropy of the policy: mean over responses of the mean over their tokens, in nats; nothing without responses.
+    pub fn entropy(&self) -> Option<f64> {
+        (self.responses > 0).then(|| self.entropy_of_responses / self.responses as f64)
     }
 
     /// # Errors
@@ -108,6 +108,11 @@ impl RolloutStatistics {
         self.fault.as_deref().map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
     }
 
+    /// A sentence where the verifier has more metrics than are kept.
+    pub fn metrics_note(&self) -> Option<String> {
+        self.of_verifier.note()
+    }
+
     /// Under the names of docs/metrics.md.
     pub fn record(&self, metrics: &mut Metrics) {
         let of = |sum: f64, count: usize| sum / count.max(1) as f64;
@@ -115,7 +120,7 @@ impl RolloutStatistics {
         metrics.set("reward/score", of(self.score, self.counted));
         metrics.set("reward/solved_all", of(self.solved_all as f64, self.groups));
         metrics.set("reward/solved_none", of(self.solved_none as f64, self.groups));
-        for (name, (sum, count)) in &self.of_verifier {
+        for (name, (sum, count)) in self.of_verifier.iter() {
             metrics.set(format!("reward/{name}"), of(*sum, *count));
         }
         for (count, verdict) in self.verdicts.iter().zip(Verdict::ALL) {
@@ -125,7 +130,9 @@ impl RolloutStatistics {
         metrics.set("response/length_mean", of(self.tokens as f64, self.responses));
         metrics.set("response/length_max", self.longest as f64);
         metrics.set("response/truncated", of(self.truncated as f64, self.responses));
-        metrics.set("policy/entropy", self.entropy());
+        if let Some(entropy) = self.entropy() {
+            metrics.set("policy/entropy", entropy);
+        }
         metrics.set("policy/entropy_token_mean", of(self.entropy_of_tokens, self.tokens));
         self.truncation.record(metrics);
         metrics.set("rollout/groups", self.groups as f64);
@@ -224,6 +231,16 @@ mod tests {
             assert!(error.contains("could not judge any of 2 responses (made up: the verifier's score is"));
             assert!(error.contains("look at reward.verifier"), "{error}");
         }
+    }
+
+    #[test]
+    fn nothing_sampled_has_no_entropy() {
+        let mut statistics = RolloutStatistics::default();
+        let mut metrics = Metrics::default();
+        statistics.record(&mut metrics);
+        assert_eq!((statistics.entropy(), metrics.get("policy/entropy")), (None, None));
+        statistics.add(&group(1.0));
+        assert_eq!(statistics.entropy(), Some(1.0));
     }
 
     #[test]

@@ -211,6 +211,11 @@ pub struct LabSettings {
     /// Whether each step's change of entropy is measured on the very states that it has sampled, and compared with what the
     /// theory of covariance predicts (`theory/*` in docs/metrics.md). It costs two more forward passes over the rollout.
     pub track_theory: bool,
+    /// Whether each evaluation also measures the policy on the states of the evaluation before the first step, which are the same
+    /// all along: entropy, and KL divergence from the policy that the run began with (`eval/<set>/entropy_initial_states` and
+    /// `eval/<set>/kl_initial` in docs/metrics.md). It costs an evaluation one more forward pass over its responses. Their tokens
+    /// are kept in initial-states.jsonl, so a run has them from its start or not at all.
+    pub track_states: bool,
     /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and `isentrope score`, in whole
     /// responses; 0 keeps none, and as many as a rollout has keep them all.
     pub record_tokens: usize,
@@ -218,7 +223,7 @@ pub struct LabSettings {
 
 impl Default for LabSettings {
     fn default() -> Self {
-        Self { track_theory: false, record_tokens: 1024 }
+        Self { track_theory: false, track_states: false, record_tokens: 1024 }
     }
 }
 

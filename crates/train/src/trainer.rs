@@ -70,6 +70,8 @@ pub struct Tables<'a> {
     pub checkpoint: &'a Checkpoints,
     /// `memory`.
     pub memory: &'a MemorySettings,
+    /// `lab.track_states`.
+    pub track_states: bool,
 }
 
 /// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
@@ -95,6 +97,14 @@ pub trait Trainer {
 
     /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as it is now.
     fn begin(&self, checkpoint: Option<Self::State>) -> Self::State;
+
+    /// Whether a run can go on from a checkpoint's state under the recipe as it is now. Asked before anything is written.
+    ///
+    /// # Errors
+    /// Names the key that asks for what the state does not have.
+    fn check(&self, _checkpoint: &Self::State) -> Result<()> {
+        Ok(())
+    }
 
     /// The first half of a step: samples or reads what to learn from. `self` is mutable for the data, which are read as they
     /// are needed; what they give at a position must depend on nothing else.

@@ -29,15 +29,21 @@ pub fn train<T: Trainer, B: Backend>(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
-    let Tables { run, model, optimizer, eval, checkpoint, .. } = trainer.tables();
+    let Tables { run, model, optimizer, eval, checkpoint, track_states, .. } = trainer.tables();
     let seed = run.seed;
     let mut reference = None;
-    let (run, learner, state) =
-        Run::open(place, run, checkpoint, manifest, trainer.begin(None), observer, |found| {
+    let (run, learner, state) = Run::open(
+        place,
+        (run, checkpoint, track_states),
+        manifest,
+        trainer.begin(None),
+        observer,
+        |found| {
             if demand.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }
             if let Some(found) = found {
+                trainer.check(&found.state.trainer)?;
                 return found.learner(backend, optimizer.clone(), plan.passes());
             }
             let model = match model.from_scratch {
@@ -46,7 +52,8 @@ pub fn train<T: Trainer, B: Backend>(
             };
             let optimizer = Optimizer::new(&model, optimizer.clone())?;
             Learner::new(model, optimizer, plan.passes())
-        })?;
+        },
+    )?;
     let state = trainer.begin(Some(state));
     let sampling = Sampling {
         eos_tokens: prompter.eos_tokens.clone(),
@@ -197,6 +204,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         }
         let model = &self.learner.model;
         self.run.evaluate(&self.evaluator, model, self.sets, record, self.observer)?;
+        self.trim_if_tight();
+        self.run.measure_initial_states(&self.learner, record)?;
         let (step, evaluations) = self.run.evaluations();
         self.trainer.evaluated(step, evaluations, &mut self.state, record, self.observer);
         self.trim_if_tight();

@@ -10,7 +10,8 @@ fn evaluation(name: &str, entropy: f64, accuracy: Option<f64>) -> Evaluation {
         name: name.into(),
         samples: 1,
         mean: accuracy,
-        by_size: Vec::new(),
+        is_further: false,
+        parts: Vec::new(),
         score: accuracy,
         is_graded: false,
         pass: Vec::new(),
@@ -19,6 +20,8 @@ fn evaluation(name: &str, entropy: f64, accuracy: Option<f64>) -> Evaluation {
         length: 3.0,
         truncated: 0.0,
         faults: 0.0,
+        of_verifier: std::collections::BTreeMap::new(),
+        note: None,
     }
 }
 
@@ -99,6 +102,24 @@ fn leaving_the_law_raises_one_alarm_and_a_checkpoint_changes_nothing() {
             assert_eq!((said.len(), &metrics), (usize::from(i == 10), &records[i as usize]));
         }
     }
+}
+
+/// They have the problems of another set, which says it.
+#[test]
+fn sets_at_further_temperatures_have_a_law_and_no_alarm() {
+    let mut laws = Laws::default();
+    let mut alarms = Vec::new();
+    for i in 0..14 {
+        let (entropy, accuracy) = lawful(i);
+        let accuracy = Some(if i < 9 { accuracy } else { 0.95 });
+        let further = Evaluation { is_further: true, ..evaluation("test_t0.6", entropy, accuracy) };
+        let mut record = StepRecord::default();
+        alarms.extend(laws.evaluated(5 * i, &[evaluation("test", entropy, accuracy), further], &mut record));
+        let ceiling = |set: &str| record.metrics.get(&format!("law/{set}/ceiling"));
+        assert_eq!(ceiling("test_t0.6"), ceiling("test"));
+        assert!(i != 8 || ceiling("test").is_some());
+    }
+    assert!(matches!(&alarms[..], [alarm] if alarm.starts_with("test: accuracy has left")), "{alarms:?}");
 }
 
 /// A set's law after so many evaluations, and what is recorded of the last.

@@ -45,6 +45,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         longest_trained: TOKENS,
         trained: SEQUENCES,
         forward_first: SEQUENCES,
+        scored: 0,
         loss_tokens: SEQUENCES * TOKENS,
         activation_slots: 0,
         kept_tokens: 0,

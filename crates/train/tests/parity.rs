@@ -99,6 +99,7 @@ fn accumulate(
         temperature: TEMPERATURE,
         reference_logprobs: None,
         entropy_coefficient: 0.0,
+        steered: None,
         key: DrawKey::default(),
     };
     batch.accumulate(learner, &inputs)

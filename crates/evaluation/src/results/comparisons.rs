@@ -175,18 +175,14 @@ mod tests {
     use std::fs;
 
     fn outcomes(scores: &[Option<f64>]) -> Vec<Outcome> {
+        let verdict = |score: &Option<f64>| match score {
+            Some(score) if *score >= 1.0 => Verdict::Correct,
+            Some(_) => Verdict::Wrong,
+            None => Verdict::Fault,
+        };
         let outcome = |score: &Option<f64>| Outcome {
-            verdict: match score {
-                Some(score) if *score >= 1.0 => Verdict::Correct,
-                Some(_) => Verdict::Wrong,
-                None => Verdict::Fault,
-            },
             score: score.unwrap_or(0.0),
-            extracted: None,
-            vote: None,
-            tokens: 1,
-            truncated: false,
-            entropy: 0.0,
+            ..Outcome::of_verdict(verdict(score))
         };
         scores.iter().map(outcome).collect()
     }

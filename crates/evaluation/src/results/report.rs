@@ -1,10 +1,11 @@
 //! The numbers of an evaluation's directory, with their intervals.
 
 use super::manifest::decoding_of;
-use super::response_log::{problems, responses};
+use super::response_log::{Asked, problems, responses};
 use crate::error::Result;
-use crate::statistics::{Estimate, Outcome, Statistic, by_size, is_graded, ks, name_of_size, resampled};
-use isentrope_reward::Verdict;
+use crate::statistics::of_verifier::Sums;
+use crate::statistics::{Estimate, Outcome, Part, Statistic, is_graded, ks, of_verifier, parts, resampled};
+use isentrope_reward::{ByMetric, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -25,6 +26,13 @@ pub struct BenchmarkSummary {
     pub is_graded: bool,
     /// Responses by verdict.
     pub verdicts: BTreeMap<String, usize>,
+    /// What else the verifier has measured: the mean of each of its metrics over the judged responses that have it, with 95 %
+    /// intervals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, Estimate>,
+    /// A sentence where the verifier has more metrics than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The numbers of all complete benchmarks of a directory.
@@ -75,10 +83,10 @@ impl Report {
 /// A benchmark's numbers, and its mean@k with the values that it takes in the resampled sets.
 fn summarize(
     name: &str,
-    problems: Vec<(Value, Vec<Outcome>)>,
+    problems: Vec<(Asked, Vec<Outcome>)>,
 ) -> (BenchmarkSummary, Option<(f64, Vec<f64>)>) {
-    let (ground_truths, problems): (Vec<Value>, Vec<Vec<Outcome>>) = problems.into_iter().unzip();
-    let sizes = by_size(ground_truths.iter());
+    let (asked, problems): (Vec<Asked>, Vec<Vec<Outcome>>) = problems.into_iter().unzip();
+    let parts_of_set = parts(asked.iter().map(|asked| (&*asked.data_source, &asked.ground_truth)));
     let problems = &problems[..];
     let samples = problems.iter().map(Vec::len).max().unwrap_or(0);
     let mut named = vec![(format!("mean@{samples}"), Statistic::Mean)];
@@ -105,16 +113,18 @@ fn summarize(
         }
         estimates.insert(name, Estimate::new(value, drawn));
     }
-    for (size, places) in sizes {
+    for (part, places) in parts_of_set {
         let its: Vec<Vec<Outcome>> = places.into_iter().map(|place| problems[place].clone()).collect();
-        let key = name_of_size(samples, size);
-        let parts = its.iter().map(|problem| Statistic::Mean.of(problem)).collect();
-        if let (Some(value), Some(drawn)) =
-            (Statistic::Mean.value(&its), resampled(&format!("{name} {key}"), &[parts]).pop())
-        {
-            estimates.insert(key, Estimate::new(value, drawn));
+        let statistics = Part::statistics(samples);
+        let sums = |statistic: Statistic| its.iter().map(|problem| statistic.of(problem)).collect();
+        let sums: Vec<Vec<(f64, f64)>> = statistics.iter().map(|(_, statistic)| sums(*statistic)).collect();
+        let drawn = resampled(&format!("{name} {part}"), &sums);
+        for ((what, statistic), drawn) in statistics.into_iter().zip(drawn) {
+            let value = statistic.value(&its).map(|value| Estimate::new(value, drawn));
+            estimates.extend(value.map(|estimate| (format!("{part}/{what}"), estimate)));
         }
     }
+    let of_verifier = of_verifier::sums(problems);
     let mut verdicts: BTreeMap<String, usize> =
         Verdict::ALL.iter().map(|verdict| (verdict.name().to_owned(), 0)).collect();
     for outcome in problems.iter().flatten() {
@@ -128,7 +138,18 @@ fn summarize(
             estimates,
             is_graded: is_graded(problems.iter().flatten()),
             verdicts,
+            metrics: metrics(name, &of_verifier),
+            note: of_verifier.note(),
         },
         mean,
     )
+}
+
+/// The means of the verifier's metrics with their intervals.
+fn metrics(set: &str, of_verifier: &ByMetric<Sums>) -> BTreeMap<String, Estimate> {
+    let (names, sums): (Vec<&str>, Vec<Sums>) =
+        of_verifier.iter().map(|(name, sums)| (name, sums.clone())).unzip();
+    let drawn = resampled(set, &sums);
+    let estimates = sums.iter().zip(drawn).map(|(sums, drawn)| Estimate::new(of_verifier::mean(sums), drawn));
+    names.into_iter().map(str::to_owned).zip(estimates).collect()
 }

@@ -107,6 +107,9 @@ impl ResponseLog {
         let mut text = String::new();
         for (sample, response) in responses.iter().enumerate() {
             let mut line = Map::from_iter([("problem".to_owned(), json!(place))]);
+            if !problem.data_source.is_empty() {
+                line.insert("data_source".to_owned(), json!(problem.data_source));
+            }
             line.extend(response.line(problem, sample));
             text.push_str(&Value::Object(line).to_string());
             text.push('\n');
@@ -142,6 +145,8 @@ pub(super) struct Line {
     pub problem: usize,
     pub prompt: Option<String>,
     pub ground_truth: Value,
+    #[serde(default)]
+    pub data_source: String,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -161,11 +166,20 @@ pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> 
     Ok(())
 }
 
-/// The ground truth of each problem, and the responses to it.
-pub(super) fn problems(path: &Path) -> Result<Vec<(Value, Vec<Outcome>)>> {
-    let mut problems: BTreeMap<usize, (Value, Vec<Outcome>)> = BTreeMap::new();
-    read_lines(path, &mut |Line { problem, ground_truth, outcome, .. }| {
-        problems.entry(problem).or_insert_with(|| (ground_truth, Vec::new())).1.push(outcome);
+/// What tells the parts of a benchmark apart.
+pub(super) struct Asked {
+    /// The problem's source, empty where it has none.
+    pub data_source: String,
+    /// What the verifier compared with.
+    pub ground_truth: Value,
+}
+
+/// Each problem, and the responses to it.
+pub(super) fn problems(path: &Path) -> Result<Vec<(Asked, Vec<Outcome>)>> {
+    let mut problems: BTreeMap<usize, (Asked, Vec<Outcome>)> = BTreeMap::new();
+    read_lines(path, &mut |Line { problem, ground_truth, data_source, outcome, .. }| {
+        let asked = || (Asked { data_source, ground_truth }, Vec::new());
+        problems.entry(problem).or_insert_with(asked).1.push(outcome);
     })?;
     Ok(problems.into_values().collect())
 }

@@ -1,22 +1,28 @@
 //! A set of problems to measure on.
 
 use crate::error::{Error, Result};
+use crate::statistics::undivided;
+use crate::temperature::name_at;
 use isentrope_data::benchmark::Decoding;
 use isentrope_data::{Finding, Findings, Problem, Report};
 use isentrope_model::Tokens;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Prompter};
+use serde_json::Value;
+use std::sync::Arc;
 
-/// Held-out problems, with their prompts' tokens.
+/// Held-out problems, with their prompts' tokens. Sets of the same problems share them.
 pub struct EvaluationSet {
     /// As in the metrics' names.
     pub name: String,
     /// The problems.
-    pub problems: Vec<(Problem, Vec<u32>)>,
+    pub problems: Arc<Vec<(Problem, Vec<u32>)>>,
     /// How responses are drawn.
     pub decoding: Decoding,
     /// The set's own judge; without one, the evaluator's judges.
-    pub judge: Option<Judge>,
+    pub judge: Option<Arc<Judge>>,
+    /// Whether it is another set at a further temperature.
+    pub is_further: bool,
 }
 
 impl EvaluationSet {
@@ -52,11 +58,27 @@ impl EvaluationSet {
         let judge = match verifier {
             Some(verifier) => {
                 let overlong = Overlong::default();
-                Some(Judge { verifier: verifier.build()?, overlong, max_tokens: decoding.max_tokens })
+                Some(Arc::new(Judge {
+                    verifier: verifier.build()?,
+                    overlong,
+                    max_tokens: decoding.max_tokens,
+                }))
             }
             None => None,
         };
-        Ok(Self { name: name.to_owned(), problems: rendered, decoding, judge })
+        let problems = Arc::new(rendered);
+        Ok(Self { name: name.to_owned(), problems, decoding, judge, is_further: false })
+    }
+
+    /// The same at a further temperature, under a name of its own.
+    pub fn at(&self, temperature: f32) -> Self {
+        Self {
+            name: name_at(&self.name, temperature),
+            problems: self.problems.clone(),
+            decoding: Decoding { temperature, ..self.decoding },
+            judge: self.judge.clone(),
+            is_further: true,
+        }
     }
 
     /// What was found in the set's files, a paragraph each. Characters that the tokenizer lacks were looked for only in the
@@ -75,6 +97,16 @@ impl EvaluationSet {
             }
             _ => vec![report.to_string()],
         }
+    }
+
+    /// What tells the set's problems apart: their sources, and the ground truths.
+    pub(crate) fn told_apart(&self) -> impl Iterator<Item = (&str, &Value)> + Clone {
+        self.problems.iter().map(|(problem, _)| (&*problem.data_source, &problem.ground_truth))
+    }
+
+    /// What to say of problems that differ in too many ways to be told apart.
+    pub fn undivided_note(&self) -> Option<String> {
+        Some(format!("{}: {}", self.name, undivided(self.told_apart())?))
     }
 
     /// What to say of prompts that leave no room in a context for a response.

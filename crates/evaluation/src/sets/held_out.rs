@@ -12,8 +12,8 @@ use isentrope_rollout::{Prompter, check_problem};
 use std::path::PathBuf;
 
 /// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the built-in task, if `data` names
-/// it; none where it never evaluates. `max_tokens` is the longest response where neither `eval` nor a benchmark's definition
-/// says. `notes` gets what was found in the files. `progress` hears of downloads.
+/// it, each at every temperature of `eval`; none where it never evaluates. `max_tokens` is the longest response where neither
+/// `eval` nor a benchmark's definition says. `notes` gets what was found in the files. `progress` hears of downloads.
 ///
 /// # Errors
 /// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is wrong with the data, or with
@@ -46,7 +46,8 @@ pub fn held_out_sets(
                 tokens.len()
             )));
         }
-        add(&mut sets, set, "eval.files")?;
+        notes.extend(set.undivided_note());
+        add(&mut sets, set, eval, "eval.files")?;
     }
     for text in &eval.bench {
         let choice =
@@ -64,12 +65,15 @@ pub fn held_out_sets(
             notes.push(format!("benchmark {name}: not as it is defined: {}", changes.join(", ")));
         }
         notes.extend(set.too_long_note(context));
-        add(&mut sets, set, "eval.bench")?;
+        notes.extend(set.undivided_note());
+        add(&mut sets, set, eval, "eval.bench")?;
     }
     if let (true, true, Some(task)) = (eval.files.is_empty(), eval.bench.is_empty(), data.task) {
         let (problems, mut report) = isentrope_data::evaluation_set(data, problems, verifier)?;
         problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
-        sets.push(EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?);
+        let set = EvaluationSet::new(task.name(), problems, &mut report, plain, None, prompter)?;
+        notes.extend(set.undivided_note());
+        add(&mut sets, set, eval, "data.task")?;
     }
     Ok(sets)
 }
@@ -129,11 +133,29 @@ fn read_files(
     Ok((problems, report))
 }
 
-fn add(sets: &mut Vec<EvaluationSet>, set: EvaluationSet, key: &'static str) -> Result<()> {
-    if sets.iter().any(|other| other.name == set.name) {
-        let what = format!("has two sets named {}, by which metrics tell them apart: rename one", set.name);
-        return Err(Error::setting(key, what));
+/// Adds a set, at all temperatures. `key` is what asks for it.
+fn add(
+    sets: &mut Vec<EvaluationSet>,
+    set: EvaluationSet,
+    eval: &EvaluationSettings,
+    key: &'static str,
+) -> Result<()> {
+    let further: Vec<EvaluationSet> =
+        eval.further_temperatures().iter().map(|&temperature| set.at(temperature)).collect();
+    for set in std::iter::once(set).chain(further) {
+        if let Some(other) = sets.iter().find(|other| other.name == set.name) {
+            let name = &set.name;
+            let (key, what) = if set.is_further || other.is_further {
+                let what = format!(
+                    "makes a set {name} of one at a further temperature, and there is another set of this name: rename it"
+                );
+                ("eval.temperature", what)
+            } else {
+                (key, format!("has two sets named {name}, by which metrics tell them apart: rename one"))
+            };
+            return Err(Error::setting(key, what));
+        }
+        sets.push(set);
     }
-    sets.push(set);
     Ok(())
 }

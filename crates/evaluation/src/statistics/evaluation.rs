@@ -1,24 +1,34 @@
 //! How a policy did on a set of problems, as a run records it.
 
-use super::by_size::{by_size, name_of_size};
+use super::of_verifier::{self, name_of_metric};
 use super::outcome::{Outcome, is_graded};
+use super::parts::{Part, parts};
 use super::statistic::{Statistic, ks};
 use crate::sets::EvaluationSet;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a run calls the entropy of a set on the states from before its first step, and the policy's distance from then.
+pub const ENTROPY_INITIAL_STATES: &str = "entropy_initial_states";
+/// See [`ENTROPY_INITIAL_STATES`].
+pub const KL_INITIAL: &str = "kl_initial";
 
 /// How a policy did on a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The set.
     pub name: String,
+    /// Whether it is another set at a further temperature: it is recorded, and does not count in the mean of sets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_further: bool,
     /// Responses to each problem.
     pub samples: usize,
     /// Mean over problems of the share of correct responses; none where no response could be judged.
     pub mean: Option<f64>,
-    /// Of problems of the built-in task in several sizes, how many numbers are given, and `mean` of those problems.
-    #[serde(default)]
-    pub by_size: Vec<(usize, f64)>,
+    /// The set's parts, where it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Mean score of the responses, likewise.
     pub score: Option<f64>,
     /// Whether some score is neither 0 nor 1.
@@ -37,6 +47,12 @@ pub struct Evaluation {
     pub truncated: f64,
     /// Share of responses that could not be judged; they are left out of everything above but the entropy and lengths.
     pub faults: f64,
+    /// The mean of each of the verifier's own metrics over the judged responses that have it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub of_verifier: BTreeMap<String, f64>,
+    /// A sentence where the verifier has more metrics than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Evaluation {
@@ -44,24 +60,26 @@ impl Evaluation {
     pub fn of_responses(set: &EvaluationSet, problems: &[Vec<Response>]) -> Self {
         let outcomes: Vec<Vec<Outcome>> =
             problems.iter().map(|responses| responses.iter().map(Outcome::from).collect()).collect();
-        let sizes = by_size(set.problems.iter().map(|(problem, _)| &problem.ground_truth));
-        let mean = |places: Vec<usize>| {
-            let outcomes: Vec<Vec<Outcome>> =
-                places.into_iter().map(|place| outcomes[place].clone()).collect();
-            Statistic::Mean.value(&outcomes)
+        let samples = set.decoding.samples;
+        let part = |(name, places): (String, Vec<usize>)| {
+            let its: Vec<Vec<Outcome>> = places.into_iter().map(|place| outcomes[place].clone()).collect();
+            Part::of(name, samples, &its)
         };
-        let by_size = sizes.into_iter().filter_map(|(size, places)| Some((size, mean(places)?))).collect();
-        Self { by_size, ..Self::of(&set.name, set.decoding.samples, &outcomes) }
+        let parts = parts(set.told_apart()).into_iter().map(part).collect();
+        Self { is_further: set.is_further, parts, ..Self::of(&set.name, samples, &outcomes) }
     }
 
     /// Sums up what counts of the responses to each problem.
     pub(crate) fn of(name: &str, samples: usize, problems: &[Vec<Outcome>]) -> Self {
         let of = |statistic: Statistic| statistic.value(problems);
+        let of_verifier = of_verifier::sums(problems);
+        let means = of_verifier.iter().map(|(metric, sums)| (metric.to_owned(), of_verifier::mean(sums)));
         Self {
             name: name.to_owned(),
+            is_further: false,
             samples,
             mean: of(Statistic::Mean),
-            by_size: Vec::new(),
+            parts: Vec::new(),
             score: of(Statistic::Score),
             is_graded: is_graded(problems.iter().flatten()),
             pass: ks(samples).into_iter().filter_map(|k| Some((k, of(Statistic::Pass(k))?))).collect(),
@@ -70,12 +88,15 @@ impl Evaluation {
             length: of(Statistic::Length).unwrap_or(0.0),
             truncated: of(Statistic::Truncated).unwrap_or(0.0),
             faults: of(Statistic::Faults).unwrap_or(0.0),
+            of_verifier: means.collect(),
+            note: of_verifier.note(),
         }
     }
 
-    /// The mean of the sets' accuracies; none where a set has none.
+    /// The mean of the sets' accuracies, at the first temperature alone; none where a set has none.
     pub fn mean_of_sets(evaluations: &[Self]) -> Option<f64> {
-        let means: Vec<f64> = evaluations.iter().map(|e| e.mean).collect::<Option<_>>()?;
+        let means: Vec<f64> =
+            evaluations.iter().filter(|e| !e.is_further).map(|e| e.mean).collect::<Option<_>>()?;
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
     }
 
@@ -83,7 +104,7 @@ impl Evaluation {
     /// what there is no number for is left out.
     pub fn metrics(evaluations: &[Self]) -> Vec<(String, f64)> {
         let mut metrics: Vec<(String, f64)> = evaluations.iter().flat_map(Self::of_set).collect();
-        if evaluations.len() > 1
+        if evaluations.iter().filter(|e| !e.is_further).count() > 1
             && let Some(mean) = Self::mean_of_sets(evaluations)
         {
             metrics.push(("eval/mean_of_sets".into(), mean));
@@ -98,9 +119,6 @@ impl Evaluation {
             metrics.extend(value.map(|value| (format!("eval/{name}/{what}"), value)));
         };
         add(&format!("mean@{samples}"), self.mean);
-        for (size, value) in &self.by_size {
-            add(&name_of_size(*samples, *size), Some(*value));
-        }
         for (k, value) in &self.pass {
             add(&format!("pass@{k}"), Some(*value));
         }
@@ -110,6 +128,12 @@ impl Evaluation {
         add("length_mean", Some(self.length));
         add("truncated", Some(self.truncated));
         add("faults", Some(self.faults));
+        for (what, value) in self.parts.iter().flat_map(|part| part.numbers(*samples)) {
+            add(&what, Some(value));
+        }
+        for (metric, value) in &self.of_verifier {
+            add(&name_of_metric(metric), Some(*value));
+        }
         metrics
     }
 }
@@ -120,15 +144,7 @@ mod tests {
     use isentrope_reward::Verdict;
 
     fn outcome(answer: Option<&str>, verdict: Verdict) -> Outcome {
-        Outcome {
-            verdict,
-            score: f64::from(u8::from(verdict == Verdict::Correct)),
-            extracted: answer.map(str::to_owned),
-            vote: None,
-            tokens: 2,
-            truncated: false,
-            entropy: 1.0,
-        }
+        Outcome { extracted: answer.map(str::to_owned), ..Outcome::of_verdict(verdict) }
     }
 
     #[test]
@@ -193,5 +209,65 @@ mod tests {
         assert_eq!(both, [of("fine", &judged), of("fault", &always)].concat(), "and no mean of sets");
         assert_eq!(names(&[fine.clone(), fine.clone()]).last().unwrap(), "eval/mean_of_sets");
         assert_eq!(Evaluation::mean_of_sets(&[fine, fault]), None);
+    }
+
+    #[test]
+    fn sets_at_further_temperatures_are_recorded_and_not_in_the_mean_of_sets() {
+        let set = |name: &str, mean, is_further| Evaluation {
+            mean: Some(mean),
+            is_further,
+            ..Evaluation::of(name, 1, &[vec![outcome(Some("1"), Verdict::Correct)]])
+        };
+        let two = [set("a", 0.25, false), set("a_t0.6", 1.0, true)];
+        let names: Vec<String> = Evaluation::metrics(&two).into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"eval/a_t0.6/mean@1".to_owned()), "{names:?}");
+        assert!(!names.contains(&"eval/mean_of_sets".to_owned()), "there is one set: {names:?}");
+        assert_eq!(Evaluation::mean_of_sets(&two), Some(0.25));
+        let more = [&two[..], &[set("b", 0.75, false)]].concat();
+        assert_eq!(Evaluation::metrics(&more).last().unwrap(), &("eval/mean_of_sets".to_owned(), 0.5));
+    }
+
+    /// Whatever is added to a set's numbers, a verifier's metric of that name gets another.
+    #[test]
+    fn every_name_of_a_sets_own_numbers_is_taken() {
+        let all = Evaluation {
+            parts: vec![Part::of("sum".into(), 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]])],
+            ..Evaluation::of("set", 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]])
+        };
+        let own = all.of_set();
+        let names = own.iter().filter_map(|(name, _)| name.strip_prefix("eval/set/"));
+        let names: Vec<&str> = names.chain([ENTROPY_INITIAL_STATES, KL_INITIAL]).collect();
+        assert_eq!(names.len(), own.len() + 2);
+        assert!(names.len() > 14, "{names:?}");
+        for name in names {
+            assert_ne!(name_of_metric(name), name);
+        }
+    }
+
+    #[test]
+    fn parts_have_the_names_of_sets_in_a_set() {
+        let parts = vec![
+            Part::of("sum".into(), 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]]),
+            Part::of("product".into(), 2, &[vec![outcome(None, Verdict::Fault); 2]]),
+        ];
+        let evaluation = Evaluation { parts, ..Evaluation::of("test", 2, &[]) };
+        let metrics = Evaluation::metrics(std::slice::from_ref(&evaluation));
+        let of = |part: &str| -> Vec<(String, f64)> {
+            let prefix = format!("eval/test/{part}/");
+            metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix(&prefix)?.to_owned(), *v))).collect()
+        };
+        let number = |name: &str, value: f64| (name.to_owned(), value);
+        let entropy_and_length = [number("entropy", 1.0), number("length_mean", 2.0)];
+        let judged = [&[number("mean@2", 1.0), number("pass@2", 1.0)], &entropy_and_length[..]].concat();
+        assert_eq!((of("sum"), of("product")), (judged, entropy_and_length.to_vec()));
+    }
+
+    /// Runs that began when parts were sizes alone go on.
+    #[test]
+    fn evaluations_of_older_checkpoints_are_read() {
+        let mut known = serde_json::to_value(Evaluation::of("countdown", 4, &[])).unwrap();
+        assert!(known.get("parts").is_none() && known.get("is_further").is_none());
+        known["by_size"] = serde_json::json!([[3, 0.5], [4, 0.25]]);
+        assert_eq!(serde_json::from_value::<Evaluation>(known).unwrap(), Evaluation::of("countdown", 4, &[]));
     }
 }

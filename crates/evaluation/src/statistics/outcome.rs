@@ -3,6 +3,7 @@
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What counts of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Outcome {
     pub truncated: bool,
     /// Mean entropy over its tokens, in nats.
     pub entropy: f64,
+    /// What else the verifier has measured, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl From<&Response> for Outcome {
@@ -35,11 +39,27 @@ impl From<&Response> for Outcome {
             tokens: response.tokens.len(),
             truncated: response.truncated,
             entropy: response.entropy(),
+            metrics: response.judgement.metrics.clone(),
         }
     }
 }
 
 impl Outcome {
+    /// A response of two tokens of which nothing else is known.
+    #[cfg(test)]
+    pub(crate) fn of_verdict(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            score: f64::from(u8::from(verdict == Verdict::Correct)),
+            extracted: None,
+            vote: None,
+            tokens: 2,
+            truncated: false,
+            entropy: 1.0,
+            metrics: BTreeMap::new(),
+        }
+    }
+
     pub(super) fn is_correct(&self) -> bool {
         self.verdict == Verdict::Correct
     }

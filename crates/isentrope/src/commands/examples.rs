@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Write the recipes, the base model of the built-in example and an example of a reward of your own
+/// Write the recipes, the base model of the built-in example, problems of arithmetic and an example of a reward of your own
 ///
 /// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in them are relative to the
 /// directory that they are written to. A file that is there already is left as it is.
@@ -60,15 +60,26 @@ const FILES: &[(&str, &[u8])] = files![
     "assets/countdown-base/model.safetensors"
     "assets/countdown-base/tokenizer.json"
     "assets/countdown-base/tokenizer_config.json"
+    "examples/arithmetic/make.py"
+    "examples/arithmetic/test.jsonl"
+    "examples/arithmetic/train.jsonl"
     "examples/own-reward/held_out.jsonl"
     "examples/own-reward/problems.jsonl"
     "examples/own-reward/problems.py"
     "examples/own-reward/recipe.toml"
     "examples/own-reward/reward.py"
-    "experiments/entropy-methods.toml"
+    "experiments/countdown-autopilot.toml"
+    "experiments/countdown-law.toml"
+    "experiments/countdown-methods.toml"
+    "experiments/countdown-strength.toml"
+    "experiments/figures.py"
+    "experiments/smollm2-methods.toml"
+    "recipes/countdown-autopilot.toml"
     "recipes/countdown-base.toml"
     "recipes/countdown-clip-cov.toml"
     "recipes/countdown-clip-higher.toml"
+    "recipes/countdown-direct-base.toml"
+    "recipes/countdown-direct.toml"
     "recipes/countdown-entropy-bonus.toml"
     "recipes/countdown-grpo.toml"
     "recipes/countdown-kl-cov.toml"
@@ -82,4 +93,5 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/qwen2.5-7b-clip-higher.toml"
     "recipes/qwen2.5-7b-grpo.toml"
     "recipes/qwen2.5-7b-kl-cov.toml"
+    "recipes/smollm2-135m-arithmetic.toml"
 ];

@@ -41,7 +41,8 @@ pub struct Law {
     /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as eval/test/pass@8
     #[arg(long, value_name = "KEY")]
     accuracy: Option<String>,
-    /// Only this evaluation set of each RUN; rollout stands for what was sampled for training
+    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands for what was sampled for
+    /// training [default: every set, without parts]
     #[arg(long, value_name = "NAME", conflicts_with = "points")]
     set: Option<String>,
     /// Share of a run's points that its rest is predicted from, at least three points
@@ -114,7 +115,11 @@ impl Law {
         if all.is_empty() {
             bail!("{path}: no step has both an accuracy and an entropy yet, in evaluations or in rollouts");
         }
-        let Some(set) = &self.set else { return Ok(all) };
+        let Some(set) = &self.set else {
+            // A part would have a law of its own beside that of the set which it is of.
+            let is_meant = |measured: &Measured| self.accuracy.is_some() || measured.part_of.is_none();
+            return Ok(all.into_iter().filter(is_meant).collect());
+        };
         let names: Vec<String> = all.iter().map(|measured| measured.set.clone()).collect();
         let chosen: Vec<Measured> = all.into_iter().filter(|measured| measured.set == *set).collect();
         if chosen.is_empty() {

@@ -5,6 +5,7 @@ use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::report;
+use isentrope_lab::seeds::Control;
 use std::path::{Path, PathBuf};
 
 /// Show one run or several on a web page: summary, entropy law, curves
@@ -28,18 +29,29 @@ pub struct Report {
 
 impl Report {
     pub fn run(&self) -> Result<()> {
-        let report = report::Report::open(&self.runs)?;
         let path = self.out.clone().unwrap_or_else(|| default_place(&self.runs));
-        let mut output = Output::create(Some(&path))?;
-        let html = report.html()?;
-        output.text(&html)?;
-        output.finish()?;
+        let bytes = write(&self.runs, None, &path)?;
         if path != Path::new("-") {
-            let megabytes = html.len() as f64 / 1e6;
+            let megabytes = bytes as f64 / 1e6;
             say(&format!("{}: {megabytes:.1} MB; open it in a browser", path.display()));
         }
         Ok(())
     }
+}
+
+/// Writes the page on runs, and returns its bytes. Where it is known, each run's group is called by its name, and compared with
+/// what it is to be compared with.
+///
+/// # Errors
+/// When a run cannot be read or the page cannot be written.
+pub fn write(runs: &[PathBuf], groups: Option<Vec<(String, Control)>>, path: &Path) -> Result<usize> {
+    let report = report::Report::open(runs)?;
+    let report = groups.into_iter().fold(report, report::Report::with_groups);
+    let mut output = Output::create(Some(path))?;
+    let html = report.html()?;
+    output.text(&html)?;
+    output.finish()?;
+    Ok(html.len())
 }
 
 /// In the directory of a single run; here for several, and for a log that is a file.

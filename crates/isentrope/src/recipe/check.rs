@@ -53,6 +53,14 @@ impl Check<'_> {
             (Shape::AnyOf { tables, .. }, Value::Table(entries)) if !tables.is_empty() => {
                 self.told_apart(path, node, shape, tables, entries);
             }
+            // An array can only be meant as the one that there may be: what is wrong is in it.
+            (Shape::AnyOf { plain, .. }, Value::Array(_)) => {
+                match plain.iter().filter(|shape| matches!(shape, Shape::Array { .. })).collect::<Vec<_>>()[..]
+                {
+                    [array] => self.value(path, node, array),
+                    _ => self.mismatch(path, node, shape),
+                }
+            }
             _ => self.mismatch(path, node, shape),
         }
     }

@@ -98,6 +98,11 @@ fn has_heading(value: &Value, shape: &Shape) -> bool {
 
 /// A value on one line, as TOML.
 pub fn inline(value: &Value, shape: &Shape) -> String {
+    if let Shape::AnyOf { plain, .. } = shape
+        && let Some(its) = plain.iter().find(|shape| is_of(value, shape))
+    {
+        return inline(value, its);
+    }
     match (value, shape) {
         (Value::Float(x), Shape::Number { single: true, .. }) => {
             let x = *x as f32;
@@ -120,6 +125,11 @@ pub fn inline(value: &Value, shape: &Shape) -> String {
         }
         (value, _) => value.to_string(),
     }
+}
+
+/// Whether a shape says how a value of this type is written.
+fn is_of(value: &Value, shape: &Shape) -> bool {
+    matches!((value, shape), (Value::Float(_), Shape::Number { .. }) | (Value::Array(_), Shape::Array { .. }))
 }
 
 /// The form people write: 0.001 and 64.0, but 1e-6 and 2.5e-5. Both forms have the fewest digits that give the number

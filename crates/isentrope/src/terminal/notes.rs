@@ -1,4 +1,4 @@
-//! Notes as lines: after which step, and a note of many steps only now and then.
+//! Notes as lines: in which step or after which, and a note of many steps only now and then.
 
 /// A note that comes again and again is told when it has come in so many times as many steps as when it was told before.
 const GROWTH: u64 = 10;
@@ -10,6 +10,8 @@ const REMEMBERED: usize = 200;
 pub struct Notes {
     /// The last step that is complete.
     after: Option<u64>,
+    /// Whether the step after it has begun.
+    has_begun: bool,
     /// What was noted, the latest last.
     rows: Vec<Row>,
 }
@@ -24,9 +26,15 @@ struct Row {
 }
 
 impl Notes {
+    /// The step after the last complete one has begun.
+    pub fn begin(&mut self) {
+        self.has_begun = true;
+    }
+
     /// A step is complete.
     pub fn step(&mut self, step: u64) {
         self.after = Some(step);
+        self.has_begun = false;
     }
 
     /// A note as its label and text, unless it has been told often enough.
@@ -39,7 +47,11 @@ impl Notes {
             self.rows.remove(0);
         }
         self.rows.push(Row { text: text.to_owned(), after: self.after, steps });
-        let label = self.after.map_or("note".to_owned(), |step| format!("note after step {step}"));
+        let label = match self.after {
+            None => "note".to_owned(),
+            Some(step) if self.has_begun => format!("note in step {}", step + 1),
+            Some(step) => format!("note after step {step}"),
+        };
         match steps {
             _ if is_told => None,
             1 => Some((label, text.to_owned())),
@@ -90,6 +102,20 @@ mod tests {
                 "note after step 197: now and then (100 steps so far)",
             ]
         );
+    }
+
+    #[test]
+    fn a_note_from_within_a_step_names_it() {
+        let mut notes = Notes::default();
+        let label = |notes: &mut Notes, text: &str| notes.line(text).unwrap().0;
+        notes.begin();
+        assert_eq!(label(&mut notes, "of a run that goes on somewhere"), "note");
+        notes.step(9);
+        assert_eq!(label(&mut notes, "its checkpoint"), "note after step 9");
+        notes.begin();
+        assert_eq!(label(&mut notes, "10 steps in a row"), "note in step 10");
+        notes.step(10);
+        assert_eq!(label(&mut notes, "the next checkpoint"), "note after step 10");
     }
 
     #[test]

@@ -224,7 +224,7 @@ fn the_built_in_task_is_a_benchmark_and_told_by_size() {
     let arguments =
         ["eval", base(), "--bench", "countdown", "--limit", "10", "--max-tokens", "8", "--out", &out];
     let table = stdout_of(&mut isentrope(&arguments));
-    for part in ["countdown: 10 problems, 4 responses each", "mean@4_3_numbers", "mean@4_4_numbers"] {
+    for part in ["countdown: 10 problems, 4 responses each", "3_numbers/mean@4", "4_numbers/mean@4"] {
         assert!(table.contains(part), "{part:?} is not in: {table}");
     }
     let lines = fs::read_to_string(Path::new(&out).join("responses/countdown.jsonl")).unwrap();

@@ -156,3 +156,37 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
     wrong_usage(&mut law(&[&dir, "--step", "x"]), "--points");
 }
+
+/// A part of a set is studied where it is asked for by name, and left out otherwise.
+#[test]
+fn parts_of_sets_are_asked_for_by_name() {
+    let scratch = Scratch::new();
+    let dir = run(&scratch, "grpo", 12, 0.0);
+    let metrics = format!("{dir}/metrics.jsonl");
+    let lines = fs::read_to_string(&metrics).unwrap();
+    let lines = lines.lines().map(|line| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        for (part, lift) in [("sum", 0.05), ("product", -0.05)] {
+            line[format!("eval/test/{part}/mean@1")] =
+                json!(line["eval/test/mean@1"].as_f64().unwrap() + lift);
+            line[format!("eval/test/{part}/entropy")] = line["eval/test/entropy"].clone();
+        }
+        line
+    });
+    scratch.lines("grpo/metrics.jsonl", &lines.collect::<Vec<_>>());
+    let sets = |arguments: &[&str]| -> Vec<String> {
+        let found = report(&[&[dir.as_str()], arguments].concat());
+        let runs = found["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["measured"]["set"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(sets(&[]), ["test"]);
+    assert_eq!(sets(&["--set", "test"]), ["test"]);
+    assert_eq!(sets(&["--set", "test/sum"]), ["test/sum"]);
+    assert_eq!(sets(&["--accuracy", "eval/test/product/mean@1"]), ["test/product"]);
+    assert_eq!(sets(&["--entropy", "policy/entropy"]), ["test"]);
+    assert_eq!(report(&[&dir, "--set", "test/sum"])["runs"][0]["measured"]["part_of"], "test");
+    failure_saying(
+        &mut isentrope(&["law", &dir, "--set", "test/su"]),
+        &["there are: test, test/product, test/sum"],
+    );
+}

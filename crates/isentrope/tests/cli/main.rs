@@ -1,6 +1,8 @@
 //! The program as its users meet it: files and flags in, files, messages and exit codes out.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
+mod arithmetic;
+mod autopilot;
 mod bad_input;
 mod bad_model;
 mod bad_usage;
@@ -12,9 +14,11 @@ mod examples;
 mod generate;
 mod grade;
 mod independence;
+mod initial_states;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
+mod lab_selection;
 mod lab_theory;
 mod law;
 mod metrics;
@@ -38,6 +42,7 @@ mod text_model;
 mod train_alarms;
 mod train_bad_recipe;
 mod train_data;
+mod train_evaluations;
 mod train_learns;
 mod train_objectives;
 mod train_reproducible;
@@ -48,3 +53,4 @@ mod train_reward;
 #[cfg(target_os = "linux")]
 mod train_workers;
 mod training;
+mod verifier_metrics;

@@ -3,6 +3,8 @@
 use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
 use crate::text_model::text_model;
 use isentrope_lab::law::{Point, SEED, Study};
+use isentrope_reward::countdown::Countdown;
+use isentrope_reward::{Item, Verifier};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,16 +13,18 @@ use std::path::Path;
 /// A name with what a recipe chooses left open: `eval/<set>/pass@<k>`.
 fn open(name: &str) -> String {
     match name.split('/').collect::<Vec<_>>()[..] {
-        ["eval", _, what] => match what.split_once('@') {
-            Some((what, of)) if of.ends_with("_numbers") => format!("eval/<set>/{what}@<k>_<n>_numbers"),
-            Some((what, _)) => format!("eval/<set>/{what}@<k>"),
-            None => format!("eval/<set>/{what}"),
-        },
+        ["eval", _, part] if part.starts_with("part_") => "eval/<set>/part_<i>".to_owned(),
+        ["eval", _, what] => format!("eval/<set>/{}", of_any_k(what)),
+        ["eval", _, _, what] => format!("eval/<set>/<part>/{}", of_any_k(what)),
         ["theory", bucket, what] if bucket.starts_with("accuracy_") => format!("theory/<bucket>/{what}"),
         ["law", _, what] => format!("law/<set>/{what}"),
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
     }
+}
+
+fn of_any_k(what: &str) -> String {
+    what.split_once('@').map_or_else(|| what.to_owned(), |(what, _)| format!("{what}@<k>"))
 }
 
 #[test]
@@ -35,8 +39,9 @@ fn documented_names_are_those_that_are_written() {
         "run.steps = 2\nmodel.path = {model:?}\ndata.task = 'countdown'\ndata.template = 'none'\n\
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
     );
-    let train = "rollout.prompts = 2\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
-                 objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\n\
+    let train = "rollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
+                 objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\nlab.track_states = true\n\
+                 objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
@@ -50,6 +55,12 @@ fn documented_names_are_those_that_are_written() {
             written.extend(names.filter(|name| *name != "step").map(|name| open(name)));
         }
     }
+    // A model that has learnt nothing writes no step that could be counted.
+    let item =
+        Item { ground_truth: &problem["answer"], prompt: "", data_source: "", extra_info: &json!(null) };
+    for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
+        written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
+    }
     // A run of two steps has no law.
     let lawful = |step: u64| {
         let entropy = 1.2 - 0.1 * step as f64;
@@ -59,10 +70,25 @@ fn documented_names_are_those_that_are_written() {
     written.extend(law.iter().map(|(name, _)| format!("law/<set>/{name}")));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     let page = fs::read_to_string(page).unwrap();
-    let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let documented: BTreeSet<_> = names.map(|(name, _)| name.to_owned()).collect();
+    let mut documented = BTreeSet::new();
+    for name in names_in_tables(&page) {
+        assert!(documented.insert(name.to_owned()), "docs/metrics.md has {name} twice");
+    }
     let missing: Vec<_> = written.difference(&documented).collect();
     let stale: Vec<_> = documented.difference(&written).collect();
     assert!(missing.is_empty(), "written, and not in docs/metrics.md: {missing:?}");
     assert!(stale.is_empty(), "in docs/metrics.md, and not written: {stale:?}");
+}
+
+/// The names that rows of a page's tables begin with. Every row is in a table.
+fn names_in_tables(page: &str) -> Vec<&str> {
+    let lines: Vec<&str> = page.lines().collect();
+    let is_row = |line: &str| line.starts_with('|');
+    for table in lines.chunk_by(|a, b| is_row(a) == is_row(b)).filter(|table| is_row(table[0])) {
+        assert!(
+            table.len() > 2 && table[1].starts_with("|---"),
+            "docs/metrics.md has rows outside a table: {table:#?}"
+        );
+    }
+    lines.iter().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect()
 }

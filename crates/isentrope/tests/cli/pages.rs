@@ -35,6 +35,9 @@ fn every_whole_recipe_is_accepted() {
     let mut shown = Vec::new();
     for entry in fs::read_dir(root.join("docs")).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue; // pictures
+        }
         let page = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         for recipe in blocks(&page, "toml").into_iter().filter(|block| block.contains("[model]")) {
@@ -56,4 +59,51 @@ fn every_whole_recipe_is_accepted() {
     for (page, recipes) in [("from-trl.md", 3), ("from-verl.md", 2)] {
         assert_eq!(shown.iter().filter(|name| *name == page).count(), recipes, "{page}");
     }
+}
+
+/// Sources below a directory, by their paths from `root`.
+fn sources(root: &Path, below: &Path) -> Vec<String> {
+    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.extension() {
+            _ if path.is_dir() => sources(root, &path),
+            Some(extension) if extension == "rs" => {
+                vec![path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()]
+            }
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// The guide to the sources names files of its section's crate by the end of their paths, and may name others by all of it.
+#[test]
+fn every_source_that_the_guide_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let sources = sources(&root, &root.join("crates"));
+    let page = fs::read_to_string(root.join("docs/reading.md")).unwrap();
+    let (mut of_section, mut named) = (vec!["crates/".to_owned()], 0);
+    for line in page.lines() {
+        let quoted = || line.split('`').skip(1).step_by(2);
+        if line.starts_with("## ") {
+            let crates = quoted().map(|name| format!("{name}/")).filter(|name| name.starts_with("crates/"));
+            of_section = crates.collect();
+            if of_section.is_empty() {
+                of_section.push("crates/".to_owned());
+            }
+        }
+        for name in quoted().filter(|name| name.ends_with(".rs")) {
+            let is_named = |rest: &str| match name.split_once('*') {
+                Some((before, after)) => rest.starts_with(before) && rest.ends_with(after),
+                None => rest == name,
+            };
+            let is_it = |path: &str| {
+                let is_of_section = of_section.iter().any(|of| path.starts_with(of));
+                let mut ends = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
+                is_named(path) || is_of_section && ends.any(is_named)
+            };
+            assert!(sources.iter().any(|path| is_it(path)), "docs/reading.md: there is no {name}: {line}");
+            named += 1;
+        }
+    }
+    assert!(named > 200, "{named}");
 }

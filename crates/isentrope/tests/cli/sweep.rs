@@ -2,6 +2,7 @@
 
 use crate::processes::until;
 use crate::program::{Scratch, failure, failure_saying, isentrope, names, stderr, stdout_of, text};
+use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, tree};
 use serde_json::Value;
 use std::fs;
@@ -113,6 +114,64 @@ fn every_combination_is_the_run_that_train_makes() {
         assert!(said.contains(part), "{part:?}: {said}");
     }
     assert!(before == tree(&sweep.out("plain")));
+}
+
+const TWO_AXES: &str = "base = \"recipe.toml\"\n[axes.method.kl-cov]\n[axes.method.plain]\n\
+                        objective.covariance.method = \"none\"\n[axes]\nrate = { key = \"optimizer.learning_rate\", \
+                        values = [1e-3, 1e-4] }\nseed = { key = \"run.seed\", values = [3, 4] }\n";
+
+#[test]
+fn groups_are_compared_with_what_the_file_names() {
+    let compare = "[compare]\nplain = \"kl-cov\"\n\"kl-cov/0.0001\" = \"plain/0.0001\"\n";
+    let sweep = Sweep::new(&format!("{TWO_AXES}{compare}"));
+    let (text, _) = sweep.run(&["--set", "run.steps=2"]);
+    assert!(text.contains("  against kl-cov/0.0001") && text.contains("  against plain/0.0001"), "{text}");
+    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
+    let against: Vec<[&Value; 2]> =
+        (0..4).map(|i| [&summary["groups"][i]["name"], &summary["rows"][0]["against"][i]["group"]]).collect();
+    let expected = serde_json::json!([
+        ["kl-cov/0.001", null],
+        ["kl-cov/0.0001", "plain/0.0001"],
+        ["plain/0.001", "kl-cov/0.001"],
+        ["plain/0.0001", "kl-cov/0.0001"]
+    ]);
+    assert_eq!(serde_json::json!(against), expected);
+    let markdown = fs::read_to_string(sweep.out("table.md")).unwrap();
+    assert!(markdown.contains("| plain/0.001 against kl-cov/0.001 | "), "{markdown}");
+    let report = fs::read_to_string(sweep.out("report.html")).unwrap();
+    assert!(report.contains("against plain/0.0001, ") && report.contains("against kl-cov/0.001, "));
+
+    for (compare, said) in [
+        (
+            "plain = \"kl-cow\"",
+            "compare names \"kl-cow\", which is neither a value of an axis (kl-cov, plain, 0.001, 0.0001)",
+        ),
+        ("plain = \"kl-cow\"", "nor a group, as in \"METHOD/RATE\"; did you mean `kl-cov`?"),
+        ("other = \"plain\"", "compare names \"other\""),
+        ("\"plain/0.01\" = \"plain\"", "compare names \"plain/0.01\""),
+        ("plain = \"plain\"", "compares a group with itself"),
+        ("plain = \"plain/0.001\"", "compares a group with itself"),
+        ("\"plain/0.001\" = \"plain\"", "compares a group with itself"),
+        ("plain = 0.001", "values of different axes"),
+        ("plain = \"kl-cov\"\n\"0.001\" = 0.0001", "a group may have both: name whole groups"),
+        ("plain = \"3\"", "of the axis `seed`: groups differ in other axes"),
+        ("0.001 = 0.0001", "put a name that has dots in quotes"),
+        ("plain = [1]", "compare.plain must be the name of a value or group"),
+    ] {
+        let sweep = Sweep::new(&format!("{TWO_AXES}[compare]\n{compare}\n"));
+        failure_saying(&mut sweep.command(&["--dry-run"]), &["sweep.toml:", said]);
+    }
+}
+
+/// What a quick look leaves out is not there to be compared with.
+#[test]
+fn a_control_that_is_left_out_is_said() {
+    let sweep = Sweep::new(&format!(
+        "{METHODS}[axes.method.bonus]\nobjective.entropy_bonus.coefficient = 0.01\n[compare]\nbonus = \"plain\"\n\
+         [quick]\nmethod = [\"kl-cov\", \"bonus\"]\nset.run.steps = 2\n"
+    ));
+    let (text, _) = sweep.run(&["--quick"]);
+    assert!(text.contains("bonus is not compared: of plain, which it is to be"), "{text}");
 }
 
 #[cfg(target_os = "linux")]
@@ -393,6 +452,13 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
         ),
         (with(&format!("exclude = [{{ seed = [1, 2] }}]\n{seeds}")), &["every combination is excluded"]),
         (with(&format!("exclude = [{{}}]\n{seeds}")), &["leave out everything"]),
+        (with(&format!("{seeds}[quick]\nsed = 1\n")), &["sweep.toml:5: quick.sed", "did you mean `seed`?"]),
+        (with(&format!("{seeds}[quick]\nseed = 3\n")), &["names \"3\" of the axis `seed`, which has 1, 2"]),
+        (with(&format!("{seeds}[quick]\nseed = []\n")), &["keeps no value"]),
+        (with(&format!("{seeds}[quick]\nseed = [1, 1]\n")), &["quick.seed names \"1\" twice"]),
+        (with(&format!("{seeds}[quick]\nset = 1\n")), &["quick.set must be a table"]),
+        (with(&format!("{seeds}[quick.models.x]\nrun.steps = 1\n")), &["there is no [models.x]"]),
+        (with(&format!("quick = 1\n{seeds}")), &["quick must be a table"]),
         (with("[axes]\nx = { key = \"run.seed\", values = [1\n"), &["sweep.toml:3", "not valid TOML"]),
     ] {
         let sweep = Sweep::new(&file);
@@ -450,7 +516,7 @@ fn the_sweeps_of_the_page_are_sound() {
     for block in blocks.filter(|block| block.contains("base =")) {
         let file = scratch.file("recipes/sweep.toml", block);
         let plan = stdout_of(isentrope(&["sweep", &file, "--dry-run"]).current_dir(scratch.path("")));
-        assert!(plan.contains("6 left") || plan.contains("8 left"), "{plan}");
+        assert!(plan.lines().last().unwrap().contains(" left, about "), "{plan}");
         shown += 1;
     }
     assert_eq!(shown, 2);
@@ -459,12 +525,71 @@ fn the_sweeps_of_the_page_are_sound() {
 #[test]
 fn the_experiments_are_sound() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    for name in names(&root.join("experiments")) {
+    let scratch = Scratch::new();
+    let model = format!("model.path={}", text_model(&scratch, "model").display());
+    for name in names(&root.join("experiments")).into_iter().filter(|name| name.ends_with(".toml")) {
         let path = format!("experiments/{name}");
-        let plan = stdout_of(isentrope(&["sweep", &path, "--dry-run", "--threads", "2"]).current_dir(&root));
+        let mut sweep = isentrope(&["sweep", &path, "--dry-run", "--threads", "2"]);
+        if name.starts_with("smollm2") {
+            sweep.args(["--set", &model]); // the hub is not asked in tests
+        }
+        let plan = stdout_of(sweep.current_dir(&root));
         assert!(
             plan.contains(" to do, ") && plan.lines().last().unwrap().contains(" left, about "),
             "{name}: {plan}"
         );
+    }
+}
+
+/// `[quick]` is laid over the axes, keeps some of their values, and has a directory of its own.
+#[test]
+fn a_quick_look_is_a_smaller_sweep_elsewhere() {
+    let file = METHODS.replace("[axes]\n", "run.steps = 5\n[axes]\n")
+        + "[quick]\nset.run.steps = 2\nset.eval.every = 0\nmethod = \"plain\"\nseed = [4]\n";
+    let sweep = Sweep::new(&format!("out = \"sub/whole/\"\n{file}"));
+    let here = sweep.bench.scratch.path("");
+    let run = |flags: &[&str]| {
+        stdout_of(isentrope(&[&["sweep", &sweep.file, "--dry-run"], flags].concat()).current_dir(&here))
+    };
+    let whole = run(&[]);
+    assert!(
+        whole.contains("4 left") && whole.contains("plain/3") && whole.contains("to do, 5 steps"),
+        "{whole}"
+    );
+    let quick = run(&["--quick"]);
+    assert!(quick.contains("plain/4  to do, 2 steps") && quick.contains("1 left"), "{quick}");
+    let flags_first = run(&["--quick", "--set", "run.steps=3"]);
+    assert!(flags_first.contains("to do, 3 steps"), "{flags_first}");
+    let made = isentrope(&["sweep", &sweep.file, "--quick"]).current_dir(&here).output().unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let out = PathBuf::from(&here).join("sub/whole-quick");
+    assert!(out.join("plain/4/metrics.jsonl").is_file() && !PathBuf::from(&here).join("sub/whole").exists());
+    assert!(fs::read_to_string(out.join("table.md")).unwrap().starts_with("# sweep, a quick look\n"));
+
+    let plain = Sweep::new(METHODS);
+    failure_saying(
+        &mut plain.command(&["--quick"]),
+        &["sweep.toml: --quick: the file has no table [quick]", "seed = [1]"],
+    );
+    for empty in ["[quick]\n", "[quick.set]\n", "[quick]\nseed = [3, 4]\n"] {
+        let same = Sweep::new(&format!("{METHODS}{empty}"));
+        failure_saying(
+            &mut same.command(&["--quick"]),
+            &["--quick: the file has a table [quick] that changes nothing"],
+        );
+    }
+}
+
+/// Models that are made first may be made in fewer steps too.
+#[test]
+fn a_quick_look_may_make_its_models_quickly() {
+    let models = "[models.short]\nbase = \"sft.toml\"\nset.run.steps = 9\n[axes.start.short]\nmodel.path = \"{short}\"\n";
+    let sweep = Sweep::new(&format!("base = \"recipe.toml\"\n{models}[quick.models]\nshort.run.steps = 3\n"));
+    let sft = Bench::sft();
+    sweep.bench.scratch.file("sft.toml", fs::read_to_string(sft.scratch.path("recipe.toml")).unwrap());
+    for (flags, steps) in [(&["--dry-run"][..], "9 steps"), (&["--dry-run", "--quick"], "3 steps")] {
+        let plan = stdout_of(&mut sweep.command(flags));
+        let model = plan.lines().find(|line| line.contains("models/short")).unwrap();
+        assert!(model.contains(steps), "{plan}");
     }
 }

@@ -172,6 +172,129 @@ fn wrong_types_and_choices_are_named() {
     }
 }
 
+/// With one update per rollout KL-Cov's penalty has no gradient: an autopilot would turn a wheel that moves nothing.
+#[test]
+fn an_entropy_is_not_held_by_what_cannot_act() {
+    let bench = Bench::train();
+    let target = "objective={covariance = {method = \"kl-cov\", target_entropy = 1}}";
+    let once = ["update.epochs=1", "update.prompts=4", "rollout.prompts=4", "rollout.filter=false"];
+    refused(
+        &bench,
+        &[&[target][..], &once].concat(),
+        &[
+            "objective.covariance.target_entropy",
+            "no gradient with one update",
+            "update.epochs = 2",
+            "\"clip-cov\"",
+        ],
+    );
+    let all = [&[target][..], &once].concat();
+    for (place, more) in
+        ["update.epochs=2", "objective.covariance.kl=k1", "objective.covariance.method=clip-cov"]
+            .into_iter()
+            .enumerate()
+    {
+        let sets = [&all[..], &[more, "run.steps=1"]].concat();
+        crate::training::succeed(&mut bench.command(&place.to_string(), &sets, &["--dry-run"]));
+    }
+}
+
+#[test]
+fn an_entropy_to_hold_is_refused_where_it_cannot_be() {
+    let bench = Bench::train();
+    for (set, parts) in [
+        (
+            "objective={covariance = {target_entropy = 0.5}}",
+            &["objective.covariance.target_entropy is 0.5", "\"clip-cov\""][..],
+        ),
+        (
+            "objective={covariance = {method = \"clip-cov\", target_entropy = 1e300}}",
+            &["objective.covariance.target_entropy is 1e300", "from 1e-6 to 20 nats"],
+        ),
+        (
+            "objective={covariance = {method = \"clip-cov\", target_entropy = 1e-300}}",
+            &["objective.covariance.target_entropy is 1e-300", "from 1e-6 to 20 nats"],
+        ),
+        (
+            "objective={covariance = {method = \"clip-cov\", target_entropy = {schedule = [[0, 1], [5, 21]]}}}",
+            &["target_entropy.schedule", "with 21 in it", "from 1e-6 to 20 nats"],
+        ),
+        (
+            "objective={entropy_bonus = {target = 1, delta = 0.5, max = 0.1}}",
+            &["objective.entropy_bonus.delta is 0.5", "objective.entropy_bonus.max (0.1)"],
+        ),
+        (
+            "eval.temperature=[1, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]",
+            &["eval.temperature has 9 values", "at most 8"],
+        ),
+        ("objective.covariance.target_entropy=0", &["objective.covariance.target_entropy", "above 0"]),
+        (
+            "objective.covariance.target_entropy={fraction = 0.5}",
+            &["objective.covariance.target_entropy", "fraction_of_initial"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {fraction_of_initial = 50}}}",
+            &["target_entropy.fraction_of_initial", "at most 10"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {schedule = []}}}",
+            &["target_entropy.schedule", "a pair"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {schedule = [[0, 1, 2]]}}}",
+            &["target_entropy", "an array of 2"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {schedule = [[0, 0]]}}}",
+            &["target_entropy.schedule", "above 0"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {schedule = [[0.5, 1]]}}}",
+            &["target_entropy.schedule", "a whole number"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = {schedule = [[5, 1], [5, 2]]}}}",
+            &["target_entropy.schedule", "later"],
+        ),
+        (
+            "objective={covariance = {method = \"clip-cov\", target_entropy = 1, controller = {steer = \"coefficient\"}}}",
+            &["objective.covariance.controller.steer", "kl-cov"],
+        ),
+        (
+            "objective={covariance = {method = \"clip-cov\", target_entropy = 1, controller = {min = 0.1}}}",
+            &["objective.covariance.fraction is 0.0002", "controller.min (0.1)"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = 1, controller = {max = 2}}}",
+            &["objective.covariance.controller.max is 2", "at most 1"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = 1, controller = {min = 0.5, max = 0.1}}}",
+            &["objective.covariance.controller.min is 0.5", "below"],
+        ),
+        ("objective.covariance.controller.gain=0", &["objective.covariance.controller.gain", "above 0"]),
+        (
+            "objective.covariance.controller.integral_steps=-1",
+            &["objective.covariance.controller.integral_steps", "above 0"],
+        ),
+        (
+            "objective={covariance = {method = \"kl-cov\", target_entropy = 1}, entropy_bonus = {target = 1}}",
+            &["objective.covariance.target_entropy is 1", "objective.entropy_bonus.target is set too"],
+        ),
+        (
+            "objective.entropy_bonus={target = 1, rate = 1, delta = 1}",
+            &["objective.entropy_bonus.rate", "delta is set too"],
+        ),
+        (
+            "objective.entropy_bonus={delta = 0.005}",
+            &["objective.entropy_bonus.delta", "objective.entropy_bonus.target"],
+        ),
+        ("objective.entropy_bonus={target = {schedule = []}}", &["objective.entropy_bonus.target.schedule"]),
+    ] {
+        refused(&bench, &[set], parts);
+    }
+}
+
 #[test]
 fn values_out_of_range_are_named_with_what_they_may_be() {
     let (train, sft) = (Bench::train(), Bench::sft());
@@ -212,7 +335,12 @@ fn values_out_of_range_are_named_with_what_they_may_be() {
         ("eval.samples=9223372036854775807", &["eval.samples", "from 1 to 65536"]),
         ("eval.stop=[\"\"]", &["eval.stop", "empty text"]),
         ("eval.problems=0", &["eval.problems", "at least 1"]),
-        ("eval.temperature=-1", &["eval.temperature"]),
+        ("eval.temperature=-1", &["eval.temperature is -1", "from 0.01 to 100"]),
+        ("eval.temperature=[1, -1]", &["eval.temperature is -1", "from 0.01 to 100"]),
+        ("eval.temperature=[]", &["eval.temperature is []", "at least one"]),
+        ("eval.temperature=[0.6, 1, 0.6]", &["eval.temperature has 0.6 twice"]),
+        ("eval.temperature=[1, \"hot\"]", &["eval.temperature.1 must be a number, found a string"]),
+        ("eval.temperature=\"hot\"", &["eval.temperature must be a number, or an array, found a string"]),
         ("eval.max_tokens=0", &["eval.max_tokens", "at least 1"]),
         ("data.limit=0", &["data.limit", "at least 1"]),
         ("data.max_prompt_tokens=0", &["data.max_prompt_tokens", "at least 1"]),

@@ -27,7 +27,8 @@ fn a_run_of_the_tests_has_surplus_groups_a_moving_coefficient_and_several_update
     assert!(metrics[1..].iter().all(|m| m["cov/selected"].as_f64().unwrap() >= 4.0), "{metrics:?}");
     assert!(metrics.iter().any(|m| m["rollout/carried"].as_f64().unwrap_or(0.0) > 0.0), "{metrics:?}");
     let trainer = |step| state(&out, step)["trainer"].clone();
-    assert!((2..=6).any(|step| trainer(step)["entropy_coefficient"] != trainer(1)["entropy_coefficient"]));
+    let coefficient = |step| trainer(step)["entropy_control"]["bonus_coefficient"].as_f64().unwrap();
+    assert!((2..=6).any(|step| coefficient(step) != coefficient(1)));
     let surplus = |step| trainer(step)["surplus"].as_array().unwrap().len();
     assert!((1..=6).any(|step| surplus(step) > 0), "no checkpoint has groups left over");
 }

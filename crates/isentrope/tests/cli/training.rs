@@ -240,7 +240,7 @@ pub fn tree(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Everything in a run's directory that the recipe alone decides.
 pub fn results(out: &Path) -> BTreeMap<String, Vec<u8>> {
     let decided = |name: &str| {
-        name == "metrics.jsonl"
+        ["metrics.jsonl", "initial-states.jsonl"].contains(&name)
             || ["rollouts/", "tokens/", "evaluations/", "checkpoints/"]
                 .iter()
                 .any(|part| name.starts_with(part))

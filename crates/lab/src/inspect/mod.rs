@@ -15,7 +15,7 @@ pub use token::{Quadrant, Token};
 
 use crate::log::RunLog;
 use crate::number::number;
-use crate::run_files::RunFiles;
+use crate::run_files::{METRICS, RunFiles};
 use crate::tokens::{TokenRecord, read};
 use crate::{Error, Result};
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Inspection {
             return Err(Error::invalid(&path, what));
         }
         // A run that was killed in its first step has no log yet.
-        let log = if dir.join("metrics.jsonl").exists() { Some(RunLog::open(dir)?) } else { None };
+        let log = if dir.join(METRICS).exists() { Some(RunLog::open(dir)?) } else { None };
         let of_log = |name: &str| log.as_ref()?.series(name)?.at(step);
         if log.is_some() && of_log("update/count").is_none() {
             notes.push(format!(
@@ -149,7 +149,7 @@ fn no_records(files: &RunFiles) -> Result<Error> {
         return Ok(Error::Refused(format!("{shown}: there is no such directory; name that of a run")));
     }
     let recipe = files.recipe()?;
-    if recipe.is_none() && !files.dir.join("metrics.jsonl").exists() {
+    if recipe.is_none() && !files.dir.join(METRICS).exists() {
         return Ok(Error::Refused(format!("{shown} is not the directory of a run: it has no metrics.jsonl")));
     }
     let recipe = recipe.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The page: the tables, and every response with its tokens.
 
 use super::{Inspection, Table, Token, tables, token::Quadrant};
-use crate::page::{Packed, Page, escaped, script_value};
+use crate::page::{Packed, Page, escaped, script_value, scrolling};
 use crate::tokens::{Advantages, TokenRecord};
 use crate::visible::visible;
 use crate::{Error, Result};
@@ -126,7 +126,8 @@ impl Table {
         let Self { title, columns, rows, note } = self;
         let title = escaped(title);
         let mut html = format!(
-            "<section><h3>{title}</h3>\n<div class=\"wide\"><table aria-label=\"{title}\">\n<tr><td></td>"
+            "<section><h3>{title}</h3>\n{}<table aria-label=\"{title}\">\n<tr><td></td>",
+            scrolling(&title)
         );
         for column in columns {
             let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));

@@ -104,7 +104,7 @@ pub fn read(path: &Path, columns: &Columns) -> Result<Measured> {
         );
     }
     let set = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Measured { set, accuracy, entropy, notes, points })
+    Ok(Measured { set, part_of: None, accuracy, entropy, notes, points })
 }
 
 /// The names that are read.

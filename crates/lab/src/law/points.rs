@@ -20,6 +20,9 @@ const FARTHEST: u64 = 10;
 pub struct Measured {
     /// The set, or [`ROLLOUT`].
     pub set: String,
+    /// The set that this one is a part of; its problems are those of one source or size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
     /// The metric that accuracy is.
     pub accuracy: String,
     /// The metric that entropy is.
@@ -31,15 +34,32 @@ pub struct Measured {
     pub points: Vec<Point>,
 }
 
-/// The points of every evaluation set of a run by name; where it has none, those of its rollouts.
+/// The points of every evaluation set of a run by name, parts of sets left out; where it has none, those of its rollouts.
 pub fn of_run(log: &RunLog) -> Vec<Measured> {
-    let sets: Vec<Measured> =
-        log.accuracies().into_iter().filter_map(|(set, metric)| of_set(log, set, metric)).collect();
+    let mut all = with_parts(log);
+    all.retain(|measured| measured.part_of.is_none());
+    all
+}
+
+/// The points of every part of a set of a run, by name.
+pub fn of_parts(log: &RunLog) -> Vec<Measured> {
+    let mut all = with_parts(log);
+    all.retain(|measured| measured.part_of.is_some());
+    all
+}
+
+fn with_parts(log: &RunLog) -> Vec<Measured> {
+    let parts = log.parts();
+    let of = |(set, metric): (&str, SetMetric<'_>)| {
+        let part_of = parts.get(set).map(|whole| (*whole).to_owned());
+        Some(Measured { part_of, ..of_set(log, set, metric)? })
+    };
+    let sets: Vec<Measured> = log.accuracies().into_iter().filter_map(of).collect();
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
 }
 
 /// The points of metrics that are asked for by name, where those of [`of_run`] are not meant. Beside another accuracy stands
-/// the entropy of its evaluation set, where it has one; beside another entropy the accuracies of [`of_run`].
+/// the entropy of its evaluation set, where it has one; beside another entropy, or none, those of all sets and of their parts.
 ///
 /// # Errors
 /// When a metric was never measured, with the names of those like it.
@@ -65,9 +85,9 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
         })
     };
     let Some(accuracy) = accuracy else {
-        let Some(entropy) = entropy else { return Ok(of_run(log)) };
+        let Some(entropy) = entropy else { return Ok(with_parts(log)) };
         let entropies = find(entropy)?;
-        let all = of_run(log).into_iter().filter_map(|m| {
+        let all = with_parts(log).into_iter().filter_map(|m| {
             let (points, notes) = beside([&m.accuracy, entropy], log.series(&m.accuracy)?, entropies);
             Some(Measured { entropy: entropy.to_owned(), points, notes, ..m })
         });
@@ -84,6 +104,7 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
     let (points, notes) = beside([accuracy, &name], accuracies, find(&name)?);
     Ok(vec![Measured {
         set: set.unwrap_or(ROLLOUT).to_owned(),
+        part_of: None,
         accuracy: accuracy.to_owned(),
         entropy: name,
         notes,
@@ -148,6 +169,7 @@ pub fn of_rollout(log: &RunLog) -> Option<Measured> {
         "both are of the rollout, on what is trained on: there, not on held-out problems, does this law hold";
     Some(Measured {
         set: ROLLOUT.into(),
+        part_of: None,
         accuracy: accuracy.into(),
         entropy: entropy.into(),
         notes: vec![note.into()],
@@ -182,7 +204,7 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
             accuracies.steps.len()
         ));
     }
-    Some(Measured { set: set.into(), accuracy, entropy, notes, points })
+    Some(Measured { set: set.into(), part_of: None, accuracy, entropy, notes, points })
 }
 
 /// The entropy of the rollout nearest to the policy after a step, which is the one that samples the step after it.

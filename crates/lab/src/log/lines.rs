@@ -109,7 +109,7 @@ pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
 }
 
 /// What is wrong with a line, whose number the parser does not know.
-fn without_line(error: &serde_json::Error) -> String {
+pub(crate) fn without_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column", " at column")
 }
 

@@ -19,7 +19,7 @@ mod sets;
 mod tensorboard;
 mod verl_console;
 
-pub use sets::{SetMetric, of_set};
+pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,15 +143,27 @@ impl RunLog {
     }
 
     /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers
-    /// do not measure all of them.
+    /// do not measure all of them. Parts of sets ([`parts`](Self::parts)) are not among them.
     pub fn evaluation_sets(&self) -> Vec<&str> {
+        let parts = self.parts();
+        self.sets_and_parts().into_iter().filter(|set| !parts.contains_key(set)).collect()
+    }
+
+    /// The evaluation sets, and their parts, which [`part_of`] tells from them.
+    pub fn sets_and_parts(&self) -> BTreeSet<&str> {
         let metrics = self.series.keys().filter_map(|name| SetMetric::of(name));
-        let sets: BTreeSet<&str> = metrics.filter(SetMetric::is_usual).map(|metric| metric.set).collect();
-        sets.into_iter().collect()
+        metrics.filter(SetMetric::is_usual).map(|metric| metric.set).collect()
+    }
+
+    /// The parts of evaluation sets, by name, each with the set that it is a part of.
+    pub fn parts(&self) -> BTreeMap<&str, &str> {
+        let all = self.sets_and_parts();
+        let whole = |part: &str| all.get(part_of(part, |whole| all.contains(whole))?.0).copied();
+        all.iter().filter_map(|part| Some((*part, whole(part)?))).collect()
     }
 
     /// The evaluation sets whose accuracy was measured, by name, with the metric that it is: `mean@<k>` of the largest k, else
-    /// the mean `score`.
+    /// the mean `score`. Those of parts are among them.
     pub fn accuracies(&self) -> BTreeMap<&str, SetMetric<'_>> {
         let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
         for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {

@@ -56,6 +56,7 @@ pub const TRL: &[Pair] = &[
     ("clip_ratio/low_mean", "policy/clip_fraction_low"),
     ("clip_ratio/high_mean", "policy/clip_fraction_high"),
     ("kl", "kl/reference"),
+    ("entropy_coef", "entropy/bonus_coefficient"),
     ("grad_norm", "grad/norm"),
     ("learning_rate", "optimizer/learning_rate"),
     ("eval_<set>_reward", "eval/<set>/score"),

@@ -5,6 +5,7 @@ use super::tensorboard;
 use super::{
     Origin, RunLog, csv_table, event_file, json_lines, json_rows, lines, names, run_directory, verl_console,
 };
+use crate::run_files::METRICS;
 use crate::{Error, Result};
 use isentrope_files::open_regular;
 use std::collections::BTreeMap;
@@ -87,7 +88,7 @@ fn of_file(path: &Path) -> Result<Vec<RunLog>> {
     read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let dir = isentrope_files::parent(path);
-    if file_name == run_directory::METRICS && run_directory::is_one(dir) {
+    if file_name == METRICS && run_directory::is_one(dir) {
         return Ok(vec![run_directory::read(dir)?]);
     }
     let mut points = Points::default();

@@ -3,14 +3,12 @@
 use super::points::Points;
 use super::{Origin, RunLog, lines, names};
 use crate::Result;
+use crate::run_files::{MANIFEST, METRICS, RECIPE, TIMINGS, VALUES};
 use serde_json::Value;
 use std::path::Path;
 
-/// What follows from the recipe alone.
-pub(super) const METRICS: &str = "metrics.jsonl";
-const TIMINGS: &str = "timings.jsonl";
 /// What a run writes before its first numbers.
-const BEFORE: [&str; 3] = ["recipe.toml", ".recipe.json", "manifest.json"];
+const BEFORE: [&str; 3] = [RECIPE, VALUES, MANIFEST];
 /// Rows whose names tell whether a file is ours: the first may be an evaluation alone.
 const ROWS: usize = 8;
 

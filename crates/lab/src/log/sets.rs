@@ -1,4 +1,5 @@
-//! Metrics of evaluation sets: `eval/<set>/<what>`. Names of sets may have slashes, and what is measured has none.
+//! Metrics of evaluation sets: `eval/<set>/<what>`. Names of sets may have slashes, and what is measured has none. The parts of
+//! a set, `eval/<set>/<part>/<what>`, look like sets whose names begin with the whole one's and a slash.
 
 /// A metric's name, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,38 @@ impl<'a> SetMetric<'a> {
     }
 }
 
+/// The set that a set is a part of, the nearest of those that are known, and what the part is called: `test` and `sum` of
+/// `test/sum`. None if it is a part of none.
+pub fn part_of(set: &str, is_known: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
+    let splits = set.rmatch_indices('/').map(|(slash, _)| (&set[..slash], &set[slash + 1..]));
+    splits.filter(|(_, part)| !part.is_empty()).find(|(whole, _)| is_known(whole))
+}
+
 /// The name of a set's metric.
 pub fn of_set(set: &str, what: &str) -> String {
     format!("eval/{set}/{what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_named_after_a_known_set() {
+        let known = |set: &str| ["test", "openai/gsm8k", "a", "a/b"].contains(&set);
+        for (set, found) in [
+            ("test/sum", Some(("test", "sum"))),
+            ("openai/gsm8k", None),
+            ("openai/gsm8k/easy", Some(("openai/gsm8k", "easy"))),
+            ("a/b/c", Some(("a/b", "c"))),
+            ("a/b", Some(("a", "b"))),
+            ("a/c/d", Some(("a", "c/d"))),
+            ("test", None),
+            ("test/", None),
+            ("tests/sum", None),
+            ("", None),
+        ] {
+            assert_eq!(part_of(set, known), found, "{set}");
+        }
+    }
 }

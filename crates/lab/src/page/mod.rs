@@ -69,6 +69,25 @@ pub fn legible(text: &str) -> String {
     escaped(&visible(text))
 }
 
+/// As [`legible`], with what stands between backticks as code.
+pub fn with_code(text: &str) -> String {
+    let mut html = String::new();
+    let mut rest = text;
+    while let Some((before, (code, after))) =
+        rest.split_once('`').and_then(|(before, rest)| Some((before, rest.split_once('`')?)))
+    {
+        let _ = write!(html, "{}<code>{}</code>", legible(before), legible(code));
+        rest = after;
+    }
+    html + &legible(rest)
+}
+
+/// The beginning of a box that scrolls sideways where its table is wider than the page, by keyboard too; `label` says what is in
+/// it, as HTML.
+pub fn scrolling(label: &str) -> String {
+    format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">")
+}
+
 /// A value as JavaScript, safe within a `<script>` element.
 ///
 /// # Errors
@@ -90,6 +109,15 @@ mod tests {
         assert_eq!(legible(text), "a\\u{202e}b\\u{2066}&lt;c&gt;\\u{1b}[31m\\u{7}é");
         let page = Page { title: text.into(), ..Page::default() }.html();
         assert!(!page.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{7}']) && page.contains("&lt;c&gt;"));
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(
+            with_code("say `law <RUN>` or `x`, not `"),
+            "say <code>law &lt;RUN&gt;</code> or <code>x</code>, not `"
+        );
+        assert_eq!((with_code("``"), with_code("a<b")), ("<code></code>".into(), "a&lt;b".into()));
     }
 
     #[test]

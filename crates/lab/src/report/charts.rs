@@ -7,6 +7,8 @@ pub(super) enum Unit {
     Share,
     /// Anything else, by its name.
     Named(&'static str),
+    /// The same, of numbers above 0 that go through orders of magnitude: the axis is logarithmic at first.
+    Magnitude(&'static str),
 }
 
 /// Metrics of one unit.
@@ -41,6 +43,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("policy/entropy_filtered", "responses trained on"),
             ("policy/entropy_token_mean", "all responses, mean over tokens"),
             ("policy/entropy_token_mean_filtered", "trained on, mean over tokens"),
+            ("entropy/target", "target"),
             ("sft/entropy", "examples"),
         ],
     },
@@ -49,7 +52,10 @@ pub(super) const CHARTS: &[Declared] = &[
         title: "Entropy in evaluations",
         unit: NATS,
         reading: "The same on problems that are not trained on, at the temperature of the evaluation.",
-        lines: &[("eval/*/entropy", "*")],
+        lines: &[
+            ("eval/*/entropy", "*"),
+            ("eval/*/entropy_initial_states", "*, in the states from before the first step"),
+        ],
     },
     Declared {
         id: "accuracy",
@@ -84,6 +90,26 @@ pub(super) const CHARTS: &[Declared] = &[
             ("reward/score", "score, without penalty"),
             ("reward/part_#", "part #"),
             ("eval/*/score", "score on *"),
+        ],
+    },
+    Declared {
+        id: "attempts",
+        title: "Attempts in a response",
+        unit: Unit::Named("attempts"),
+        reading: "How often a response to a problem of the built-in task begins to search anew.",
+        lines: &[("reward/attempts", "while sampling"), ("eval/*/attempts", "on *")],
+    },
+    Declared {
+        id: "search",
+        title: "Giving up, and false steps",
+        unit: Unit::Share,
+        reading: "Responses that end without an answer after a search, and steps whose arithmetic is wrong or that use numbers \
+                  that are not there.",
+        lines: &[
+            ("reward/gave_up", "gave up"),
+            ("reward/false_steps", "false steps"),
+            ("eval/*/gave_up", "gave up on *"),
+            ("eval/*/false_steps", "false steps on *"),
         ],
     },
     Declared {
@@ -156,6 +182,14 @@ pub(super) const CHARTS: &[Declared] = &[
         lines: &[("cov/selected", "picked"), ("cov/eligible", "to pick from")],
     },
     Declared {
+        id: "strength",
+        title: "What holds the entropy",
+        unit: Unit::Magnitude("fraction, coefficient"),
+        reading: "How strongly the covariance method acts, as the autopilot has set it: the fraction of tokens that it picks, \
+                  and the weight of KL-Cov's penalty where that is steered. At a bound for long, it cannot hold its target.",
+        lines: &[("cov/fraction", "fraction"), ("cov/coefficient", "coefficient")],
+    },
+    Declared {
         id: "quadrants",
         title: "Who was picked",
         unit: Unit::Share,
@@ -198,6 +232,13 @@ pub(super) const CHARTS: &[Declared] = &[
             ("policy/log_ratio_abs", "mean |log ratio|"),
             ("kl/reference", "KL from the reference model"),
         ],
+    },
+    Declared {
+        id: "kl-initial",
+        title: "Distance from the first policy",
+        unit: NATS,
+        reading: "KL divergence per token from the policy before the first step, estimated on the responses that it has sampled.",
+        lines: &[("eval/*/kl_initial", "on *")],
     },
     Declared {
         id: "ratio",

@@ -2,65 +2,18 @@
 
 use super::MAX_SETS;
 use super::curves::swatch;
+use super::methods::Methods;
 use super::number::{DRAWABLE, percent, plain};
 use super::run::{Run, place};
-use super::text::short_name;
-use crate::law::Point;
+use super::text::{listed, short_name, words};
+use crate::collapse::{GAINED, PAPER, Quantity, SPENT, TWELFTHS, at, growth, is_more, share, step_by};
 use crate::law::points::Measured;
+use crate::page::scrolling;
+use crate::seeds::Members;
 use std::fmt::Write;
 
-/// The paper's shares of entropy and gain, by twelfth: means of 11 models over 2400 updates (arXiv:2505.22617, section 2).
-const PAPER: [(u32, f64, f64); 2] = [(1, 0.73, 0.76), (4, 0.94, 0.93)];
-/// A change that is smaller than this share of where it began is none.
-const LEAST_CHANGE: f64 = 0.02;
-const TWELFTHS: u32 = 12;
-
-/// One of the two quantities of a point.
-type Quantity = fn(&Point) -> f64;
-
-/// Entropy that was given up, as a quantity that grows.
-pub(super) const SPENT: Quantity = |point| -point.entropy;
-/// Accuracy that was gained.
-pub(super) const GAINED: Quantity = |point| point.accuracy;
-
-/// A quantity at a step between the first and the last point, in a straight line between points.
-fn at(points: &[Point], quantity: Quantity, step: f64) -> Option<f64> {
-    let after = points.partition_point(|point| (point.step as f64) < step);
-    let Some(next) = points.get(after) else { return points.last().map(quantity) };
-    let Some(before) = after.checked_sub(1).map(|i| &points[i]) else { return Some(quantity(next)) };
-    let part = (step - before.step as f64) / (next.step - before.step) as f64;
-    Some(quantity(before) + part * (quantity(next) - quantity(before)))
-}
-
-/// How much a quantity grew from the first to the last point; none where it did not.
-pub(super) fn growth(points: &[Point], quantity: Quantity) -> Option<f64> {
-    let (first, last) = (quantity(points.first()?), quantity(points.last()?));
-    let grown = last - first;
-    (grown > LEAST_CHANGE * first.abs().max(f64::MIN_POSITIVE)).then_some(grown)
-}
-
-/// Whether a quantity is more at the end than at the beginning, however little.
-pub(super) fn is_more(points: &[Point], quantity: Quantity) -> bool {
-    points.first().zip(points.last()).is_some_and(|(first, last)| quantity(last) > quantity(first))
-}
-
-/// The share of its growth that is reached at a step.
-fn share(points: &[Point], quantity: Quantity, step: f64) -> Option<f64> {
-    let grown = growth(points, quantity)?;
-    Some((at(points, quantity, step)? - quantity(points.first()?)) / grown)
-}
-
-/// The first step at which half of the growth is reached.
-pub(super) fn half_way(points: &[Point], quantity: Quantity) -> Option<f64> {
-    let middle = quantity(points.first()?) + growth(points, quantity)? / 2.0;
-    let pair = points.windows(2).find(|pair| quantity(&pair[1]) >= middle)?;
-    let (before, after) = (quantity(&pair[0]), quantity(&pair[1]));
-    let part = if after > before { ((middle - before) / (after - before)).clamp(0.0, 1.0) } else { 0.0 };
-    Some(pair[0].step as f64 + part * (pair[1].step - pair[0].step) as f64)
-}
-
 /// The section: a table for each evaluation set.
-pub(super) fn html(runs: &[Run]) -> String {
+pub(super) fn html(runs: &[Run], methods: &Methods) -> String {
     let mut sets: Vec<&str> = Vec::new();
     for measured in runs.iter().flat_map(|run| &run.measured).filter(|m| m.points.len() > 1) {
         if !sets.contains(&measured.set.as_str()) {
@@ -76,11 +29,7 @@ pub(super) fn html(runs: &[Run]) -> String {
          paper’s runs most of both went in the first twelfth: what follows costs most of the time and brings little.</p>\n",
     );
     for set in sets.iter().copied().take(MAX_SETS) {
-        let of_set = |(i, run): (usize, &'_ Run)| -> Option<(usize, Measured)> {
-            run.measured.iter().find(|m| m.set == set && m.points.len() > 1).map(|m| (i, m.clone()))
-        };
-        let columns: Vec<(usize, Measured)> = runs.iter().enumerate().filter_map(of_set).collect();
-        html += &table(runs, &columns);
+        html += &table(runs, methods, set);
     }
     if sets.len() > MAX_SETS {
         let _ =
@@ -89,25 +38,70 @@ pub(super) fn html(runs: &[Run]) -> String {
     html + "</section>\n"
 }
 
-fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
-    let mut html = String::new();
-    let Some((_, any)) = columns.first() else { return html };
-    let _ = write!(
-        html,
-        "<h3>On {}</h3>\n<div class=\"wide\"><table class=\"collapse\">\n<thead><tr><th></th>",
-        short_name(place(&any.set))
+/// A column: a run, or a group over its seeds.
+struct Column {
+    /// Its picture and its name, as HTML.
+    head: String,
+    /// What its runs have measured on the set, with their places.
+    measured: Vec<(usize, Measured)>,
+}
+
+impl Column {
+    /// The mean over runs of the share that is reached in so many twelfths; none where no run has shares.
+    fn share(&self, quantity: Quantity, twelfth: u32) -> Option<f64> {
+        let of = |(_, Measured { points, .. }): &(usize, Measured)| {
+            share(points, quantity, step_by(points, twelfth)?)
+        };
+        let shares: Vec<f64> = self.measured.iter().filter_map(of).collect();
+        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
+    }
+}
+
+/// A column for each run, or for each group where some have several seeds.
+fn columns(runs: &[Run], methods: &Methods, set: &str) -> Vec<Column> {
+    let of_run = |i: usize| -> Option<(usize, Measured)> {
+        runs[i].measured.iter().find(|m| m.set == set && m.points.len() > 1).map(|m| (i, m.clone()))
+    };
+    if methods.is_empty() {
+        let column = |(i, run): (usize, &Run)| {
+            let swatch = if runs.len() == 1 { String::new() } else { swatch(i) };
+            Some(Column { head: swatch + &run.html(), measured: vec![of_run(i)?] })
+        };
+        return runs.iter().enumerate().filter_map(column).collect();
+    }
+    let column = |(i, group): (usize, &Members)| {
+        let measured: Vec<(usize, Measured)> = group.counted.iter().filter_map(|run| of_run(*run)).collect();
+        let seeds =
+            if measured.len() == 1 { "1 seed".into() } else { format!("mean of {} seeds", measured.len()) };
+        let name = words(&group.name);
+        let head = format!("{}<bdi>{name}</bdi><br><small class=\"quiet\">{seeds}</small>", swatch(i));
+        (!measured.is_empty()).then_some(Column { head, measured })
+    };
+    methods.groups().iter().enumerate().filter_map(column).collect()
+}
+
+fn table(runs: &[Run], methods: &Methods, set: &str) -> String {
+    let columns = columns(runs, methods, set);
+    if columns.is_empty() {
+        return String::new();
+    }
+    let name = short_name(place(set));
+    let mut html = format!(
+        "<h3>On {name}</h3>\n{}<table class=\"collapse\">\n<thead><tr><th></th>",
+        scrolling(&format!("How early it was spent on {name}"))
     );
-    let is_alone = runs.len() == 1;
-    for (i, _) in columns {
-        let (swatch, span) = if is_alone { (String::new(), 5) } else { (swatch(*i), 2) };
-        let _ = write!(html, "<th colspan=\"{span}\" class=\"group\">{swatch}{}</th>", runs[*i].html());
+    // The course itself has room beside the shares.
+    let alone = if runs.len() == 1 { columns[0].measured.first() } else { None };
+    let span = if alone.is_some() { 5 } else { 2 };
+    for Column { head, .. } in &columns {
+        let _ = write!(html, "<th colspan=\"{span}\" class=\"group\">{head}</th>");
     }
     html += "<th colspan=\"2\" class=\"group\">arXiv:2505.22617</th></tr>\n<tr><th>by</th>";
-    for _ in columns {
-        if is_alone {
+    let group = if alone.is_some() { "" } else { " class=\"group\"" };
+    for _ in &columns {
+        if alone.is_some() {
             html += "<th class=\"group\">step</th><th>entropy, nats</th><th>accuracy</th>";
         }
-        let group = if is_alone { "" } else { " class=\"group\"" };
         let _ = write!(html, "<th{group}>entropy spent</th><th>gain made</th>");
     }
     html += "<th class=\"group\">entropy spent</th><th>gain made</th></tr></thead>\n<tbody>\n";
@@ -116,50 +110,74 @@ fn table(runs: &[Run], columns: &[(usize, Measured)]) -> String {
         let paper = PAPER.iter().find(|row| row.0 == twelfth);
         let class = if paper.is_some() { " class=\"with-paper\"" } else { "" };
         let _ = write!(html, "<tr{class}><td>{twelfth}/12</td>");
-        for (_, Measured { points, .. }) in columns {
-            let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
-            let step = first.step as f64
-                + (last.step - first.step) as f64 * f64::from(twelfth) / f64::from(TWELFTHS);
-            if is_alone {
-                let entropy = at(points, |point| point.entropy, step).map_or("–".into(), plain);
-                let accuracy = at(points, GAINED, step).map_or("–".into(), percent);
-                let _ = write!(
-                    html,
-                    "<td class=\"group\">{}</td><td>{entropy}</td><td>{accuracy}</td>",
-                    if step < 1e15 { ((step * 10.0).round() / 10.0).to_string() } else { plain(step) }
-                );
-            }
-            let group = if is_alone { "" } else { " class=\"group\"" };
-            let _ = write!(
-                html,
-                "<td{group}>{}</td><td>{}</td>",
-                cell(share(points, SPENT, step)),
-                cell(share(points, GAINED, step))
-            );
+        if let Some((_, Measured { points, .. })) = alone
+            && let Some(step) = step_by(points, twelfth)
+        {
+            let entropy = at(points, |point| point.entropy, step).map_or("–".into(), plain);
+            let accuracy = at(points, GAINED, step).map_or("–".into(), percent);
+            let step = if step < 1e15 { ((step * 10.0).round() / 10.0).to_string() } else { plain(step) };
+            let _ = write!(html, "<td class=\"group\">{step}</td><td>{entropy}</td><td>{accuracy}</td>");
+        }
+        for column in &columns {
+            let [spent, gained] = [SPENT, GAINED].map(|quantity| cell(column.share(quantity, twelfth)));
+            let _ = write!(html, "<td{group}>{spent}</td><td>{gained}</td>");
         }
         let [entropy, gain] = [paper.map(|row| row.1), paper.map(|row| row.2)]
             .map(|share| share.map_or(String::new(), percent_of_whole));
         let _ = writeln!(html, "<td class=\"group\">{entropy}</td><td>{gain}</td></tr>");
     }
     html += "</tbody>\n</table></div>\n";
-    for (i, Measured { points, .. }) in columns {
-        let quantities = [
-            (SPENT, "entropy", "hardly fell", "did not fall"),
-            (GAINED, "accuracy", "hardly rose", "did not rise"),
-        ];
-        for (quantity, name, hardly, not) in quantities {
-            if growth(points, quantity).is_none() {
-                let what = format!("{name} {}", if is_more(points, quantity) { hardly } else { not });
-                let _ = writeln!(
-                    html,
-                    "<p class=\"quiet\">{}: {what} from the first evaluation to the last, so there are no \
-                                        shares of it.</p>",
-                    runs[*i].html()
-                );
-            }
+    let measured: Vec<&(usize, Measured)> = columns.iter().flat_map(|column| &column.measured).collect();
+    html + &if methods.is_empty() {
+        measured.into_iter().map(|(i, measured)| without_shares(&runs[*i], measured)).collect()
+    } else {
+        left_out(runs, &measured, set)
+    }
+}
+
+/// The quantities, their names, and what is said where one has no shares.
+const QUANTITIES: [(Quantity, &str, &str, &str); 2] =
+    [(SPENT, "entropy", "hardly fell", "did not fall"), (GAINED, "accuracy", "hardly rose", "did not rise")];
+
+/// Why a run has no shares.
+fn without_shares(run: &Run, Measured { points, .. }: &Measured) -> String {
+    let mut html = String::new();
+    for (quantity, name, hardly, not) in QUANTITIES {
+        if growth(points, quantity).is_none() {
+            let what = format!("{name} {}", if is_more(points, quantity) { hardly } else { not });
+            let _ = writeln!(
+                html,
+                "<p class=\"quiet\">{}: {what} from the first evaluation to the last, so there are no shares of it.</p>",
+                run.html()
+            );
         }
     }
     html
+}
+
+/// What the means of groups are not over, in a sentence; empty where they are over all runs.
+fn left_out(runs: &[Run], measured: &[&(usize, Measured)], set: &str) -> String {
+    let names = |places: &[usize]| -> String {
+        words(&listed(&places.iter().map(|place| runs[*place].label.clone()).collect::<Vec<_>>()))
+    };
+    let mut said = Vec::new();
+    for (quantity, name, _, not) in QUANTITIES {
+        let without = measured.iter().filter(|(_, measured)| growth(&measured.points, quantity).is_none());
+        let without: Vec<usize> = without.map(|(run, _)| *run).collect();
+        if !without.is_empty() {
+            said.push(format!("of {name}, which {not} or hardly: {}", names(&without)));
+        }
+    }
+    let counts = |run: &usize| measured.iter().any(|(counted, _)| counted == run);
+    let has_set = |run: &usize| runs[*run].measured.iter().any(|m| m.set == set && m.points.len() > 1);
+    let others: Vec<usize> = (0..runs.len()).filter(has_set).filter(|run| !counts(run)).collect();
+    if !others.is_empty() {
+        said.push(format!("unfinished, or of a seed that is there already: {}", names(&others)));
+    }
+    if said.is_empty() {
+        return String::new();
+    }
+    format!("<p class=\"quiet\">Left out of the means, {}.</p>\n", said.join("; "))
 }
 
 fn percent_of_whole(share: f64) -> String {
@@ -167,32 +185,4 @@ fn percent_of_whole(share: f64) -> String {
         return percent(share);
     }
     format!("{:.0}\u{a0}%", (100.0 * share).round() + 0.0).replace('-', "−")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn points(values: &[(u64, f64, f64)]) -> Vec<Point> {
-        values.iter().map(|&(step, entropy, accuracy)| Point { step, entropy, accuracy }).collect()
-    }
-
-    #[test]
-    fn shares_are_of_the_whole_change_and_between_points_in_a_line() {
-        let points = points(&[(0, 2.0, 0.1), (10, 1.0, 0.3), (40, 0.0, 0.5)]);
-        let of = |quantity, step| share(&points, quantity, step).unwrap();
-        assert!((of(SPENT, 5.0) - 0.25).abs() < 1e-12 && (of(SPENT, 25.0) - 0.75).abs() < 1e-12);
-        assert!((of(GAINED, 10.0) - 0.5).abs() < 1e-12 && of(GAINED, 40.0) == 1.0 && of(GAINED, 99.0) == 1.0);
-        assert_eq!(half_way(&points, SPENT), Some(10.0));
-    }
-
-    #[test]
-    fn what_did_not_fall_or_rise_has_no_shares() {
-        let points = points(&[(0, 1.0, 0.5), (10, 1.001, 0.2)]);
-        assert!(share(&points, SPENT, 5.0).is_none() && share(&points, GAINED, 5.0).is_none());
-        assert_eq!(
-            (half_way(&points, SPENT), half_way(&[], SPENT), growth(&points[..1], GAINED)),
-            (None, None, None)
-        );
-    }
 }

@@ -1,8 +1,10 @@
 //! The curves over steps: from declared charts and the runs' numbers to what is drawn, and the places on the page for it.
 
-use super::charts::{CHARTS, Declared, Unit, named};
+use super::charts::{CHARTS, Unit, named};
 use super::limits::Limits;
+use super::methods::{Methods, has_mean};
 use super::number::DRAWABLE;
+use super::parts;
 use super::run::Run;
 use super::text::{listed, seen, short_name, shortened, words};
 use super::thin::{means, thin};
@@ -32,6 +34,9 @@ pub(super) struct Chart {
     pub y: String,
     /// Whether y is a share.
     pub share: bool,
+    /// Whether y is on a logarithmic axis at first, which the page says and not its script.
+    #[serde(skip)]
+    pub logarithmic: bool,
     /// Whether lines of one run share the frame: told apart by colour where there is one run, else one metric at a time.
     pub together: bool,
     /// The lines.
@@ -54,6 +59,12 @@ pub(super) struct Line {
     pub x: Vec<f64>,
     /// `[points]`.
     pub y: Vec<f64>,
+    /// The method whose mean over seeds it is, of such a mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
+    /// Lower end of each point's interval, of a mean over seeds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub low: Vec<f64>,
     /// Upper end of each point's interval, where it has one; `y` is the lower end of a band then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
@@ -82,6 +93,8 @@ pub(super) enum Style {
     Band,
     /// A point with an interval: from the first to the last of three values.
     Interval,
+    /// A mean over seeds, with a band from `low` to `high`.
+    Mean,
 }
 
 /// All curves of a page.
@@ -96,7 +109,7 @@ pub(super) struct Curves {
 
 /// What the page says of a chart.
 struct Shown {
-    title: &'static str,
+    title: String,
     reading: &'static str,
     /// Metrics by number, with what the legend calls them.
     metrics: Vec<(String, String)>,
@@ -104,8 +117,24 @@ struct Shown {
     remarks: Vec<String>,
 }
 
+/// Metrics that share a place on the page.
+pub(super) struct Frame<'a> {
+    /// Its place in the page's address.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What its values are.
+    pub unit: Unit,
+    /// How to read it, as a sentence.
+    pub reading: &'static str,
+    /// Whether all lines of one run may be drawn at once.
+    pub together: bool,
+    /// What is drawn.
+    pub metrics: Vec<Metric<'a>>,
+}
+
 /// A metric of one run or several.
-struct Metric<'a> {
+pub(super) struct Metric<'a> {
     metric: String,
     name: String,
     /// By run.
@@ -114,35 +143,16 @@ struct Metric<'a> {
 
 impl Curves {
     /// The curves that the runs have.
-    pub fn of(runs: &[Run], limits: Limits) -> Self {
+    pub fn of(runs: &[Run], methods: &Methods, limits: Limits) -> Self {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for run in runs {
             names.extend(run.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
         }
-        let mut rest = names.clone();
-        let mut found: Vec<(Declared, bool, Vec<Metric<'_>>)> = Vec::new();
-        for declared in CHARTS {
-            let mut metrics = Vec::new();
-            for line in declared.lines {
-                for metric in &names {
-                    if let Some(name) = named(*line, metric) {
-                        rest.remove(metric);
-                        if !is_mean_again(metric, &names) {
-                            metrics.push(Metric::of(runs, metric, name));
-                        }
-                    }
-                }
-            }
-            found.push((*declared, true, metrics));
-        }
-        let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
-        found.push((OTHERS, false, others));
-
         let (mut kept, mut zero) = (Vec::new(), Vec::new());
-        for (declared, together, metrics) in found {
+        for Frame { id, title, unit, reading, together, metrics } in frames(runs, &names) {
             if metrics.iter().all(Metric::is_zero) {
                 if together && !metrics.is_empty() {
-                    zero.push(declared.title.to_owned());
+                    zero.push(title);
                 } else {
                     zero.extend(metrics.into_iter().map(|metric| metric.name));
                 }
@@ -151,16 +161,20 @@ impl Curves {
             let together = together && (runs.len() > 1 || metrics.len() <= MAX_IN_FRAME);
             let (metrics, remarks) = told_apart(metrics, runs.len() == 1 && together, limits.metrics);
             if !metrics.is_empty() {
-                kept.push((declared, together, metrics, remarks));
+                let frame = Frame { id, title, unit, reading, together, metrics };
+                kept.push((frame, remarks));
             }
         }
         let lines =
-            kept.iter().flat_map(|(_, _, metrics, _)| metrics).map(|m| m.of_runs.iter().flatten().count());
-        let most = (limits.points / lines.sum::<usize>().max(1)).clamp(8, MAX_OF_LINE);
+            kept.iter().flat_map(|(frame, _)| &frame.metrics).map(|m| m.of_runs.iter().flatten().count());
+        let lines: usize = lines.sum();
+        // A mean has three numbers for each step, and is drawn of every metric.
+        let of_means: usize = kept.iter().map(|(frame, _)| 3 * methods.len() * frame.metrics.len()).sum();
+        let most = (limits.points / (lines + of_means).max(1)).clamp(8, MAX_OF_LINE);
         let mut curves =
             Self { shown: Vec::new(), charts: Vec::new(), zero, is_thinned: false, has_means: false };
-        for (declared, together, metrics, remarks) in kept {
-            let lines: Vec<Line> = metrics
+        for (Frame { id, title, unit, reading, together, metrics }, remarks) in kept {
+            let mut lines: Vec<Line> = metrics
                 .iter()
                 .enumerate()
                 .flat_map(|(number, metric)| {
@@ -173,13 +187,17 @@ impl Curves {
             curves.is_thinned |=
                 metrics.iter().flat_map(|m| &m.of_runs).flatten().any(|s| s.values.len() > most);
             curves.has_means |= lines.iter().any(|line| !line.means.is_empty());
-            let (y, share) = match declared.unit {
-                Unit::Share => (String::new(), true),
-                Unit::Named(name) => (name.to_owned(), false),
+            let (y, share, logarithmic) = match unit {
+                Unit::Share => (String::new(), true, false),
+                Unit::Named(name) => (name.to_owned(), false, false),
+                Unit::Magnitude(name) => (name.to_owned(), false, true),
             };
-            curves.charts.push(Chart { id: declared.id.into(), x: "step", y, share, together, lines });
+            for (number, metric) in metrics.iter().enumerate() {
+                lines.extend(methods.lines(metric, number, share, most));
+            }
+            curves.charts.push(Chart { id, x: "step", y, share, logarithmic, together, lines });
             let metrics = metrics.into_iter().map(|m| (m.metric, m.name)).collect();
-            curves.shown.push(Shown { title: declared.title, reading: declared.reading, metrics, remarks });
+            curves.shown.push(Shown { title, reading, metrics, remarks });
         }
         curves
     }
@@ -190,7 +208,7 @@ impl Curves {
     }
 
     /// The places for it, with a legend of the runs.
-    pub fn html(&self, runs: &[Run]) -> String {
+    pub fn html(&self, runs: &[Run], methods: &Methods) -> String {
         if self.charts.is_empty() && self.zero.is_empty() {
             return String::new();
         }
@@ -217,8 +235,13 @@ impl Curves {
                      no spike is lost. ";
         }
         html += "</p>\n";
+        let has_means = self.charts.iter().any(has_mean);
+        if has_means {
+            html += &methods.html();
+        }
         if runs.len() > 1 {
-            html += &legend(runs);
+            // Where there are means, the script shows the legend of what is drawn.
+            html += &legend(runs, if has_means { "legend single" } else { "legend" });
         }
         html += "<div class=\"charts\">\n";
         for (chart, shown) in self.charts.iter().zip(&self.shown) {
@@ -228,18 +251,67 @@ impl Curves {
     }
 }
 
-const OTHERS: Declared = Declared {
-    id: "others",
-    title: "Everything else",
-    unit: Unit::Named("value"),
-    reading: "What the runs have measured beside the above, one metric at a time.",
-    lines: &[],
-};
+/// The metrics of runs by where they are drawn: the declared charts, among them those of parts of sets, then all else.
+fn frames<'a>(runs: &'a [Run], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
+    let of_parts = parts::metrics(runs);
+    let mut rest = names.clone();
+    let mut frames = Vec::new();
+    for declared in CHARTS {
+        let mut metrics = Vec::new();
+        for line in declared.lines {
+            for metric in names.difference(&of_parts) {
+                if let Some(name) = named(*line, metric) {
+                    rest.remove(metric);
+                    if !is_mean_again(metric, names) {
+                        metrics.push(Metric::of(runs, metric, name));
+                    }
+                }
+            }
+        }
+        frames.push(Frame {
+            id: declared.id.into(),
+            title: declared.title.into(),
+            unit: declared.unit,
+            reading: declared.reading,
+            together: true,
+            metrics,
+        });
+        if declared.id == BEFORE_PARTS {
+            frames.extend(parts::frames(runs));
+        }
+    }
+    let drawn: BTreeSet<&str> = frames.iter().flat_map(|f| &f.metrics).map(|m| m.metric.as_str()).collect();
+    rest.retain(|metric| !drawn.contains(metric) && !is_mean_again(metric, names));
+    let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
+    frames.push(Frame {
+        id: "others".into(),
+        title: "Everything else".into(),
+        unit: Unit::Named("value"),
+        reading: "What the runs have measured beside the above, one metric at a time.",
+        together: false,
+        metrics: others,
+    });
+    frames
+}
+
+/// The chart that those of parts of sets come after.
+const BEFORE_PARTS: &str = "accuracy-of-several";
 
 impl<'a> Metric<'a> {
-    fn of(runs: &'a [Run], metric: &str, name: String) -> Self {
+    /// A metric by its name in logs, and in legends.
+    pub fn of(runs: &'a [Run], metric: &str, name: String) -> Self {
         let series = |run: &'a Run| run.log.series(metric).filter(|series| !series.values.is_empty());
         Self { metric: metric.to_owned(), name: seen(&name), of_runs: runs.iter().map(series).collect() }
+    }
+
+    /// What legends call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What a run has measured of it.
+    pub fn of_run(&self, run: usize) -> Option<&'a Series> {
+        self.of_runs.get(run).copied().flatten()
     }
 
     fn is_zero(&self) -> bool {
@@ -323,9 +395,9 @@ pub(super) fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Buttons that switch runs on and off.
-pub(super) fn legend(runs: &[Run]) -> String {
-    let mut html = String::from("<div class=\"legend\" role=\"group\" aria-label=\"runs\">\n");
+/// Buttons that switch runs on and off, of a class of report.css.
+pub(super) fn legend(runs: &[Run], class: &str) -> String {
+    let mut html = format!("<div class=\"{class}\" role=\"group\" aria-label=\"runs\">\n");
     for (i, run) in runs.iter().enumerate() {
         let _ = writeln!(
             html,
@@ -347,7 +419,7 @@ impl Shown {
         let id = &chart.id;
         let mut html = format!(
             "<figure id=\"chart-{id}\">\n<div class=\"head\"><h3>{}</h3><div class=\"tools\">",
-            words(self.title)
+            words(&self.title)
         );
         if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
             let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\" autocomplete=\"off\">");
@@ -361,15 +433,16 @@ impl Shown {
             html += "</select>";
         }
         if !chart.share {
+            let checked = if chart.logarithmic { " checked" } else { "" };
             let _ = write!(
                 html,
-                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"> logarithmic</label>"
+                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"{checked}> logarithmic</label>"
             );
         }
         let _ = write!(
             html,
             "</div></div>\n<div class=\"plot\" id=\"plot-{id}\" role=\"img\" aria-label=\"{}\"></div>\n<figcaption>",
-            words(self.title)
+            words(&self.title)
         );
         html += &words(self.reading);
         for remark in &self.remarks {

@@ -7,6 +7,7 @@ use super::text::{seen, short_name, words};
 use super::{MAX_SETS, number::DRAWABLE};
 use crate::law::points::{Measured, ROLLOUT};
 use crate::law::{Fit, Form, Interval, Point, SEED, Study};
+use crate::page::scrolling;
 use std::fmt::Write;
 
 /// Points of a curve that is drawn.
@@ -67,7 +68,7 @@ impl LawSection {
              end: at the ceiling <i>b</i> − <i>a</i>, when none is left.</p>\n",
         );
         if runs.len() > 1 {
-            html += &legend(runs);
+            html += &legend(runs, "legend");
         }
         html += "<div class=\"charts few\">\n";
         for (chart, set) in charts.iter().zip(&self.sets) {
@@ -124,8 +125,9 @@ impl LawSection {
     }
 
     fn table(&self, runs: &[Run]) -> String {
-        let mut html = String::from(
-            "<div class=\"wide\"><table class=\"runs\">\n<thead><tr><th>run</th><th>on</th><th><i>a</i></th><th><i>b</i></th>\
+        let mut html = scrolling("The law of each run");
+        html.push_str(
+            "<table class=\"runs\">\n<thead><tr><th>run</th><th>on</th><th><i>a</i></th><th><i>b</i></th>\
              <th>ceiling <i>b</i> − <i>a</i></th><th><i>R</i>²</th><th>evaluations</th><th>last accuracy</th>\
              <th>the beginning’s prediction of it</th></tr></thead>\n<tbody>\n",
         );
@@ -268,6 +270,7 @@ fn chart(number: usize, set: &str, studied: &[Studied], runs: &[Run], most: usiz
         x: "entropy, nats",
         y: String::new(),
         share: true,
+        logarithmic: false,
         together: true,
         lines,
     }

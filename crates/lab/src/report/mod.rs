@@ -8,8 +8,10 @@ mod collapse;
 mod curves;
 mod law_section;
 mod limits;
+mod methods;
 mod number;
 mod overview;
+mod parts;
 mod run;
 mod seeds;
 mod settings;
@@ -20,9 +22,11 @@ mod thin;
 use self::curves::{Chart, Curves};
 use self::law_section::LawSection;
 use self::limits::{Limits, MAX_BYTES};
+use self::methods::Methods;
 use self::run::Run;
 use self::text::{listed, words};
 use crate::page::{Packed, Page, script_value};
+use crate::seeds::Control;
 use crate::{Error, Result};
 use std::path::PathBuf;
 
@@ -64,6 +68,15 @@ impl Report {
         Ok(Self { runs, left_out })
     }
 
+    /// Says of each run, in the order of the runs, what its group is called and what this is compared with.
+    #[must_use]
+    pub fn with_groups(mut self, groups: Vec<(String, Control)>) -> Self {
+        for (run, (name, control)) in self.runs.iter_mut().zip(groups) {
+            (run.group, run.control) = (Some(name), control);
+        }
+        self
+    }
+
     /// The page, in less than 5 MB: what would be more is drawn with fewer points.
     ///
     /// # Errors
@@ -73,14 +86,16 @@ impl Report {
         let law = LawSection::of(runs);
         let before = overview::html(runs, &law) + &summary::html(runs, &law) + &seeds::html(runs);
         let after = settings::html(runs) + &self.notes();
-        let early = collapse::html(runs);
+        let methods = Methods::of(runs);
+        let early = collapse::html(runs, &methods);
         let mut limits = Limits::default();
         loop {
             let law_charts = law.charts(runs, limits.evaluations);
-            let curves = Curves::of(runs, limits);
+            let curves = Curves::of(runs, &methods, limits);
             let law_section = law.html(runs, &law_charts, limits.evaluations);
-            let body = [WITHOUT_SCRIPT, &before, &law_section, &early, &curves.html(runs), &after].concat();
-            let page = self.page(body, law_charts.iter().chain(curves.charts()).collect())?.html();
+            let body = [WITHOUT_SCRIPT, &before, &law_section, &early, &curves.html(runs, &methods), &after]
+                .concat();
+            let page = self.page(body, &methods, law_charts.iter().chain(curves.charts()).collect())?.html();
             match limits.tighter() {
                 Some(tighter) if page.len() >= MAX_BYTES => limits = tighter,
                 _ => return Ok(page),
@@ -88,7 +103,7 @@ impl Report {
         }
     }
 
-    fn page(&self, body: String, drawn: Vec<&Chart>) -> Result<Page> {
+    fn page(&self, body: String, methods: &Methods, drawn: Vec<&Chart>) -> Result<Page> {
         let title = match &self.runs[..] {
             [run] => format!("Report on {}", run.label),
             runs => format!("Report on {} runs", runs.len()),
@@ -96,7 +111,9 @@ impl Report {
         let mut packed = Vec::new();
         if !drawn.is_empty() {
             let labels: Vec<&str> = self.runs.iter().map(|run| run.label.as_str()).collect();
-            let data = script_value(&serde_json::json!({ "runs": labels, "charts": drawn }));
+            let methods = methods.data(labels.len());
+            let data =
+                script_value(&serde_json::json!({ "runs": labels, "methods": methods, "charts": drawn }));
             let data = data.map_err(|e| Error::Refused(format!("the report's data: {e}")))?;
             packed.push(Packed::plotly());
             packed.push(Packed::new("data", data.as_bytes())?);

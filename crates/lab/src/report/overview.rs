@@ -6,6 +6,7 @@ use super::number::{percent, plain};
 use super::run::{Run, ends, place};
 use super::text::short_name;
 use crate::law::Point;
+use crate::page::scrolling;
 use std::fmt::Write;
 
 /// The best accuracy, the earliest of equal ones.
@@ -15,8 +16,9 @@ pub(super) fn best(points: &[Point]) -> Option<Point> {
 
 /// The table.
 pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
-    let mut html = String::from(
-        "<section id=\"overview\">\n<div class=\"wide\"><table class=\"runs\">\n<thead><tr><th>run</th><th>steps</th><th>on</th>\
+    let mut html = String::from("<section id=\"overview\">\n") + &scrolling("Runs");
+    html.push_str(
+        "<table class=\"runs\">\n<thead><tr><th>run</th><th>steps</th><th>on</th>\
          <th>entropy, nats</th><th>accuracy</th><th>best</th><th>predicted ceiling</th><th>tokens per response</th>\
          <th>truncated</th></tr></thead>\n<tbody>\n",
     );

@@ -35,8 +35,13 @@
   const several = data.runs.length > 1;
   const hidden = new Set();
   const hiddenLines = new Set();
+  const hiddenMethods = new Set();
+  // Means over the seeds of each method, single runs, or both.
+  let drawnAs = data.methods ? "means" : "runs";
+  const byMethod = (chart) => drawnAs !== "runs" && chart.x === "step";
+  const methodOf = (line) => line.group ?? data.methods.of[line.run];
   const keyOf = (chart, line) => chart.id + " " + line.name;
-  const logarithmic = new Set();
+  const logarithmic = new Set([...document.querySelectorAll("input[data-log][checked]")].map((box) => box.dataset.log));
   const metricOf = {};
   const touch = matchMedia("(pointer: coarse)").matches;
   const menuStays = matchMedia("(hover: none)").matches;
@@ -51,9 +56,13 @@
   const faint = (color) => color + "2e"; // colours are #rrggbb
 
   function trace(chart, line) {
-    const { color, dash: [dash], symbol } = look(several || line.metric === undefined ? line.run : line.metric);
-    const name = plain(short(several ? data.runs[line.run] : line.name));
-    const visible = !hidden.has(line.run) && !hiddenLines.has(keyOf(chart, line));
+    const grouped = byMethod(chart);
+    const { color, dash: [dash], symbol } = look(
+      grouped ? methodOf(line) : several || line.metric === undefined ? line.run : line.metric);
+    const named = line.as === "mean" ? data.methods.names[line.group] : several ? data.runs[line.run] : line.name;
+    const name = plain(short(named));
+    const isHidden = grouped ? hiddenMethods.has(methodOf(line)) : hidden.has(line.run);
+    const visible = !isHidden && !hiddenLines.has(keyOf(chart, line));
     const base = { x: line.x, y: line.y, name, visible, type: "scatter" };
     const solid = { color, width: 2, dash };
     switch (line.as) {
@@ -81,16 +90,44 @@
     }
   }
 
+  // A mean over seeds, with its interval as a band and in words.
+  function mean(chart, line) {
+    const drawn = trace(chart, line);
+    const digits = chart.share ? ".3~p" : ".4~g";
+    const said = `%{y} [%{customdata[0]:${digits}}, %{customdata[1]:${digits}}]`;
+    const band = trace(chart, { ...line, as: "band", y: line.low });
+    const ends = line.low.map((low, i) => [low, line.high[i]]);
+    return [{ ...band, name: drawn.name }, { ...drawn, customdata: ends, hovertemplate: said }];
+  }
+
   // Many values are drawn faintly, and their means over stretches of steps on top.
   function traces(chart, line) {
+    if (line.as === "mean") return mean(chart, line);
     const drawn = trace(chart, line);
+    // Beside the means of their methods, single runs are no more than a shade.
+    if (drawnAs === "both" && byMethod(chart)) {
+      return [{ ...drawn, mode: "lines", line: { ...drawn.line, width: 1 }, opacity: 0.4, hoverinfo: "skip" }];
+    }
     if (!line.means) return [drawn];
     const faintly = { ...drawn, line: { color: drawn.line.color, width: 1 }, opacity: 0.35, showlegend: false };
     const means = { ...drawn, x: line.means.map((point) => point[0]), y: line.means.map((point) => point[1]), hoverinfo: "skip" };
     return [faintly, means];
   }
 
-  function layout(chart) {
+  // Of two or three seeds a band may be far wider than all that is measured: the axis then ends before it does.
+  function reach(chart, lines) {
+    if (chart.share || logarithmic.has(chart.id) || !lines.some((line) => line.as === "mean")) return {};
+    const ends = (values) => [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+    const [low, high] = ends(lines.flatMap((line) => line.y));
+    const room = 0.6 * (high - low || Math.abs(high) || 1);
+    const [least, most] = ends(lines.flatMap((line) => [...(line.low ?? line.y), ...(line.high ?? line.y)]));
+    const options = {};
+    if (least < low - room) options.clipmin = low - room;
+    if (most > high + room) options.clipmax = high + room;
+    return { autorangeoptions: options };
+  }
+
+  function layout(chart, lines) {
     const line = style("--line");
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true, showline: true };
     const ofSteps = chart.x === "step";
@@ -121,8 +158,8 @@
           ? { hoverformat: ",d", tickformat: ",~d", tickprefix: "step ", showtickprefix: "first" }
           : { hoverformat: ".3f", title: { text: chart.x, standoff: 6 } }),
       },
-      yaxis: { ...axis, ...shares, title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },
-      uirevision: chart.id + isLog + metricOf[chart.id],
+      yaxis: { ...axis, ...shares, ...reach(chart, lines), title: { text: chart.y, standoff: 6 }, type: isLog ? "log" : "linear", zeroline: true },
+      uirevision: chart.id + isLog + metricOf[chart.id] + drawnAs,
     };
   }
 
@@ -182,14 +219,21 @@
     }
   }
 
+  // Runs of a method without a mean stand for themselves among the means of others.
+  function isDrawn(chart) {
+    if (!byMethod(chart)) return (line) => line.as !== "mean";
+    const withMean = new Set(chart.lines.filter((line) => line.as === "mean").map((line) => line.metric + " " + line.group));
+    return (line) => drawnAs === "both" || line.as === "mean" || !withMean.has(line.metric + " " + methodOf(line));
+  }
+
   function drawn(chart, width) {
     const one = several || !chart.together;
     const metric = metricOf[chart.id] ?? 0;
-    const lines = chart.lines.filter((line) => chart.x !== "step" || !one || line.metric === metric);
+    const lines = chart.lines.filter((line) => chart.x !== "step" || !one || line.metric === metric).filter(isDrawn(chart));
     const extent = width ? { autosize: false, width, height: chart.x === "step" ? 280 : 400 } : {};
     keys(chart, lines);
     const all = lines.flatMap((line) => traces(chart, line));
-    return Plotly.react("plot-" + chart.id, all, { ...layout(chart), ...extent }, config(chart));
+    return Plotly.react("plot-" + chart.id, all, { ...layout(chart, lines), ...extent }, config(chart));
   }
 
   function swatches() {
@@ -214,13 +258,35 @@
   }
 
   const byId = (id) => data.charts.find((chart) => chart.id === id);
-  for (const button of document.querySelectorAll(".legend button")) {
+  for (const button of document.querySelectorAll(".legend button[data-run]")) {
     button.addEventListener("click", () => {
       const run = Number(button.dataset.run);
       hidden.has(run) ? hidden.delete(run) : hidden.add(run);
       for (const same of document.querySelectorAll('.legend button[data-run="' + run + '"]')) {
         same.setAttribute("aria-pressed", String(!hidden.has(run)));
       }
+      drawAll();
+    });
+  }
+  // Only the legend of what is drawn is there.
+  function legends() {
+    for (const legend of document.querySelectorAll(".legend.methods")) legend.hidden = drawnAs === "runs";
+    for (const legend of document.querySelectorAll(".legend.single")) legend.hidden = drawnAs !== "runs";
+  }
+  legends();
+  for (const button of document.querySelectorAll(".legend button[data-method]")) {
+    button.addEventListener("click", () => {
+      const method = Number(button.dataset.method);
+      hiddenMethods.has(method) ? hiddenMethods.delete(method) : hiddenMethods.add(method);
+      button.setAttribute("aria-pressed", String(!hiddenMethods.has(method)));
+      drawAll();
+    });
+  }
+  for (const choice of document.querySelectorAll("input[name=drawn]")) {
+    choice.checked = choice.value === drawnAs;
+    choice.addEventListener("change", () => {
+      drawnAs = choice.value;
+      legends();
       drawAll();
     });
   }
@@ -231,7 +297,7 @@
     });
   }
   for (const box of document.querySelectorAll("input[data-log]")) {
-    box.checked = false;
+    box.checked = box.defaultChecked;
     box.addEventListener("change", () => {
       box.checked ? logarithmic.add(box.dataset.log) : logarithmic.delete(box.dataset.log);
       draw(byId(box.dataset.log));

@@ -5,7 +5,8 @@ use super::text::{shortened, words};
 use crate::law::Point;
 use crate::law::points::{self, Measured, ROLLOUT};
 use crate::log::RunLog;
-use crate::run_files::RunFiles;
+use crate::run_files::recipe_of;
+use crate::seeds::Control;
 use crate::visible::visible;
 use crate::{Error, Result};
 use serde_json::Value;
@@ -23,6 +24,12 @@ pub(super) struct Run {
     pub recipe: Option<Value>,
     /// Its accuracies with the entropies that belong to them, one row per evaluation set.
     pub measured: Vec<Measured>,
+    /// The same of parts of these sets.
+    pub parts: Vec<Measured>,
+    /// What its group over seeds is called, where that is known.
+    pub group: Option<String>,
+    /// What this group is compared with.
+    pub control: Control,
 }
 
 impl Run {
@@ -59,7 +66,7 @@ const LONGEST_LABEL: usize = 200;
 pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
     for path in paths {
-        let recipe = if path.is_dir() { RunFiles::new(path).recipe()? } else { None };
+        let recipe = recipe_of(path)?;
         let logs = RunLog::open_all(path)?;
         let number = runs.len() + logs.len();
         if number > MAX_RUNS {
@@ -74,7 +81,8 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
         let mut measured = points::of_run(&log);
         measured.retain(|measured| !measured.points.is_empty());
-        Run { label, log, recipe, measured }
+        let parts = points::of_parts(&log);
+        Run { label, log, recipe, measured, parts, group: None, control: Control::First }
     };
     Ok(labels.into_iter().zip(runs).map(run).collect())
 }

@@ -3,6 +3,7 @@
 use super::curves::swatch;
 use super::run::Run;
 use super::text::{short_name, shortened, words};
+use crate::page::scrolling;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -83,7 +84,7 @@ pub(super) fn html(runs: &[Run]) -> String {
 fn table(runs: &[(usize, &Run)], rows: &[Row<'_>]) -> String {
     let shown = rows.len().min(MAX_VALUES / runs.len().max(1));
     let most = (MAX_CHARACTERS / (shown * runs.len()).max(1)).clamp(20, 1000);
-    let mut html = String::from("<div class=\"wide\"><table class=\"settings\">\n<thead><tr><th>key</th>");
+    let mut html = scrolling("Settings") + "<table class=\"settings\">\n<thead><tr><th>key</th>";
     for (i, run) in runs {
         let swatch = if runs.len() > 1 { swatch(*i) } else { String::new() };
         let _ = write!(html, "<th>{swatch}{}</th>", run.html());

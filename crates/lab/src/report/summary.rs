@@ -1,14 +1,15 @@
 //! What happened, in sentences. Every one has its numbers with it; what was not measured is not spoken of.
 
 use super::MAX_SETS;
-use super::collapse::{GAINED, SPENT, growth, half_way, is_more};
 use super::curves::swatch;
 use super::law_section::{LawSection, ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
 use super::overview::best;
+use super::parts;
 use super::run::{Run, ends, place};
 use super::text::{short_name, words};
 use crate::alarms::{Alarm, of_log};
+use crate::collapse::{GAINED, SPENT, growth, half_way, is_more};
 use crate::law::points::{Measured, ROLLOUT};
 use crate::law::{Point, Study};
 use crate::log::Series;
@@ -64,6 +65,7 @@ fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
     for (i, measured) in run.measured.iter().take(MAX_SETS).enumerate() {
         all.extend(entropy(measured));
         all.extend(accuracy(measured));
+        all.extend(parts::sentence(run, &measured.set));
         all.extend(law.study(number, i).map(|study| the_law(measured, study)));
     }
     if run.measured.len() > MAX_SETS {

@@ -1,54 +1,14 @@
-//! What must be said of numbers from few runs, and what must not be compared.
+//! What must be said of numbers from few runs.
 
-use super::{Group, Mean, Paired, Row, Run, Taken};
-use std::collections::BTreeSet;
-
-/// Takes away comparisons of best values that were chosen from unequally many, of which more have a higher best by chance alone;
-/// a note for each group.
-pub(super) fn unequal_bests(
-    runs: &[Run<'_>],
-    counted: &[Vec<usize>],
-    groups: &[Group],
-    rows: &mut [Row],
-) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for row in rows {
-        let of_group = |group: &Vec<usize>| -> BTreeSet<usize> {
-            group.iter().filter_map(|i| row.measure.chosen_from(runs[*i].log?)).collect()
-        };
-        let counts: Vec<BTreeSet<usize>> = counted.iter().map(of_group).collect();
-        let Some(first) = counts.first().filter(|first| !first.is_empty()) else { continue };
-        for (i, against) in row.against_first.iter_mut().enumerate().filter(|(_, against)| against.is_some())
-        {
-            if first.len() == 1 && counts[i] == *first {
-                continue;
-            }
-            *against = None;
-            let times = |counts: &BTreeSet<usize>| {
-                counts.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")
-            };
-            let note = format!(
-                "The best values of {} and {} are not compared: they are the largest of {} and of {} evaluations, and more \
-                 evaluations have a higher best by chance alone.",
-                groups[i].name,
-                groups[0].name,
-                times(&counts[i]),
-                times(first)
-            );
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
-    notes
-}
+use super::{Against, Group, Mean, Paired, Row, Taken};
 
 /// Cuts off the intervals of shares at what a share can be; a note where that has changed one.
 pub(super) fn cut_off_shares(rows: &mut [Row]) -> Option<String> {
     let mut changed = false;
-    for row in rows.iter_mut().filter(|row| row.measure.is_share()) {
-        row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off([0.0, 1.0]));
-        let differences = row.against_first.iter_mut().flatten().map(|against| &mut against.difference);
+    for row in rows {
+        let Some(range) = row.measure.range() else { continue };
+        row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off(range));
+        let differences = row.against.iter_mut().flatten().map(|against| &mut against.test.difference);
         differences.for_each(|difference| changed |= difference.cut_off([-1.0, 1.0]));
     }
     changed.then(|| {
@@ -75,14 +35,15 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
     if rows.iter().any(|row| row.measure.taken == Taken::Best) {
         notes.push(
             "A best value is the largest of several noisy ones, that before the first step among them, and so above what its \
-             checkpoint would get on other problems."
+             checkpoint would get on other problems; the more so the more evaluations there are. Best values are not compared."
                 .into(),
         );
     }
-    let all = rows.iter().flat_map(|row| &row.against_first).flatten();
-    let tests: Vec<&Paired> = all.filter(|test| test.difference.runs.len() > 1).collect();
+    let all = rows.iter().flat_map(|row| &row.against).flatten();
+    let tests: Vec<&Paired> =
+        all.map(|Against { test, .. }| test).filter(|test| test.difference.runs.len() > 1).collect();
     let has_equal = |means: &[Option<Mean>]| means.iter().flatten().any(Mean::has_no_spread);
-    if rows.iter().any(|row| has_equal(&row.means))
+    if rows.iter().any(|row| !row.measure.is_count() && has_equal(&row.means))
         || tests.iter().any(|test| test.difference.has_no_spread())
     {
         notes.push(
@@ -91,14 +52,7 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
                 .into(),
         );
     }
-    if let Some(least) = tests.iter().map(|test| test.p_exact_least).reduce(f64::max) {
-        let pairs = 1.0 - libm::log2(least);
-        notes.push(format!(
-            "p: two-sided paired t test over the seeds that both have, which takes differences for normally distributed; exact: \
-             sign-flip permutation test, which does not. With {pairs:.0} seeds the exact p-value is never below {least:.3}{}.",
-            if least > 0.05 { ", so it cannot tell anything at the level of 0.05 (6 seeds can)" } else { "" }
-        ));
-    }
+    notes.extend(least_exact(&tests));
     if tests.len() >= 10 {
         notes.push(format!(
             "{} differences are tested: about {} would have p below 0.05 by chance alone.",
@@ -107,4 +61,24 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// How small an exact p-value can be. Measures that only some runs have, such as the law's, are tested over fewer seeds than the
+/// others: the sentence is about the most seeds that are tested, and names the fewest beside them.
+fn least_exact(tests: &[&Paired]) -> Option<String> {
+    let exact = || tests.iter().filter(|test| test.p_exact.is_some());
+    let most = exact().max_by_key(|test| test.difference.runs.len())?;
+    let fewest = exact().min_by_key(|test| test.difference.runs.len())?;
+    let (pairs, fewer) = (most.difference.runs.len(), fewest.difference.runs.len());
+    let beside = if fewer < pairs {
+        format!(" (with {fewer}, as some measures have, {:.3})", fewest.p_exact_least)
+    } else {
+        String::new()
+    };
+    let least = most.p_exact_least;
+    Some(format!(
+        "p: two-sided paired t test over the seeds that both have, which takes differences for normally distributed; exact: \
+         sign-flip permutation test, which does not. With {pairs} seeds the exact p-value is never below {least:.3}{beside}{}.",
+        if least > 0.05 { ", so it cannot tell anything at the level of 0.05 (6 seeds can)" } else { "" }
+    ))
 }

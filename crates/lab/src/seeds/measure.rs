@@ -1,20 +1,23 @@
 //! What is compared of a run: one number for each course that it has recorded.
 
-use crate::log::{RunLog, Series};
+use super::section::Section;
+use crate::law::Form;
+use crate::log::{RunLog, Series, SetMetric, of_set};
 use serde::Serialize;
 
 /// A number of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/metrics.md).
+    /// The metric that it is taken from (docs/metrics.md); the accuracy of a set where it is of the law.
     pub metric: String,
     /// How.
     pub taken: Taken,
+    /// Where it stands in tables.
+    pub section: Section,
 }
 
 /// How a number is taken from the course of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The last value.
     End,
@@ -24,35 +27,94 @@ pub enum Taken {
     LastTenth,
     /// The area under the curve over the number of steps, by the trapezoidal rule: the mean over the run.
     Mean,
+    /// The last value less that before the first step.
+    Change,
+    /// How an entropy is held at its target.
+    Held(Held),
+    /// An accuracy where the entropy of its set first falls to this.
+    AtEntropy(Nats),
+    /// The share of an entropy's fall, or of the gain in an accuracy, that so many twelfths of the run have brought.
+    ByTwelfth(u32),
+    /// A number of the law R = -a exp(H) + b, as fitted to all evaluations of the run.
+    Law(LawNumber),
+    /// How forms do on the rest when they are fitted to the first so many percent of the evaluations.
+    Predicted(u8, PredictionNumber),
+}
+
+/// How an entropy H is held at its target H*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Mean |ln(H / H*)| over the last half of the run.
+    Error,
+    /// Share of the steps there at which it is below 0.1.
+    Share,
+    /// The first step at which H is within 10 % of H*.
+    Reached,
+    /// The least of H / H* from there on.
+    Least,
+    /// Share of the last half's steps at which what is steered is at a bound.
+    AtBound,
+}
+
+/// An entropy in nats, to three digits, which is as much as is known of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nats(u64);
+
+impl Nats {
+    /// None of what is no entropy above 0.
+    pub fn of(entropy: f64) -> Option<Self> {
+        let rounded: f64 = format!("{entropy:.2e}").parse().ok()?;
+        (rounded.is_finite() && rounded > 0.0).then(|| Self(rounded.to_bits()))
+    }
+
+    /// In nats.
+    pub fn value(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+/// A number of a prediction of the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictionNumber {
+    /// How far a form is off at the last evaluation, whatever the direction.
+    ErrorAtEnd(Form),
+    /// How much farther the law is off there than another form.
+    ErrorOver(Form),
+    /// Root of the mean squared error of a form over the rest.
+    Rmse(Form),
+}
+
+/// A number of the law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LawNumber {
+    /// a, of runs where the law holds.
+    A,
+    /// b, likewise.
+    B,
+    /// b - a, likewise.
+    Ceiling,
+    /// Share of the accuracies' variance that a form explains, whether the law holds or not.
+    RSquared(Form),
+    /// How much more of it the law explains than the line in H.
+    RSquaredOverLine,
+    /// 1 of a run whose law is refused, 0 of the others.
+    Refused,
 }
 
 impl Measure {
-    /// What it is called: `countdown: pass@8 at the end, %`.
-    pub fn title(&self) -> String {
-        let name = match self.metric.strip_prefix("eval/").and_then(|rest| rest.rsplit_once('/')) {
-            Some((set, name)) => format!("{set}: {name}"),
-            None => self.metric.clone(),
-        };
-        let taken = match self.taken {
-            Taken::End => "at the end",
-            Taken::Best => "at its best",
-            Taken::LastTenth => "over the last tenth of the steps",
-            Taken::Mean => "over all steps (area / steps)",
-        };
-        format!("{name} {taken}{}", self.unit())
-    }
-
-    fn unit(&self) -> &'static str {
-        match self.scale() {
-            (s, _) if s > 1.0 => ", %",
-            _ if self.metric.contains("entropy") || self.metric.ends_with("loss") => ", nats",
-            _ if self.metric.contains("length") => ", tokens",
-            _ => "",
-        }
-    }
-
     /// What its numbers are multiplied by to be shown, and with how many digits after the point.
     pub(super) fn scale(&self) -> (f64, usize) {
+        match self.taken {
+            Taken::ByTwelfth(_) | Taken::Held(Held::Share | Held::AtBound) => return (100.0, 1),
+            Taken::Held(Held::Reached) => return (1.0, 1),
+            Taken::Held(Held::Error | Held::Least) => return (1.0, 3),
+            Taken::Law(LawNumber::Ceiling) | Taken::Predicted(..) | Taken::Change if self.is_of_shares() => {
+                return (100.0, 2);
+            }
+            Taken::Law(LawNumber::Refused) => return (1.0, 0),
+            Taken::Law(_) => return (1.0, 3),
+            _ => {}
+        }
         match self.name() {
             _ if self.is_share() => (100.0, 2),
             name if name.starts_with("length") => (1.0, 1),
@@ -62,6 +124,61 @@ impl Measure {
 
     /// Whether its numbers lie between 0 and 1.
     pub(super) fn is_share(&self) -> bool {
+        match self.taken {
+            Taken::Held(number) => matches!(number, Held::Share | Held::AtBound),
+            Taken::Change | Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => false,
+            Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::AtEntropy(_) => {
+                self.is_of_shares()
+            }
+        }
+    }
+
+    /// What its numbers lie between, where they are shares or differences of shares.
+    pub(super) fn range(&self) -> Option<[f64; 2]> {
+        match self.taken {
+            Taken::Change if self.is_of_shares() => Some([-1.0, 1.0]),
+            _ => self.is_share().then_some([0.0, 1.0]),
+        }
+    }
+
+    /// Whether a number of a run is a difference already, which is shown with its sign.
+    pub(super) fn is_difference(&self) -> bool {
+        let is_over = matches!(self.taken, Taken::Predicted(_, PredictionNumber::ErrorOver(_)));
+        is_over || matches!(self.taken, Taken::Change | Taken::Law(LawNumber::RSquaredOverLine))
+    }
+
+    /// Whether each run's number is one of a count.
+    pub(super) fn is_count(&self) -> bool {
+        self.taken == Taken::Law(LawNumber::Refused)
+    }
+
+    /// Whether groups are compared by it, with a test: what a method is to bring, of all runs. Best values, what only some runs
+    /// have, and parts and checks of the rest are not.
+    pub(super) fn is_compared(&self) -> bool {
+        match self.section {
+            Section::Main => self.taken != Taken::Best,
+            Section::Held => !matches!(self.taken, Taken::Held(Held::Reached | Held::Least)),
+            _ => false,
+        }
+    }
+
+    /// Whether its numbers are compared as ratios too, of all measures that there are: above 0, and spread evenly on a
+    /// logarithmic scale, as entropies of sets at their first temperature are.
+    pub(super) fn has_ratio(&self, all: &[Self]) -> bool {
+        let is_entropy = self.taken == Taken::End && self.section == Section::Main;
+        let set = SetMetric::of(&self.metric).filter(|metric| is_entropy && metric.what == "entropy");
+        // The set `test` is `test_t0.6` at a further temperature.
+        let first = |set: &str| {
+            let (set, temperature) = set.rsplit_once("_t")?;
+            temperature.parse::<f64>().ok()?;
+            Some(of_set(set, "entropy"))
+        };
+        set.is_some_and(|metric| {
+            first(metric.set).is_none_or(|first| !all.iter().any(|other| other.metric == first))
+        })
+    }
+
+    fn is_of_shares(&self) -> bool {
         let shares = ["mean@", "pass@", "maj@", "mean_of_sets", "truncated"];
         shares.iter().any(|share| self.name().starts_with(share))
     }
@@ -70,70 +187,74 @@ impl Measure {
         self.metric.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Of how many values a run's number is the best, if it is.
-    pub(super) fn chosen_from(&self, log: &RunLog) -> Option<usize> {
-        (self.taken == Taken::Best).then(|| log.series(&self.metric).map_or(0, |series| series.values.len()))
-    }
-
     /// Whether it belongs in a short table: the rest are parts and checks of these.
     pub fn is_main(&self) -> bool {
         let is_part = self.metric.ends_with("_numbers") || self.metric.ends_with("/truncated");
         match self.taken {
+            _ if self.section != Section::Main => false,
             Taken::LastTenth => self.metric == "sft/loss",
             _ => !is_part,
         }
     }
 
-    /// The run's number, if it has recorded the metric.
-    pub fn of(&self, log: &RunLog) -> Option<f64> {
+    /// The run's number, if it has recorded the metric; none of what takes more than the course of one metric.
+    pub(super) fn of(&self, log: &RunLog) -> Option<f64> {
         let series = log.series(&self.metric)?;
         match self.taken {
             Taken::End => series.last().map(|(_, value)| value),
             Taken::Best => series.values.iter().copied().reduce(f64::max),
             Taken::LastTenth => last_tenth(series, log.last_step()?),
             Taken::Mean => area(series),
+            Taken::Change => {
+                let (_, last) = series.last().filter(|(step, _)| *step > 0)?;
+                Some(last - series.at(0)?)
+            }
+            Taken::Held(_)
+            | Taken::AtEntropy(_)
+            | Taken::ByTwelfth(_)
+            | Taken::Law(_)
+            | Taken::Predicted(..) => None,
         }
     }
 }
 
-/// All measures that a run has, the most important first.
-pub fn measures(log: &RunLog) -> Vec<Measure> {
+/// The accuracies of a run's sets, parts left out: every mean@k, then pass@k and maj@k of the largest k.
+pub(super) fn accuracies(log: &RunLog) -> Vec<String> {
+    log.evaluation_sets().into_iter().flat_map(|set| accuracies_of(log, set)).collect()
+}
+
+fn accuracies_of(log: &RunLog, set: &str) -> Vec<String> {
+    let names = |prefix: &str| -> Vec<String> {
+        let prefix = of_set(set, prefix);
+        let names = log.all().map(|(name, _)| name).filter(|name| name.starts_with(&prefix));
+        names.map(str::to_owned).collect()
+    };
+    let k = |name: &String| name.rsplit('@').next().and_then(|k| k.parse::<u64>().ok());
+    // Of one response, pass@k and maj@k are mean@k again.
+    let largest = |prefix: &&str| names(prefix).into_iter().filter(|name| k(name) > Some(1)).max_by_key(k);
+    names("mean@").into_iter().chain(["pass@", "maj@"].iter().filter_map(largest)).collect()
+}
+
+/// All measures that a run has as the course of one metric, the most important first.
+pub(super) fn measures(log: &RunLog) -> Vec<Measure> {
     let mut all = Vec::new();
     let mut add = |metric: &str, taken| {
         if log.series(metric).is_some_and(|series| !series.values.is_empty()) {
-            all.push(Measure { metric: metric.to_owned(), taken });
+            all.push(Measure { metric: metric.to_owned(), taken, section: Section::Main });
         }
     };
     add("eval/mean_of_sets", Taken::End);
     add("eval/mean_of_sets", Taken::Best);
     for set in log.evaluation_sets() {
-        let of_set = |name: &str| format!("eval/{set}/{name}");
-        let names = |prefix: &str| -> Vec<String> {
-            let prefix = of_set(prefix);
-            log.all()
-                .map(|(name, _)| name)
-                .filter(|name| name.starts_with(&prefix))
-                .map(str::to_owned)
-                .collect()
-        };
-        for name in names("mean@") {
+        for name in accuracies_of(log, set) {
             add(&name, Taken::End);
             // Of problems of one size, the end is enough.
-            if !name.ends_with("_numbers") {
+            if name.contains("/mean@") && !name.ends_with("_numbers") {
                 add(&name, Taken::Best);
             }
         }
-        // Of one response, pass@k and maj@k are mean@k again.
-        for prefix in ["pass@", "maj@"] {
-            let k = |name: &String| name.rsplit('@').next().and_then(|k| k.parse::<u64>().ok());
-            if let Some(largest) =
-                names(prefix).iter().max_by_key(|name| k(name)).filter(|name| k(name) > Some(1))
-            {
-                add(largest, Taken::End);
-            }
-        }
         for name in ["entropy", "length_mean", "truncated"] {
-            add(&of_set(name), Taken::End);
+            add(&of_set(set, name), Taken::End);
         }
     }
     add("eval/loss", Taken::End);
@@ -142,6 +263,20 @@ pub fn measures(log: &RunLog) -> Vec<Measure> {
     for name in ["reward/mean", "response/length_mean", "sft/loss"] {
         add(name, Taken::LastTenth);
     }
+    let parts = log.parts();
+    let best = log.accuracies();
+    let of_parts = parts.keys().filter_map(|set| best.get(set));
+    all.extend(of_parts.map(|accuracy| Measure {
+        metric: of_set(accuracy.set, accuracy.what),
+        taken: Taken::End,
+        section: Section::Parts,
+    }));
+    let changes = accuracies(log).into_iter().map(|metric| Measure {
+        metric,
+        taken: Taken::Change,
+        section: Section::Change,
+    });
+    all.extend(changes.filter(|change| change.of(log).is_some()));
     all
 }
 

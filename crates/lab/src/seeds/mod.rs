@@ -1,24 +1,34 @@
 //! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers have a mean and an interval;
-//! groups are compared over the seeds that they share.
+//! groups are compared over the seeds that they share, each with the first or with the one that it names.
 //!
-//! [`Summary::of`] knows numbers and recipes alone; [`section`] shows a summary in a web page, [`text`] on a terminal,
+//! [`Summary::of`] knows numbers and recipes alone; [`section()`] shows a summary in a web page, [`text`] on a terminal,
 //! [`markdown`] in a file.
 
 mod caveats;
+mod contrasts;
+mod evaluated;
 mod groups;
+mod held;
 mod measure;
+mod section;
 mod show;
 mod student;
+mod title;
 
 pub use groups::without_seed;
-pub use measure::{Measure, Taken, measures};
+pub use measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken};
+pub use section::Section;
 pub use show::{markdown, section, text};
 pub use student::{EXACT_UP_TO, Mean, Paired, quantile, within};
 
+use self::evaluated::Evaluated;
 use crate::log::RunLog;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// Most entropies at which accuracies are looked for.
+const MOST_TARGETS: usize = 4;
 
 /// A run to be taken in.
 #[derive(Clone, Debug)]
@@ -31,6 +41,20 @@ pub struct Run<'a> {
     pub log: Option<&'a RunLog>,
     /// Its resolved recipe's values, if they are known. Without them it has no seed, and is a group of its own.
     pub recipe: Option<&'a Value>,
+    /// What its group is compared with; that of a group's first run counts.
+    pub control: Control,
+}
+
+/// What a group is compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// The first group.
+    #[default]
+    First,
+    /// The group of the run at this place.
+    GroupOf(usize),
+    /// A group of this name, of which there is no run.
+    Absent(String),
 }
 
 impl Run<'_> {
@@ -50,7 +74,7 @@ impl Run<'_> {
 /// What runs say over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The groups in the order of their first runs; the first is the baseline that the others are compared with.
+    /// The groups in the order of their first runs; the first is what others are compared with unless they are told otherwise.
     pub groups: Vec<Group>,
     /// What is known of them.
     pub rows: Vec<Row>,
@@ -89,50 +113,100 @@ pub struct Row {
     pub measure: Measure,
     /// `[groups]`; none where no run that counts has measured it.
     pub means: Vec<Option<Mean>>,
-    /// `[groups]`: the difference to the baseline over the seeds that both have; none of the baseline itself, and where the two
-    /// cannot be compared.
-    pub against_first: Vec<Option<Paired>>,
+    /// `[groups]`: the difference to the group that each is compared with over the seeds that both have; none of what is not
+    /// compared.
+    pub against: Vec<Option<Against>>,
+    /// `[groups]`, of entropies at the end, at the first temperature: the multiple of the first group's over the same seeds, the
+    /// mean and its interval taken of the logarithms. Empty of all else.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ratio_to_first: Vec<Option<Mean>>,
+}
+
+/// How a group differs from the one that it is compared with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Against {
+    /// The latter's name.
+    pub group: String,
+    /// The difference.
+    #[serde(flatten)]
+    pub test: Paired,
 }
 
 impl Summary {
-    /// Takes in runs, of which the first is of the baseline.
+    /// Takes in runs, of which the first is of the first group.
     pub fn of(runs: &[Run<'_>]) -> Self {
         let mut notes = Vec::new();
         let places = groups::grouped(runs);
-        let names = groups::names(runs, &places);
-        // The places of the runs that count.
-        let mut counted: Vec<Vec<usize>> = Vec::new();
-        let mut groups = Vec::new();
-        for (places, name) in places.iter().zip(names) {
-            let (finished, unfinished) = by_state(runs, places);
-            let (once, again) = by_seed(runs, &finished);
-            let said =
-                |places: &[usize]| -> Vec<String> { places.iter().map(|i| runs[*i].name.clone()).collect() };
-            notes.extend(unfinished.iter().map(|i| {
-                let of = runs[*i].steps().map_or(String::new(), |steps| format!(" of {steps}"));
-                let name = &runs[*i].name;
-                match runs[*i].last_step() {
-                    Some(made) => format!("{name} is at step {made}{of} and is left out."),
-                    None => format!("{name} has recorded nothing and is left out."),
-                }
-            }));
-            notes.extend(again.iter().map(|i| {
-                format!(
-                    "{} has the seed of another run of {name}, and is left out as the same once more.",
-                    runs[*i].name
-                )
-            }));
-            let seeds = once.iter().map(|i| runs[*i].seed()).collect();
-            groups.push(Group { name, runs: said(&once), seeds, unfinished: said(&unfinished) });
-            counted.push(once);
-        }
-        let comparable = comparable(runs, &places, &groups, &mut notes);
-        let mut rows = rows(runs, &counted, &comparable);
-        notes.extend(caveats::unequal_bests(runs, &counted, &groups, &mut rows));
+        let (groups, counted) = taken_in(runs, &places, &mut notes);
+        let controls = contrasts::controls(runs, &places, &groups, &mut notes);
+        let is_like_first = |group| {
+            let unsaid = &mut Vec::new();
+            group > 0 && contrasts::are_comparable(runs, &places, &groups, [0, group], unsaid)
+        };
+        let with_first: Vec<bool> = (0..groups.len()).map(is_like_first).collect();
+        let mut rows = rows(runs, &groups, &counted, &Comparisons { controls, with_first });
         notes.extend(caveats::cut_off_shares(&mut rows));
         notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
     }
+}
+
+/// Runs of one group by their places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// What the group is called.
+    pub name: String,
+    /// All of them.
+    pub all: Vec<usize>,
+    /// Those that count: finished, and one of each seed.
+    pub counted: Vec<usize>,
+}
+
+/// The groups of runs, as a [`Summary`] has them.
+pub fn members(runs: &[Run<'_>]) -> Vec<Members> {
+    let places = groups::grouped(runs);
+    let (groups, counted) = taken_in(runs, &places, &mut Vec::new());
+    let of = |((group, counted), all): ((Group, Vec<usize>), Vec<usize>)| Members {
+        name: group.name,
+        all,
+        counted,
+    };
+    groups.into_iter().zip(counted).zip(places).map(of).collect()
+}
+
+/// The groups, and for each the places of the runs that count; says which do not.
+fn taken_in(
+    runs: &[Run<'_>],
+    places: &[Vec<usize>],
+    notes: &mut Vec<String>,
+) -> (Vec<Group>, Vec<Vec<usize>>) {
+    let names = groups::names(runs, places);
+    let mut counted: Vec<Vec<usize>> = Vec::new();
+    let mut groups = Vec::new();
+    for (places, name) in places.iter().zip(names) {
+        let (finished, unfinished) = by_state(runs, places);
+        let (once, again) = by_seed(runs, &finished);
+        let said =
+            |places: &[usize]| -> Vec<String> { places.iter().map(|i| runs[*i].name.clone()).collect() };
+        notes.extend(unfinished.iter().map(|i| {
+            let of = runs[*i].steps().map_or(String::new(), |steps| format!(" of {steps}"));
+            let name = &runs[*i].name;
+            match runs[*i].last_step() {
+                Some(made) => format!("{name} is at step {made}{of} and is left out."),
+                None => format!("{name} has recorded nothing and is left out."),
+            }
+        }));
+        notes.extend(again.iter().map(|i| {
+            format!(
+                "{} has the seed of another run of {name}, and is left out as the same once more.",
+                runs[*i].name
+            )
+        }));
+        let seeds = once.iter().map(|i| runs[*i].seed()).collect();
+        groups.push(Group { name, runs: said(&once), seeds, unfinished: said(&unfinished) });
+        counted.push(once);
+    }
+    (groups, counted)
 }
 
 /// Which runs of a group have made all of their steps. Where the recipe does not say how many these are, they are as many as the
@@ -156,70 +230,79 @@ fn by_seed(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// Which groups may be compared with the first.
-fn comparable(
-    runs: &[Run<'_>],
-    places: &[Vec<usize>],
-    groups: &[Group],
-    notes: &mut Vec<String>,
-) -> Vec<bool> {
-    let first = |group: &[usize]| &runs[group[0]];
-    let Some(baseline) = places.first().map(|group| first(group)) else { return Vec::new() };
-    let may = |(group, Group { name, .. }): (&Vec<usize>, &Group)| {
-        let run = first(group);
-        let (Some(old), Some(new)) = (baseline.recipe, run.recipe) else { return false };
-        let changes = groups::incomparable(old, new);
-        if !changes.is_empty() {
-            let baseline = &groups[0].name;
-            notes.push(format!(
-                "{name} is not compared with {baseline}, since it is evaluated otherwise: {}.",
-                changes.join(", ")
-            ));
-        } else if baseline.steps() != run.steps() {
-            let steps = |run: &Run<'_>| run.steps().unwrap_or_default();
-            notes.push(format!(
-                "{name} trains for {} steps, {} for {}.",
-                steps(run),
-                groups[0].name,
-                steps(baseline)
-            ));
-        }
-        changes.is_empty()
-    };
-    places.iter().zip(groups).map(may).collect()
+/// What is compared with what, by places of groups.
+struct Comparisons {
+    /// `[groups]`: the group that each is compared with.
+    controls: Vec<Option<usize>>,
+    /// `[groups]`: whether it may be compared with the first, as a multiple of which entropies are told.
+    with_first: Vec<bool>,
 }
 
-fn rows(runs: &[Run<'_>], groups: &[Vec<usize>], comparable: &[bool]) -> Vec<Row> {
+fn rows(runs: &[Run<'_>], named: &[Group], counted: &[Vec<usize>], comparisons: &Comparisons) -> Vec<Row> {
+    let of = |group: &Vec<usize>| -> Vec<(Option<u64>, Evaluated<'_>)> {
+        let evaluated = |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].log?, runs[*i].recipe)));
+        group.iter().filter_map(evaluated).collect()
+    };
+    let groups: Vec<Vec<(Option<u64>, Evaluated<'_>)>> = counted.iter().map(of).collect();
+    let targets = targets(&groups);
     let mut all: Vec<Measure> = Vec::new();
-    for measure in groups.iter().flatten().filter_map(|i| runs[*i].log).flat_map(measures) {
+    for measure in groups.iter().flatten().flat_map(|(_, run)| run.measures(&targets)) {
         if !all.contains(&measure) {
             all.push(measure);
         }
     }
-    let row = |measure: Measure| {
-        let of_group = |group: &Vec<usize>| -> Vec<(Option<u64>, f64)> {
-            let number = |i: &usize| Some((runs[*i].seed(), measure.of(runs[*i].log?)?));
-            group.iter().filter_map(number).collect()
-        };
-        let numbers: Vec<Vec<(Option<u64>, f64)>> = groups.iter().map(of_group).collect();
-        let by_seed: Vec<BTreeMap<u64, f64>> = numbers
-            .iter()
-            .map(|group| group.iter().filter_map(|(seed, x)| Some(((*seed)?, *x))).collect())
-            .collect();
-        let against = |group: usize| {
-            let may = group > 0 && comparable[group];
-            let pairs: Vec<(f64, f64)> = by_seed[0]
-                .iter()
-                .filter(|_| may)
-                .filter_map(|(seed, old)| Some((*old, *by_seed[group].get(seed)?)))
-                .collect();
-            Paired::of(&pairs)
-        };
-        Row {
-            means: numbers.iter().map(|group| Mean::of(group.iter().map(|(_, x)| *x).collect())).collect(),
-            against_first: (0..groups.len()).map(against).collect(),
-            measure,
-        }
+    all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
+    let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&all)).collect();
+    let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);
+    all.into_iter().zip(has_ratio).map(row).collect()
+}
+
+/// The entropies that groups hold in the end: of a group whose seeds have targets of their own, the mean.
+fn targets(groups: &[Vec<(Option<u64>, Evaluated<'_>)>]) -> Vec<Nats> {
+    let mut targets: Vec<Nats> = Vec::new();
+    for group in groups {
+        let of_group: Vec<f64> = group.iter().filter_map(|(_, run)| run.target()).collect();
+        let target = Nats::of(of_group.iter().sum::<f64>() / of_group.len() as f64);
+        targets.extend(target.filter(|target| !targets.contains(target)));
+    }
+    targets.truncate(MOST_TARGETS);
+    targets
+}
+
+/// A measure of all groups, by seeds.
+fn row(
+    measure: Measure,
+    named: &[Group],
+    groups: &[Vec<(Option<u64>, Evaluated<'_>)>],
+    Comparisons { controls, with_first }: &Comparisons,
+    has_ratio: bool,
+) -> Row {
+    let of_group = |group: &Vec<(Option<u64>, Evaluated<'_>)>| -> Vec<(Option<u64>, f64)> {
+        group.iter().filter_map(|(seed, run)| Some((*seed, run.number(&measure)?))).collect()
     };
-    all.into_iter().map(row).collect()
+    let numbers: Vec<Vec<(Option<u64>, f64)>> = groups.iter().map(of_group).collect();
+    let by_seed: Vec<BTreeMap<u64, f64>> = numbers
+        .iter()
+        .map(|group| group.iter().filter_map(|(seed, x)| Some(((*seed)?, *x))).collect())
+        .collect();
+    let pairs = |control: usize, group: usize| -> Vec<(f64, f64)> {
+        let of_control = by_seed[control].iter();
+        of_control.filter_map(|(seed, old)| Some((*old, *by_seed[group].get(seed)?))).collect()
+    };
+    let mean = |group: &Vec<(Option<u64>, f64)>| {
+        let mean = Mean::of(group.iter().map(|(_, x)| *x).collect())?;
+        // Of so many runs it is known, and no share of others is meant.
+        Some(if measure.is_count() { Mean { interval: None, ..mean } } else { mean })
+    };
+    let against = |group: usize| {
+        let control = controls[group].filter(|_| measure.is_compared())?;
+        Some(Against { group: named[control].name.clone(), test: Paired::of(&pairs(control, group))? })
+    };
+    let ratio = |group: usize| with_first[group].then(|| Mean::of_ratios(&pairs(0, group))).flatten();
+    Row {
+        means: numbers.iter().map(mean).collect(),
+        against: (0..groups.len()).map(against).collect(),
+        ratio_to_first: if has_ratio { (0..groups.len()).map(ratio).collect() } else { Vec::new() },
+        measure,
+    }
 }

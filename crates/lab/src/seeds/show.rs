@@ -1,7 +1,7 @@
 //! Summaries for people: on a terminal, as Markdown, as part of a web page.
 
-use super::{Group, Mean, Measure, Paired, Row, Summary};
-use crate::page::legible;
+use super::{Against, Group, Mean, Measure, Paired, Row, Section, Summary};
+use crate::page::{legible, scrolling, with_code};
 use std::fmt::Write;
 
 /// Columns that a name gets on a terminal.
@@ -13,7 +13,8 @@ pub fn text(summary: &Summary) -> String {
     let baseline = summary.groups.first().map_or("", |group| &group.name);
     for row in summary.rows.iter().filter(|row| row.measure.is_main()) {
         let _ = writeln!(text, "\n  {}", row.measure.title());
-        for (group, (mean, against)) in summary.groups.iter().zip(row.means.iter().zip(&row.against_first)) {
+        let of_groups = summary.groups.iter().zip(row.means.iter().zip(&row.against));
+        for (place, (group, (mean, against))) in of_groups.enumerate() {
             let name = shortened(&group.name, NAME);
             let Some(mean) = mean else {
                 let why = if group.runs.is_empty() { group.seeds_finished() } else { String::new() };
@@ -23,7 +24,8 @@ pub fn text(summary: &Summary) -> String {
             let number = number(&row.measure, mean.value);
             let _ = writeln!(text, "    {name:NAME$} {number:>9}  {}", spread(&row.measure, mean, group));
             if let Some(against) = against {
-                let label = shortened(&format!("  against {baseline}"), NAME);
+                let label = shortened(&format!("  against {}", against.group), NAME);
+                let against = &against.test;
                 let difference = signed(&row.measure, against.difference.value);
                 let interval = between(&row.measure, &against.difference, signed);
                 let (beside, below) = match against.difference.runs.len() {
@@ -36,6 +38,11 @@ pub fn text(summary: &Summary) -> String {
                     let _ = writeln!(text, "    {:NAME$} {:9}  {line}", "", "");
                 }
             }
+            if let Some(Some(ratio)) = row.ratio_to_first.get(place) {
+                let label = shortened(&format!("  times {baseline}"), NAME);
+                let (value, interval) = (times(ratio.value), ratio_between(ratio));
+                let _ = writeln!(text, "{}", format!("    {label:NAME$} {value:>9}  {interval}").trim_end());
+            }
         }
     }
     if !summary.rows.is_empty() {
@@ -47,52 +54,18 @@ pub fn text(summary: &Summary) -> String {
     text
 }
 
-/// Two tables, of means and of differences, with the notes below.
+/// Tables of means and of differences, those of each section under its heading, with the notes below.
 pub fn markdown(summary: &Summary) -> String {
     let mut text = String::new();
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let heads =
-        |rows: &[&Row]| rows.iter().map(|row| cell(&row.measure.title())).collect::<Vec<_>>().join(" | ");
-    let mut table = |first: &str, rows: &[&Row], lines: Vec<Vec<String>>| {
-        let _ = writeln!(text, "| {first} | {} |\n|---|{}", heads(rows), "---|".repeat(rows.len()));
-        for line in lines {
-            let _ =
-                writeln!(text, "| {} |", line.iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "));
+    for section in Section::ALL {
+        let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.measure.section == section).collect();
+        if let Some((heading, reading)) = section.heading().filter(|_| !rows.is_empty()) {
+            let _ = writeln!(text, "## {heading}\n\n{reading}\n");
         }
-        text.push('\n');
-    };
-    // Pages are narrow: a table for a few measures at a time.
-    for rows in summary.rows.chunks(4) {
-        let rows: Vec<&Row> = rows.iter().collect();
-        let line = |(i, name): (usize, &str)| {
-            let of = |row: &&Row| {
-                row.means[i].as_ref().map_or("n/a".into(), |mean| with_interval(&row.measure, mean, number))
-            };
-            let group = &summary.groups[i];
-            let name = match group.unfinished.len() {
-                0 => name.to_owned(),
-                _ => format!("{name} ({})", group.seeds_finished()),
-            };
-            [vec![name], rows.iter().map(of).collect()].concat()
-        };
-        let names = || summary.groups.iter().map(|group| group.name.as_str()).enumerate();
-        table("", &rows, names().map(line).collect());
-        let line = |(i, name): (usize, &str)| {
-            let of = |row: &&Row| {
-                row.against_first[i].as_ref().map_or(String::new(), |against| {
-                    format!(
-                        "{} {}",
-                        with_interval(&row.measure, &against.difference, signed),
-                        p_values(against)
-                    )
-                })
-            };
-            [vec![name.to_owned()], rows.iter().map(of).collect()].concat()
-        };
-        let is_compared = |i: usize| rows.iter().any(|row| row.against_first[i].is_some());
-        let lines: Vec<Vec<String>> = names().filter(|(i, _)| is_compared(*i)).map(line).collect();
-        if !lines.is_empty() {
-            table(&format!("against {}", summary.groups[0].name), &rows, lines);
+        // Pages are narrow: a table for a few measures at a time.
+        rows.chunks(4).for_each(|rows| text += &tables(summary, rows));
+        if section == Section::Main {
+            text += &ratios(summary, &rows);
         }
     }
     if !summary.rows.is_empty() {
@@ -102,6 +75,103 @@ pub fn markdown(summary: &Summary) -> String {
     text
 }
 
+/// A table of Markdown with a first column and others; what it holds breaks none of it.
+fn table(first: &str, heads: &[String], lines: &[Vec<String>]) -> String {
+    let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
+    let row = |cells: &[String]| cells.iter().map(cell).collect::<Vec<_>>().join(" | ");
+    let mut text = format!("| {first} | {} |\n|---|{}\n", row(heads), "---|".repeat(heads.len()));
+    lines.iter().for_each(|line| text += &format!("| {} |\n", row(line)));
+    text + "\n"
+}
+
+fn titles(rows: &[&Row]) -> Vec<String> {
+    rows.iter().map(|row| row.measure.title()).collect()
+}
+
+/// A few measures of all groups: their means, and the differences.
+fn tables(summary: &Summary, rows: &[&Row]) -> String {
+    let of_group = |(i, group): (usize, &Group)| {
+        let of =
+            |row: &&Row| row.means[i].as_ref().map_or("n/a".into(), |mean| said(&row.measure, mean, group));
+        let name = match group.unfinished.len() {
+            0 => group.name.clone(),
+            _ => format!("{} ({})", group.name, group.seeds_finished()),
+        };
+        [vec![name], rows.iter().map(of).collect()].concat()
+    };
+    let means: Vec<Vec<String>> = summary.groups.iter().enumerate().map(of_group).collect();
+    let mut text = table("", &titles(rows), &means);
+    let lines: Vec<Vec<String>> =
+        (0..summary.groups.len()).flat_map(|i| differences(summary, rows, i)).collect();
+    if !lines.is_empty() {
+        text += &table("difference", &titles(rows), &lines);
+    }
+    text
+}
+
+/// A group's name, and how it differs from the one that it is compared with; none where no row compares them.
+fn differences(summary: &Summary, rows: &[&Row], group: usize) -> Option<Vec<String>> {
+    let control = &rows.iter().find_map(|row| row.against[group].as_ref())?.group;
+    let of = |row: &&Row| {
+        row.against[group].as_ref().map_or(String::new(), |Against { test, .. }| {
+            format!("{} {}", with_interval(&row.measure, &test.difference, signed), p_values(test))
+        })
+    };
+    let name = format!("{} against {control}", summary.groups[group].name);
+    Some([vec![name], rows.iter().map(of).collect()].concat())
+}
+
+/// Entropies as multiples of the first group's.
+fn ratios(summary: &Summary, rows: &[&Row]) -> String {
+    let rows: Vec<&Row> =
+        rows.iter().copied().filter(|row| row.ratio_to_first.iter().any(Option::is_some)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let line = |(i, group): (usize, &Group)| {
+        let of = |row: &&Row| {
+            row.ratio_to_first[i].as_ref().map_or(String::new(), |ratio| {
+                format!("{} {}", times(ratio.value), ratio_between(ratio)).trim_end().to_owned()
+            })
+        };
+        let cells: Vec<String> = rows.iter().map(of).collect();
+        cells.iter().any(|cell| !cell.is_empty()).then(|| [vec![group.name.clone()], cells].concat())
+    };
+    let lines: Vec<Vec<String>> = summary.groups.iter().enumerate().filter_map(line).collect();
+    let first = format!("as a multiple of {}, over the same seeds", summary.groups[0].name);
+    table(
+        &first.replace('|', "\\|"),
+        &titles(&rows).iter().map(|t| t.replace(", nats", "")).collect::<Vec<_>>(),
+        &lines,
+    )
+}
+
+/// A ratio.
+fn times(ratio: f64) -> String {
+    if (0.01..1e6).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
+}
+
+fn ratio_between(ratio: &Mean) -> String {
+    match ratio.interval {
+        Some([low, high]) => format!("[{}, {}]", times(low), times(high)),
+        None if ratio.has_no_spread() => "no spread".into(),
+        None => String::new(),
+    }
+}
+
+/// A mean with its interval, and of how many seeds where some have no such number; of a count, the count.
+fn said(measure: &Measure, mean: &Mean, group: &Group) -> String {
+    if measure.is_count() {
+        return format!("{:.0} of {}", mean.runs.iter().sum::<f64>(), mean.runs.len());
+    }
+    let seeds = match (mean.runs.len(), group.runs.len()) {
+        (known, all) if known == all => String::new(),
+        (1, _) => " (1 seed)".into(),
+        (known, _) => format!(" ({known} seeds)"),
+    };
+    with_interval(measure, mean, number) + &seeds
+}
+
 /// A section of a page: what is known of all groups, with intervals, differences and notes. Empty where no group has two
 /// seeds.
 pub fn section(summary: &Summary) -> String {
@@ -109,15 +179,37 @@ pub fn section(summary: &Summary) -> String {
     if summary.rows.is_empty() || !has_seeds {
         return String::new();
     }
-    let baseline = legible(&summary.groups[0].name);
     let mut html = String::from("<section id=\"seeds\">\n<h2>Over seeds</h2>\n");
-    let _ = write!(
+    let _ = writeln!(
         html,
         "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its seeds with 95\u{a0}% intervals by \
-         Student's t; below them, where another group is compared with <b>{baseline}</b> over the same seeds, the \
-         difference.</p>\n\
-         <div class=\"wide\"><table>\n<thead><tr><th scope=\"col\"></th>"
+         Student's t; below them stands how the group differs from another over the same seeds, and from which.</p>"
     );
+    for part in Section::ALL {
+        let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.measure.section == part).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        // Above the box that scrolls: no reading is cut off by it.
+        if let Some((heading, reading)) = part.heading() {
+            let (heading, reading) = (legible(heading), with_code(&reading));
+            let _ = writeln!(html, "<h3>{heading}</h3>\n<p class=\"quiet\">{reading}</p>");
+        }
+        let label = part.heading().map_or("Means over seeds".to_owned(), |(heading, _)| legible(heading));
+        html += &table_of_page(summary, &rows, &label);
+    }
+    if !summary.notes.is_empty() {
+        html += "<ul>\n";
+        summary.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", with_code(note)));
+        html += "</ul>\n";
+    }
+    html + "</section>\n"
+}
+
+/// A table of a page: a column for each group.
+fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
+    let baseline = legible(&summary.groups[0].name);
+    let mut html = format!("{}<table class=\"seeds\">\n<thead><tr><th scope=\"col\"></th>", scrolling(label));
     for group in &summary.groups {
         let seeds = group.seeds_finished();
         let _ = write!(
@@ -127,31 +219,37 @@ pub fn section(summary: &Summary) -> String {
         );
     }
     html += "</tr></thead>\n<tbody>\n";
-    for row in &summary.rows {
+    for row in rows {
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", legible(&row.measure.title()));
-        for (mean, against) in row.means.iter().zip(&row.against_first) {
+        for (place, (mean, against)) in row.means.iter().zip(&row.against).enumerate() {
             let mean = mean.as_ref().map_or("n/a".into(), |mean| {
                 let of = mean.runs.iter().map(|x| number(&row.measure, *x)).collect::<Vec<_>>().join(", ");
-                format!("<span title=\"{of}\">{}</span>", with_interval(&row.measure, mean, number))
+                format!("<span title=\"{of}\">{}</span>", said(&row.measure, mean, &summary.groups[place]))
             });
             let against = against.as_ref().map_or(String::new(), |against| {
-                let difference = with_interval(&row.measure, &against.difference, signed);
-                format!("<br><small class=\"quiet\">{difference} {}</small>", p_values(against))
+                let difference = with_interval(&row.measure, &against.test.difference, signed);
+                let (control, p) = (legible(&against.group), p_values(&against.test));
+                format!("<br><small class=\"quiet\">{difference} against {control}, {p}</small>")
             });
-            let _ = write!(html, "<td>{mean}{against}</td>");
+            let ratio =
+                row.ratio_to_first.get(place).and_then(Option::as_ref).map_or(String::new(), |ratio| {
+                    let shown = format!("{} {}", times(ratio.value), ratio_between(ratio));
+                    format!(
+                        "<br><small class=\"quiet\">{} times that of {baseline}</small>",
+                        shown.trim_end()
+                    )
+                });
+            let _ = write!(html, "<td>{mean}{against}{ratio}</td>");
         }
         html += "</tr>\n";
     }
-    html += "</tbody>\n</table></div>\n";
-    if !summary.notes.is_empty() {
-        html += "<ul>\n";
-        summary.notes.iter().for_each(|note| html += &format!("<li>{}</li>\n", legible(note)));
-        html += "</ul>\n";
-    }
-    html + "</section>\n"
+    html + "</tbody>\n</table></div>\n"
 }
 
 fn number(measure: &Measure, value: f64) -> String {
+    if measure.is_difference() {
+        return signed(measure, value);
+    }
     let (scale, digits) = measure.scale();
     let value = scale * value;
     if value.abs() < 1e9 { format!("{value:.digits$}") } else { format!("{value:.2e}") }

@@ -57,6 +57,21 @@ impl Mean {
         Some(Self { value, interval, runs })
     }
 
+    /// The ratio new / old of (old, new) numbers above 0, a pair for each seed: the geometric mean, with the interval of the
+    /// logarithms' mean. None without pairs, or where a number is not above 0.
+    pub fn of_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
+        let log = |(old, new): &(f64, f64)| (*old > 0.0 && *new > 0.0).then(|| libm::log(new / old));
+        let logs: Vec<f64> = pairs.iter().map(log).collect::<Option<_>>()?;
+        // Of ratios that are 1 but for rounding there is no spread either.
+        let Self { value, interval, runs } = Self::of_size(logs, 1.0)?;
+        let exp = |log: f64| libm::exp(log);
+        Some(Self {
+            value: exp(value),
+            interval: interval.map(|ends| ends.map(exp)),
+            runs: runs.into_iter().map(exp).collect(),
+        })
+    }
+
     /// Whether there are several numbers and all are the same.
     pub fn has_no_spread(&self) -> bool {
         self.runs.len() > 1 && self.interval.is_none()

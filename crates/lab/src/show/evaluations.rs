@@ -48,7 +48,7 @@ fn of_set(run: &ShownRun, set: &EvaluationSet, most: usize, look: &Look) -> Vec<
 }
 
 /// The table with as many columns as there is room for, from the left.
-fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
+pub(super) fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     for count in (2..=names.len()).rev() {
         let cut: Vec<Vec<String>> = rows.iter().map(|row| row[..count.min(row.len())].to_vec()).collect();
         let lines = table(look, &names[..count], &cut);
@@ -86,7 +86,7 @@ fn heading(column: &str) -> &str {
     }
 }
 
-fn cell(column: &str, value: f64) -> String {
+pub(super) fn cell(column: &str, value: f64) -> String {
     match column {
         "entropy" => fixed(value, 4),
         "length_mean" => fixed(value, 1),

@@ -6,6 +6,7 @@ mod evaluations;
 mod law;
 mod metrics;
 mod news;
+mod parts;
 mod responses;
 mod run;
 mod sets;
@@ -49,6 +50,7 @@ pub fn page(runs: &[ShownRun], wanted: &Wanted, look: &Look) -> Vec<String> {
         heading(runs, look),
         curves::lines(&panels, curves::beside(panels.len(), look.width), PLOT_HEIGHT, look),
         evaluations::lines(runs, PAGE_ROWS, look),
+        parts::lines(runs, look),
         law::lines(runs, look),
         responses::lines(runs, wanted.responses, look),
     ];
@@ -81,6 +83,7 @@ pub fn screen(runs: &[ShownRun], wanted: &Wanted, height: usize, look: &Look) ->
     };
     add(law::lines(runs, look));
     add(evaluations::lines(runs, SCREEN_ROWS, look));
+    add(parts::lines(runs, look));
     let counts = (1..=wanted.responses.min(SCREEN_RESPONSES)).rev();
     let _ = counts.into_iter().any(|count| add(responses::lines(runs, count, look)));
     if !panels.is_empty() {

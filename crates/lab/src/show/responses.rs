@@ -5,7 +5,7 @@ use super::tail::{last_lines, row_of};
 use super::text::{Look, Paint, wrapped};
 use crate::Result;
 use crate::number::{fixed, number};
-use crate::run_files::RunFiles;
+use crate::run_files::{EVALUATIONS, RunFiles};
 use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn last_file(files: &RunFiles) -> Result<Option<(String, PathBuf)>> {
     if let Some(step) = files.rollout_steps()?.last() {
         return Ok(Some((format!("step {step}"), files.rollout(*step))));
     }
-    let dir = files.dir.join("evaluations");
+    let dir = files.dir.join(EVALUATIONS);
     let of = |name: &str| {
         let (step, set) = name.strip_prefix("step-")?.strip_suffix(".jsonl")?.split_once('-')?;
         Some((step.parse::<u64>().ok()?, set.to_owned(), name.to_owned()))

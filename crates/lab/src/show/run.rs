@@ -1,7 +1,7 @@
 //! A run as it is read to be shown.
 
 use super::sets::EvaluationSet;
-use super::state::{State, recipe};
+use super::state::State;
 use super::tail::{last_lines, row_of};
 use super::text::{Look, Paint};
 use crate::Result;
@@ -10,7 +10,7 @@ use crate::law::points::{self, Measured};
 use crate::law::{self, Study};
 use crate::log::{RunLog, Series};
 use crate::number::number;
-use crate::run_files::RunFiles;
+use crate::run_files::{METRICS, RunFiles, recipe_of};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -61,7 +61,7 @@ impl ShownRun {
     /// # Errors
     /// As [`RunLog::open_all`]; when a recipe is no JSON.
     pub fn read(path: &Path) -> Result<Vec<Self>> {
-        let recipe = recipe(path)?;
+        let recipe = recipe_of(path)?;
         let is_training = State::is_training(path, recipe.as_ref());
         let logs = RunLog::open_all(path)?;
         Ok(logs.into_iter().map(|log| Self::of(log, recipe.clone(), is_training)).collect())
@@ -151,7 +151,7 @@ impl ShownRun {
     /// Which metrics of the last step are not finite.
     fn not_finite(&self) -> Result<Option<String>> {
         let Some(files) = self.files() else { return Ok(None) };
-        let path = files.dir.join("metrics.jsonl");
+        let path = files.dir.join(METRICS);
         let line = if path.exists() { last_lines(&path, 1)?.pop() } else { None };
         let Some(line) = line else { return Ok(None) };
         let row = row_of(&line, &path, "last line")?;

@@ -12,9 +12,20 @@ pub struct EvaluationSet {
 }
 
 impl EvaluationSet {
-    /// The sets whose accuracy a log has.
+    /// The sets whose accuracy a log has, without the parts of others.
     pub fn all(log: &RunLog) -> Vec<Self> {
-        let sets = log.accuracies().into_iter();
+        let parts = log.parts();
+        Self::those(log, |set| !parts.contains_key(set))
+    }
+
+    /// The parts of this one.
+    pub fn parts(&self, log: &RunLog) -> Vec<Self> {
+        let parts = log.parts();
+        Self::those(log, |set| parts.get(set).is_some_and(|whole| *whole == self.name))
+    }
+
+    fn those(log: &RunLog, is_meant: impl Fn(&str) -> bool) -> Vec<Self> {
+        let sets = log.accuracies().into_iter().filter(|(set, _)| is_meant(set));
         sets.map(|(set, metric)| Self { name: set.to_owned(), accuracy: metric.what.to_owned() }).collect()
     }
 

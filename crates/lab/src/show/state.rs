@@ -1,9 +1,8 @@
 //! How far a run is, how fast, and whether a process still trains in it.
 
 use super::text::{Look, Paint, duration};
-use crate::Result;
 use crate::log::RunLog;
-use crate::run_files::RunFiles;
+use crate::run_files::{METRICS, RECIPE};
 use isentrope_files::is_locked;
 use serde_json::Value;
 use std::path::Path;
@@ -115,7 +114,7 @@ impl State {
     /// How a stopped run goes on.
     pub(super) fn remedy(&self, log: &RunLog, recipe: Option<&Value>) -> Option<String> {
         let command = if recipe?.get("sft").is_some() { "sft" } else { "train" };
-        let path = log.path.join("recipe.toml");
+        let path = log.path.join(RECIPE);
         (self.condition == Condition::Stopped)
             .then(|| format!("isentrope {command} {} --resume goes on", path.display()))
     }
@@ -128,11 +127,6 @@ fn step_time(seconds: f64) -> String {
 
 /// Seconds since a run has written its last step.
 fn age(dir: &Path) -> Option<f64> {
-    let written = dir.join("metrics.jsonl").metadata().ok()?.modified().ok()?;
+    let written = dir.join(METRICS).metadata().ok()?.modified().ok()?;
     Some(SystemTime::now().duration_since(written).ok()?.as_secs_f64())
-}
-
-/// The recipe of a run, where it is a run of this program.
-pub(super) fn recipe(path: &Path) -> Result<Option<Value>> {
-    if path.is_dir() { RunFiles::new(path).recipe() } else { Ok(None) }
 }

@@ -1,5 +1,6 @@
 //! The last lines of a file, which may be as long as it likes.
 
+use crate::log::lines::without_line;
 use crate::{Error, Result};
 use isentrope_files::open_regular;
 use serde_json::{Map, Value};
@@ -34,10 +35,8 @@ pub(super) fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
 
 /// The object of a line of JSON; `place` says in an error which line of the file it is, since the parser saw no other.
 pub(super) fn row_of(line: &[u8], path: &Path, place: &str) -> Result<Map<String, Value>> {
-    serde_json::from_slice(line).map_err(|error| {
-        let what = error.to_string().replace(" at line 1 column", " at column");
-        Error::invalid(path, format!("{place}: {what}"))
-    })
+    serde_json::from_slice(line)
+        .map_err(|error| Error::invalid(path, format!("{place}: {}", without_line(&error))))
 }
 
 #[cfg(test)]

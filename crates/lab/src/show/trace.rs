@@ -1,5 +1,6 @@
 //! Whether a log has grown since it was read.
 
+use crate::run_files::{EVALUATIONS, ROLLOUTS, TOKENS};
 use isentrope_files::is_locked;
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::time::SystemTime;
 const DEPTH: usize = 4;
 const MOST: usize = 2000;
 /// Directories of a run of this program whose files are many; that there is a new one shows in the directory itself.
-const PASSED_OVER: [&str; 4] = ["checkpoints", "rollouts", "evaluations", "tokens"];
+const PASSED_OVER: [&str; 4] = ["checkpoints", ROLLOUTS, EVALUATIONS, TOKENS];
 
 /// What changes when a log does: lengths and times of files, and whether a process trains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::agreement::{Agreement, TheoryOfRun};
 use super::check::{Check, Step};
+use crate::number::whole_percent;
 use crate::text_plot::{Curve, TextPlot};
 use std::fmt::Write;
 
@@ -66,7 +67,7 @@ pub fn of_predictions(theory: &TheoryOfRun) -> String {
             let _ = write!(within, " [{low:+.2}, {high:+.2}]");
         }
         let slope = shown(*slope, |x| format!("{x:+.2e}"));
-        let [same_sign, explained] = [same_sign, explained].map(|x| shown(*x, percent));
+        let [same_sign, explained] = [same_sign, explained].map(|x| shown(*x, whole_percent));
         text += &line([name, &within, &same_sign, &slope, &explained]);
     }
     text += "    sign: steps with the same sign; of c c: share of the sum of squared changes.\n    \
@@ -98,8 +99,4 @@ fn row([name, first, second, third, fourth]: [&str; 5]) -> String {
 
 fn shown(number: Option<f64>, show: fn(f64) -> String) -> String {
     number.map_or_else(|| "n/a".into(), show)
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }

@@ -1,10 +1,13 @@
-//! Token records: what a run keeps of some responses of each step, number by number, in `tokens/step-N.jsonl`.
+//! Token records: what a run keeps of some responses of each step, number by number, in `tokens/step-N.jsonl`. Beside them an
+//! [`InitialState`], a response from before the first step.
 //!
 //! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score --in` takes the file as it is.
 
+mod initial_state;
 mod numbers;
 mod read;
 
+pub use initial_state::InitialState;
 pub use read::{TokenFile, read, read_from};
 
 use serde::{Deserialize, Serialize};

@@ -59,6 +59,35 @@ fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
 }
 
 #[test]
+fn an_entropy_that_was_asked_for_is_no_collapse() {
+    let row = |(entropy, target): (f64, f64)| json!({"policy/entropy": entropy, "entropy/target": target});
+    let rows = |pairs: &[(f64, f64)]| pairs.iter().copied().map(row).collect::<Vec<_>>();
+    let start = (2.0, 0.1);
+    assert_eq!(said(&rows(&[start, (0.15, 0.1), (0.11, 0.1), (0.091, 0.1), (0.1, 0.1)])), []);
+    // Below it by more than a tenth it is one; above a tenth of the start it is none, whatever the target.
+    assert_eq!(said(&rows(&[start, (0.3, 1.0), (0.089, 0.1), (0.05, 0.1)])), [(3, Kind::Entropy)]);
+    let text = &of_log(&log(&rows(&[start, (0.05, 0.1)])))[0].1.text;
+    for part in [
+        "policy/entropy is 0.050 nats, 2 % of the 2.000",
+        "Its target of 0.100 nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held",
+        "objective.covariance.controller.max",
+        "docs/autopilot.md",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!text.contains("clip-cov"), "{text}");
+    // To be held again is to be well, and then a second collapse is one.
+    let again = [&[start, (0.05, 0.1)][..], &[(0.1, 0.1); 10], &[(0.05, 0.1)]].concat();
+    assert_eq!(said(&rows(&again)), [(2, Kind::Entropy), (13, Kind::Entropy)]);
+    // Without a target it is named as a remedy.
+    let text = &of_log(&log(&series("policy/entropy", &[2.0, 0.1])))[0].1.text;
+    assert!(
+        text.contains("objective.covariance.target_entropy") && text.contains("docs/autopilot.md"),
+        "{text}"
+    );
+}
+
+#[test]
 fn responses_that_are_nearly_all_cut_off_are_said() {
     assert_eq!(
         said(&series("response/truncated", &[0.5, 0.9, 0.91, 0.99, 0.85, 0.95])),

@@ -1,6 +1,6 @@
 //! JSON lines of scripts, and what is wrong with some.
 
-use isentrope_lab::log::{Origin, RunLog};
+use isentrope_lab::log::{Origin, RunLog, part_of};
 use std::fs;
 
 fn open(text: impl AsRef<[u8]>) -> Result<RunLog, String> {
@@ -176,6 +176,23 @@ fn a_set_is_known_by_its_accuracy() {
     )
     .unwrap();
     assert_eq!(log.evaluation_sets(), ["a/b", "c", "d"]);
+    assert!(log.series("eval/g/mean@2_3_numbers").is_some(), "as runs wrote it before sets had parts");
     let accuracies: Vec<(&str, &str)> = log.accuracies().into_iter().map(|(set, m)| (set, m.what)).collect();
     assert_eq!(accuracies, [("a/b", "mean@16"), ("c", "score")]);
+}
+
+#[test]
+fn parts_of_a_set_are_no_sets() {
+    let log = open(
+        "{\"step\":1,\"eval/test/mean@8\":0.5,\"eval/test/entropy\":1,\"eval/test/sum/mean@8\":0.7,\"eval/test/sum/entropy\":0.5,\
+         \"eval/test/product/entropy\":2,\"eval/test_t0.6/mean@8\":0.5,\"eval/openai/gsm8k/mean@8\":0.2}\n",
+    )
+    .unwrap();
+    assert_eq!(log.evaluation_sets(), ["openai/gsm8k", "test", "test_t0.6"]);
+    let all = log.sets_and_parts();
+    let parts: Vec<_> = all.iter().filter_map(|set| part_of(set, |whole| all.contains(whole))).collect();
+    assert_eq!(parts, [("test", "product"), ("test", "sum")]);
+    let accuracies: Vec<&str> = log.accuracies().into_keys().collect();
+    assert_eq!(accuracies, ["openai/gsm8k", "test", "test/sum", "test_t0.6"]);
+    assert_eq!(log.parts(), [("test/product", "test"), ("test/sum", "test")].into());
 }

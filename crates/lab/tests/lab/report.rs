@@ -111,6 +111,33 @@ fn shares_by_twelfth_are_those_of_the_planted_decay() {
     );
 }
 
+/// Of a sweep, a column for each group and not for each run; means say what they are not over.
+#[test]
+fn shares_by_twelfth_of_several_seeds_are_means() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = |name: &str, seed: u64, decay: f64, method: &str| {
+        let rows: Vec<_> = (0..=240).map(|s| step(s, decay, 4, seed)).collect();
+        let mut recipe = recipe(240, method);
+        recipe["run"]["seed"] = json!(seed);
+        run(dir.path(), &format!("{name}/{seed}"), &rows, recipe)
+    };
+    let runs: Vec<PathBuf> = (0..3)
+        .flat_map(|i| [seed("grpo", i, 30.0 + 10.0 * i as f64, "none"), seed("kl", i, 80.0, "kl-cov")])
+        .collect();
+    let html = page(&runs);
+    let table = html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
+    assert_eq!(table.matches("mean of 3 seeds").count(), 2, "{table}");
+    assert_eq!(table.matches("entropy spent").count(), 3, "two groups and the paper");
+    let spent = |decay: f64| {
+        let at = |step| planted::entropy(step, decay);
+        100.0 * (at(0) - at(20)) / (at(0) - at(240))
+    };
+    let mean = format!("{:.0}\u{a0}%", (spent(30.0) + spent(40.0) + spent(50.0)) / 3.0);
+    let first = table.split("/12</td>").nth(1).unwrap();
+    assert!(first.split("</td>").next().unwrap().ends_with(&mean), "{mean}: {first}");
+    assert!(!html.contains("Left out of the means"));
+}
+
 #[test]
 fn runs_are_compared_and_differ_in_the_settings_that_differ() {
     let dir = tempfile::tempdir().unwrap();
@@ -398,6 +425,41 @@ fn equal_runs_are_said_to_be_equal_and_small_changes_to_be_small() {
             "accuracy did not rise",
         ],
     );
+}
+
+#[test]
+fn the_autopilot_and_what_is_measured_of_responses_are_drawn_where_a_run_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = |s: u64| json!({"step": s, "policy/entropy": 1.0 / s as f64, "eval/a/entropy": 1.5});
+    let whole = |s: u64| {
+        let x = s as f64;
+        json!({"step": s, "policy/entropy": 1.0 / x, "entropy/target": 0.5, "cov/fraction": 10_f64.powf(-x),
+               "cov/coefficient": x, "reward/attempts": x, "reward/gave_up": 0.1 * x, "reward/false_steps": 0.05 * x,
+               "eval/a/entropy": 1.5, "eval/a/entropy_initial_states": 2.0, "eval/a/kl_initial": 0.1 * x,
+               "eval/a/attempts": x + 1.0, "eval/a/gave_up": 0.2, "eval/a/false_steps": 0.3})
+    };
+    let rows = |row: &dyn Fn(u64) -> Value| -> Vec<_> {
+        (1..=5).map(|s| row(s).as_object().unwrap().clone()).collect()
+    };
+    let of = |name: &str, row: &dyn Fn(u64) -> Value| page(&[run(dir.path(), name, &rows(row), Value::Null)]);
+    let (plain, whole) = (of("plain", &plain), of("whole", &whole));
+    for (id, metrics) in [
+        ("entropy", vec!["policy/entropy", "entropy/target"]),
+        ("eval-entropy", vec!["eval/a/entropy", "eval/a/entropy_initial_states"]),
+        ("strength", vec!["cov/fraction", "cov/coefficient"]),
+        ("attempts", vec!["reward/attempts", "eval/a/attempts"]),
+        ("search", vec!["reward/gave_up", "reward/false_steps", "eval/a/gave_up", "eval/a/false_steps"]),
+        ("kl-initial", vec!["eval/a/kl_initial"]),
+    ] {
+        let start = format!("<figure id=\"chart-{id}\">");
+        let figure = whole.split_once(&start).unwrap().1.split_once("</figure>").unwrap().0;
+        for metric in metrics {
+            assert!(figure.contains(&format!("<code>{metric}</code>")), "{id}: {metric}: {figure}");
+        }
+        assert_eq!(figure.contains("\" checked> logarithmic"), id == "strength", "{figure}");
+        assert_eq!(plain.contains(&start), id.ends_with("entropy"), "{id}");
+    }
+    assert!(!whole.contains("chart-others") && !plain.contains("entropy/target"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reports as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ... -- --ignored in_browser`.
 
 use crate::browser::{Browser, Look};
-use crate::planted::{run, step, whole};
+use crate::planted::{recipe, run, step, whole};
 use isentrope_lab::report::Report;
 use serde_json::{Value, json};
 use std::fs;
@@ -178,4 +178,48 @@ fn a_page_without_charts_is_in_order_in_browser() {
     let mut browser = Browser::open(&page, LOOKS[0], "true");
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
     assert_eq!(browser.value(OVERFLOW), json!(0));
+}
+
+/// Two methods of three seeds and a lone run: means with bands, single runs, or both.
+#[test]
+#[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
+fn means_over_seeds_are_drawn_and_switched_in_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    let of_seed = |(method, seed): (&str, u64)| {
+        let decay = if method == "kl-cov" { 60.0 } else { 20.0 };
+        let rows: Vec<_> = (0..=80).map(|s| step(s, decay, 4, seed)).collect();
+        let mut settings = recipe(80, method);
+        settings["run"]["seed"] = json!(seed);
+        run(dir.path(), &format!("{method}/{seed}"), &rows, settings)
+    };
+    let of = |method| [1, 2, 3].map(|seed| (method, seed));
+    let mut all = [of("none"), of("kl-cov")].concat();
+    all.push(("clip-cov", 1));
+    let runs: Vec<PathBuf> = all.into_iter().map(of_seed).collect();
+    let page = written(dir.path(), &runs);
+    look_at("seeds", &page, &LOOKS);
+
+    let mut browser = Browser::open(&page, LOOKS[2], READY);
+    let accuracy = "document.getElementById('plot-accuracy').data";
+    // A band and a mean for each of two methods, and the run that is alone.
+    assert_eq!(browser.value(&format!("{accuracy}.length")), json!(5));
+    assert_eq!(browser.value(&format!("{accuracy}.filter(t => t.fill === 'toself').length")), json!(2));
+    let shown = "[...document.querySelectorAll('.legend.methods button')].map(b => b.textContent).join('|')";
+    assert_eq!(browser.value(shown), json!("none 3 seeds|kl-cov 3 seeds|clip-cov 1 seed"));
+    assert_eq!(browser.value("document.querySelector('.legend.single').hidden"), json!(true));
+    let of_mean = format!("{accuracy}.find(trace => trace.customdata)");
+    let within = format!(
+        "{of_mean}.customdata.every(([low, high], i) => low <= {of_mean}.y[i] && {of_mean}.y[i] <= high)"
+    );
+    assert_eq!(browser.value(&within), json!(true));
+    browser.value("document.querySelector('.legend.methods button').click()");
+    browser.wait(&format!("{accuracy}.filter(t => t.visible === false).length === 2"));
+    browser.value("document.querySelector('.legend.methods button').click()");
+    browser.wait(&format!("{accuracy}.every(t => t.visible)"));
+    browser.value("document.querySelector('input[name=drawn][value=both]').click()");
+    browser.wait(&format!("{accuracy}.length === 2 * 2 + 7"));
+    browser.value("document.querySelector('input[name=drawn][value=runs]').click()");
+    browser.wait(&format!("{accuracy}.length === 7"));
+    assert_eq!(browser.value("document.querySelector('.legend.methods').hidden"), json!(true));
+    is_in_order(&mut browser, LOOKS[2], "single runs");
 }

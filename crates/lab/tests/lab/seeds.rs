@@ -1,7 +1,7 @@
 //! Statistics over seeds.
 
 use isentrope_lab::log::RunLog;
-use isentrope_lab::seeds::{self, Mean, Paired, Run, Summary, quantile, within};
+use isentrope_lab::seeds::{self, Control, Mean, Paired, Run, Section, Summary, quantile, within};
 use isentrope_random::{Draws, Purpose};
 use serde_json::{Value, json};
 use std::fs;
@@ -124,7 +124,7 @@ fn intervals_of_shares_are_cut_off() {
     let row = row(&summary, "set: mean@4 at the end, %");
     assert_eq!(row.means[0].as_ref().unwrap().interval.unwrap()[0], 0.0);
     assert_eq!(row.means[1].as_ref().unwrap().interval, Some([0.0, 1.0]));
-    let difference = &row.against_first[1].as_ref().unwrap().difference;
+    let difference = &row.against[1].as_ref().unwrap().test.difference;
     assert_eq!(difference.interval, Some([-1.0, 1.0]));
     let text = seeds::text(&summary);
     assert!(text.contains("+30.00  [-100.00, +100.00]  2 pairs"), "{text}");
@@ -199,17 +199,15 @@ impl Runs {
     }
 
     fn summary(&self) -> Summary {
-        let run = |(name, log, recipe): &'_ (String, RunLog, Option<Value>)| {
-            (name.clone(), log.clone(), recipe.clone())
-        };
-        let kept: Vec<_> = self.runs.iter().map(run).collect();
-        let runs: Vec<Run<'_>> = kept
+        let runs: Vec<Run<'_>> = self
+            .runs
             .iter()
             .map(|(name, log, recipe)| Run {
                 name: name.clone(),
                 group: None,
                 log: Some(log),
                 recipe: recipe.as_ref(),
+                control: Control::First,
             })
             .collect();
         Summary::of(&runs)
@@ -247,8 +245,8 @@ fn runs_that_differ_in_the_seed_are_a_group() {
     let row = row(&summary, "set: mean@4 at the end, %");
     let means: Vec<f64> = row.means.iter().map(|mean| mean.as_ref().unwrap().value).collect();
     assert!((means[0] - 0.6).abs() < 1e-12 && (means[1] - 2.0 / 3.0).abs() < 1e-12);
-    assert_eq!(row.against_first[0], None);
-    let mut differences = row.against_first[1].as_ref().unwrap().difference.runs.clone();
+    assert_eq!(row.against[0], None);
+    let mut differences = row.against[1].as_ref().unwrap().test.difference.runs.clone();
     differences.sort_by(f64::total_cmp);
     for (found, expected) in differences.iter().zip([0.05, 0.05, 0.1]) {
         assert!((found - expected).abs() < 1e-12, "paired by seed: {differences:?}");
@@ -265,11 +263,55 @@ fn runs_that_differ_in_the_seed_are_a_group() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let markdown = seeds::markdown(&summary);
     assert!(
-        markdown.contains("| plain | 60.00 [35.16, 84.84] |") && markdown.contains("| against plain |"),
+        markdown.contains("| plain | 60.00 [35.16, 84.84] |")
+            && markdown.contains("| difference |")
+            && markdown.contains("| other against plain | +6.67 ["),
         "{markdown}"
     );
     let html = seeds::section(&summary);
     assert!(html.contains("<h2>Over seeds</h2>") && html.contains("60.00 [35.16, 84.84]"), "{html}");
+}
+
+/// A measure that only some seeds have does not set the bound of the others.
+#[test]
+fn the_exact_bound_is_of_the_most_seeds_that_are_tested() {
+    let mut runs = Runs::new();
+    for seed in [1, 2, 3] {
+        runs.add("plain", seed, 10, 0.5, json!({"objective": {"loss": "clip"}}));
+        runs.add("other", seed, 10, 0.6 + 0.01 * seed as f64, json!({"objective": {"loss": "gspo"}}));
+    }
+    let (_, log, _) = &mut runs.runs[5];
+    let path = log.path.join("metrics.jsonl");
+    let text = fs::read_to_string(&path).unwrap().replace("eval/set/pass@4", "eval/set/pass@8");
+    fs::write(&path, text).unwrap();
+    *log = RunLog::open(&path).unwrap();
+    let summary = runs.summary();
+    let few = row(&summary, "set: pass@4 at the end, %").against[1].as_ref().unwrap();
+    assert_eq!(few.test.difference.runs.len(), 2);
+    let said = summary.notes.join("\n");
+    let expected = "With 3 seeds the exact p-value is never below 0.250 (with 2, as some measures have, 0.500), so it cannot";
+    assert!(said.contains(expected), "{said}");
+}
+
+/// A table of a page for each section, in a box that scrolls by keyboard too; what is to be read stands outside of it.
+#[test]
+fn the_page_cuts_no_sentence_off_and_shows_no_mark_of_markdown() {
+    let mut runs = Runs::new();
+    for group in ["a", "b", "c", "d"] {
+        for seed in [1, 2] {
+            runs.add(group, seed, 10, 0.5 + 0.01 * seed as f64, json!({"objective": {"loss": group}}));
+        }
+    }
+    let html = seeds::section(&runs.summary());
+    let tables: Vec<&str> = html.split("<div class=\"wide\"").skip(1).collect();
+    assert!(tables.len() > 1, "{html}");
+    for table in tables {
+        assert!(table.starts_with(" tabindex=\"0\" role=\"region\" aria-label="), "{table}");
+        let inside = table.split("</table></div>").next().unwrap();
+        assert!(!inside.contains("colspan") && !inside.contains("straight line"), "{inside}");
+    }
+    assert!(!html.contains('`'), "{html}");
+    assert!(Section::Law.heading().unwrap().1.contains('`'), "the reading of the law names a command");
 }
 
 #[test]
@@ -309,19 +351,14 @@ fn what_is_not_comparable_is_not_compared() {
     let names: Vec<&str> = summary.groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["base", "elsewhere", "rarely", "easy"]);
     let row = row(&summary, "set: mean@4 at the end, %");
-    let compared: Vec<bool> = row.against_first.iter().map(Option::is_some).collect();
+    let compared: Vec<bool> = row.against.iter().map(Option::is_some).collect();
     assert_eq!(compared, [false, false, true, false]);
     let best = self::row(&summary, "set: mean@4 at its best, %");
-    assert!(best.against_first.iter().all(Option::is_none), "rarely is the best of fewer evaluations");
+    assert!(best.against.iter().all(Option::is_none), "best values are not compared");
     let said = summary.notes.join("\n");
     let note = "elsewhere is not compared with base, since it is evaluated otherwise: eval.files [\"set\"] -> [\"harder\"].";
     assert!(said.contains(note) && said.contains("easy is not compared"), "{said}");
-    let note =
-        "The best values of rarely and base are not compared: they are the largest of 2 and of 3 evaluations";
-    assert!(
-        said.contains(note) && said.contains("A best value is the largest of several noisy ones"),
-        "{said}"
-    );
+    assert!(said.contains("Best values are not compared."), "{said}");
     for shown in [seeds::markdown(&summary), seeds::section(&summary)] {
         assert!(shown.contains("A best value is the largest of several noisy ones"), "{shown}");
     }
@@ -352,7 +389,7 @@ fn evaluations_that_are_as_in_training_differ_with_it() {
             runs.add("old", seed, 10, 0.5, old.clone()).add("new", seed, 10, 0.6, new.clone());
         }
         let summary = runs.summary();
-        let compared = row(&summary, "set: mean@4 at the end, %").against_first[1].is_some();
+        let compared = row(&summary, "set: mean@4 at the end, %").against[1].is_some();
         assert_eq!(compared, difference.is_none(), "{old} {new}");
         let note = difference
             .map(|what| format!("new is not compared with old, since it is evaluated otherwise: {what}."));
@@ -391,6 +428,7 @@ fn unfinished_and_repeated_runs_are_left_out_and_named() {
         group: Some("base".into()),
         log: Some(log).filter(|_| name == "base/1"),
         recipe,
+        control: Control::First,
     });
     let early = Summary::of(&[failed.clone(), made]);
     assert_eq!(
@@ -424,4 +462,333 @@ fn hostile_names_stay_text() {
     assert!(seeds::markdown(&summary).lines().filter(|line| line.starts_with("| ")).count() >= 2);
     assert_eq!(Summary::of(&[]).rows, []);
     assert_eq!(seeds::section(&Summary::of(&[])) + &seeds::markdown(&Summary::of(&[])), "");
+}
+
+/// Runs that obey R = -0.2 exp(H) + 0.8 while H falls from `from` to `to`, half of it by a twelfth of 24 steps.
+fn with_law(runs: &mut Runs, group: &str, seed: u64, [from, to]: [f64; 2], settings: Value) {
+    let name = format!("{group}/{seed}");
+    let dir = runs.dir.path().join(&name);
+    fs::create_dir_all(&dir).unwrap();
+    let lines: String = (0..=24)
+        .map(|step| {
+            // Half is over after 2 of 24 steps, in a line between evaluations.
+            let left =
+                if step <= 2 { 1.0 - f64::from(step) / 4.0 } else { 0.5 * f64::from(24 - step) / 22.0 };
+            let entropy = to + (from - to) * left;
+            let accuracy = 0.8 - 0.2 * entropy.exp();
+            let mut line = json!({"step": step, "policy/entropy": entropy});
+            line["eval/set/mean@4"] = json!(accuracy);
+            line["eval/set/entropy"] = json!(entropy);
+            format!("{line}\n")
+        })
+        .collect();
+    fs::write(dir.join("metrics.jsonl"), lines).unwrap();
+    let mut recipe = json!({"run": {"seed": seed, "steps": 24, "out": dir}, "eval": {"files": ["set"]}});
+    recipe["objective"] = settings;
+    runs.runs.push((name, RunLog::open(&dir).unwrap(), Some(recipe)));
+}
+
+#[test]
+fn entropy_that_is_left_is_a_multiple_of_the_first_groups() {
+    let mut runs = Runs::new();
+    for (seed, base, held) in [(1, 0.1, 0.2), (2, 0.05, 0.4), (3, 0.2, 0.8)] {
+        with_law(&mut runs, "base", seed, [1.2, base], json!({"loss": "clip"}));
+        with_law(&mut runs, "held", seed, [1.2, held], json!({"loss": "gspo"}));
+    }
+    let summary = runs.summary();
+    let of = row(&summary, "set: entropy at the end, nats");
+    // Ratios 2, 8 and 4: the geometric mean is 4, the interval that of their logarithms, which are log 2
+    // apart: exp(log 4 +- 4.303 log 2 / sqrt 3).
+    let ratio = of.ratio_to_first[1].as_ref().unwrap();
+    assert!((ratio.value - 4.0).abs() < 1e-12 && of.ratio_to_first[0].is_none());
+    let [low, high] = ratio.interval.unwrap();
+    let half = (4.302_652_73 * 2f64.ln() / 3f64.sqrt()).exp();
+    assert!((low - 4.0 / half).abs() < 1e-6 && (high - 4.0 * half).abs() < 1e-6, "{low} {high}");
+    for (found, expected) in ratio.runs.iter().zip([2.0, 8.0, 4.0]) {
+        assert!((found - expected).abs() < 1e-12);
+    }
+    assert!(summary.rows.iter().filter(|row| !row.ratio_to_first.is_empty()).count() == 1);
+    let text = seeds::text(&summary);
+    assert!(text.contains("      times base                  4.00  [0.71, 22.38]\n"), "{text}");
+    let markdown = seeds::markdown(&summary);
+    assert!(
+        markdown.contains("| as a multiple of base, over the same seeds | set: entropy at the end |"),
+        "{markdown}"
+    );
+    assert!(markdown.contains("| held | 4.00 [0.71, 22.38] |"), "{markdown}");
+    assert!(seeds::section(&summary).contains("4.00 [0.71, 22.38] times that of base"));
+    assert_eq!(Mean::of_ratios(&[(0.0, 1.0)]), None, "of nothing there is no multiple");
+}
+
+#[test]
+fn how_early_it_was_spent_and_the_law_are_said_over_seeds() {
+    let mut runs = Runs::new();
+    for seed in [1, 2, 3] {
+        let end = 0.1 + seed as f64 / 100.0;
+        with_law(&mut runs, "base", seed, [1.2, end], json!({"loss": "clip"}));
+        // The last seed of the other group holds its entropy, so that there is no law to speak of.
+        let begin = if seed == 3 { end + 0.004 } else { 1.2 };
+        with_law(&mut runs, "other", seed, [begin, end], json!({"loss": "gspo"}));
+    }
+    let summary = runs.summary();
+    let values = |title: &str, group: usize| row(&summary, title).means[group].as_ref().unwrap().runs.clone();
+    let near = |found: Vec<f64>, expected: &[f64]| {
+        assert_eq!(found.len(), expected.len());
+        found.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{found:?} {expected:?}"));
+    };
+    near(values("policy/entropy: fall over by 1/12 of the run, %", 0), &[0.5; 3]);
+    let third = 1.0 - 0.5 * 16.0 / 22.0;
+    near(values("policy/entropy: fall over by 1/3 of the run, %", 0), &[third; 3]);
+    assert!(values("set: gain in mean@4 made by 1/12 of the run, %", 0).iter().all(|share| *share > 0.5));
+    near(values("set: a", 0), &[0.2; 3]);
+    near(values("set: b", 0), &[0.8; 3]);
+    near(values("set: ceiling b - a, %", 0), &[0.6; 3]);
+    near(values("set: R^2 of the law, -a exp(H) + b", 0), &[1.0; 3]);
+    assert!(values("set: R^2 of a line in H", 0).iter().all(|r_squared| (0.9..0.9999).contains(r_squared)));
+    near(values("set: runs whose law is refused", 0), &[0.0; 3]);
+    near(values("set: runs whose law is refused", 1), &[0.0, 0.0, 1.0]);
+    near(values("set: a", 1), &[0.2; 2]);
+    near(values("set: error at the end from the first 15 %, the law, -a exp(H) + b, points", 0), &[0.0; 3]);
+    let line = values("set: error at the end from the first 30 %, a line in H, points", 0);
+    assert!(line.iter().all(|error| *error > 0.01), "errors have no sign: {line:?}");
+
+    let markdown = seeds::markdown(&summary);
+    let headings: Vec<&str> = markdown.lines().filter(|line| line.starts_with("## ")).collect();
+    assert_eq!(
+        headings,
+        [
+            "## Since before the first step",
+            "## How early it was spent",
+            "## The law R = -a exp(H) + b",
+            "## Predictions of the end"
+        ]
+    );
+    let over = values("set: R^2 of the law less that of the line", 0);
+    assert!(over.iter().all(|over| (0.0001..0.1).contains(over)), "{over:?}");
+    let over = values("set: error at the end from the first 30 %, the law less a line in H, points", 0);
+    near(over.clone(), &line.iter().map(|error| -error).collect::<Vec<_>>());
+    assert!(
+        values("set: RMSE after the first 30 %, a line in H, points", 0).iter().all(|rmse| *rmse > 0.001)
+    );
+    let tested = |row: &&seeds::Row| row.against.iter().any(Option::is_some);
+    assert!(summary.rows.iter().filter(tested).all(|row| row.measure.section == Section::Main));
+    assert!(markdown.contains("by 1/12: 73 % and 76 %, by 1/3: 94 % and 93 %"), "{markdown}");
+    assert!(markdown.contains("| other | 1 of 3 |") && markdown.contains("(2 seeds)"), "{markdown}");
+    assert!(!seeds::text(&summary).contains("R^2"), "the terminal has the main rows alone");
+    let json = serde_json::to_value(&summary).unwrap();
+    let taken: Vec<&str> = json["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["measure"]["taken"].as_str().unwrap())
+        .collect();
+    for key in [
+        "end",
+        "share-by-4-of-12",
+        "law-refused",
+        "r-squared-linear",
+        "error-at-end-from-30-percent-constant",
+    ] {
+        assert!(taken.contains(&key), "{key}: {taken:?}");
+    }
+    let html = seeds::section(&summary);
+    assert!(html.contains("<h3>How early it was spent</h3>"), "{html}");
+}
+
+/// Runs of groups that are told what they are compared with, as (group, control).
+fn compared(runs: &Runs, groups: &[(&str, Control)]) -> Summary {
+    let run =
+        |((name, log, recipe), (group, control)): (&'_ (String, RunLog, Option<Value>), &(&str, Control))| {
+            (name.clone(), log.clone(), recipe.clone(), (*group).to_owned(), control.clone())
+        };
+    let kept: Vec<_> = runs.runs.iter().zip(groups).map(run).collect();
+    let runs = kept.iter().map(|(name, log, recipe, group, control)| Run {
+        name: name.clone(),
+        group: Some(group.clone()),
+        log: Some(log),
+        recipe: recipe.as_ref(),
+        control: control.clone(),
+    });
+    Summary::of(&runs.collect::<Vec<_>>())
+}
+
+#[test]
+fn groups_are_compared_with_what_they_are_told() {
+    let mut runs = Runs::new();
+    let of = |loss: &str| json!({"objective": {"loss": loss}});
+    for seed in [1, 2] {
+        runs.add("a", seed, 10, 0.5, of("a")).add("b", seed, 10, 0.6, of("b"));
+        runs.add("c", seed, 10, 0.9, of("c")).add("d", seed, 10, 0.75, of("d"));
+    }
+    let first = [
+        ("grpo/0.5", Control::First),
+        ("none/0.5", Control::First),
+        ("kl/0.5", Control::GroupOf(5)), // the second seed of none
+        ("alone", Control::Absent("gone/1".into())),
+    ];
+    let summary = compared(&runs, &[first.clone(), first].concat());
+    let of = row(&summary, "set: mean@4 at the end, %");
+    let said: Vec<Option<(&str, f64)>> = of
+        .against
+        .iter()
+        .map(|against| {
+            against.as_ref().map(|a| (a.group.as_str(), (100.0 * a.test.difference.value).round()))
+        })
+        .collect();
+    assert_eq!(said, [None, Some(("grpo/0.5", 10.0)), Some(("none/0.5", 30.0)), None]);
+    let note = "alone is not compared: of gone/1, which it is to be compared with, there is no run here.";
+    assert_eq!(summary.notes.iter().filter(|said| *said == note).count(), 1, "{:?}", summary.notes);
+    let json = serde_json::to_value(&summary).unwrap();
+    assert_eq!(json["rows"][0]["against"][2]["group"], "none/0.5");
+    assert!(json["rows"][0]["against"][2]["difference"]["value"].is_f64(), "{json}");
+    let (text, markdown, html) = (seeds::text(&summary), seeds::markdown(&summary), seeds::section(&summary));
+    assert!(text.contains("      against none/0.5          +30.00"), "{text}");
+    assert!(markdown.contains("| kl/0.5 against none/0.5 | +30.00 "), "{markdown}");
+    assert!(markdown.contains("| none/0.5 against grpo/0.5 | +10.00 "), "{markdown}");
+    assert!(html.contains("+30.00 no spread against none/0.5, exact 0.500, 2 pairs"), "{html}");
+    // Entropies stay multiples of the first group's.
+    let ratio = &row(&summary, "set: entropy at the end, nats").ratio_to_first[2];
+    assert!(ratio.as_ref().is_some_and(|ratio| (ratio.value - 1.0).abs() < 1e-12));
+}
+
+/// A run whose rows are these.
+fn planted(runs: &mut Runs, group: &str, seed: u64, rows: &[Value], objective: Value) {
+    let name = format!("{group}/{seed}");
+    let dir = runs.dir.path().join(&name);
+    fs::create_dir_all(&dir).unwrap();
+    let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    fs::write(dir.join("metrics.jsonl"), lines).unwrap();
+    let last = rows.last().unwrap()["step"].clone();
+    let recipe = json!({"run": {"seed": seed, "steps": last, "out": dir}, "eval": {"files": ["set"]}, "objective": objective});
+    runs.runs.push((name, RunLog::open(&dir).unwrap(), Some(recipe)));
+}
+
+/// The titles and the first group's numbers of a section.
+fn numbers(summary: &Summary, section: Section) -> Vec<(String, Option<f64>)> {
+    let rows = summary.rows.iter().filter(|row| row.measure.section == section);
+    rows.map(|row| (row.measure.title(), row.means[0].as_ref().map(|mean| mean.value))).collect()
+}
+
+#[test]
+fn entropy_that_is_held_is_measured_by_hand() {
+    // H / H* by step: 2, 1.5, 1.1, 0.8, 1.05, 1.0, 1.2, 0.9 at a target of 0.5, then 0.25.
+    let ratios = [2.0, 1.5, 1.1, 0.8, 1.05, 1.0, 1.2, 0.9];
+    let fractions = [1e-5, 1e-5, 0.1, 0.5, 0.2, 0.5, 1e-5, 0.4];
+    let rows: Vec<Value> = (0..8)
+        .map(|i| {
+            let target = if i < 4 { 0.5 } else { 0.25 };
+            json!({"step": i + 1, "policy/entropy": ratios[i] * target, "entropy/target": target, "cov/fraction": fractions[i]})
+        })
+        .collect();
+    let of = |controller: Value| {
+        let mut runs = Runs::new();
+        let covariance = json!({"method": "kl-cov", "target_entropy": 0.5, "controller": controller});
+        planted(&mut runs, "held", 1, &rows, json!({"covariance": covariance}));
+        numbers(&runs.summary(), Section::Held)
+    };
+    // The last half is steps 5 to 8: |ln| of 1.05, 1, 1.2 and 0.9.
+    let error = [1.05f64, 1.0, 1.2, 0.9].iter().map(|ratio| ratio.ln().abs()).sum::<f64>() / 4.0;
+    let expected = [
+        ("policy/entropy: tracking error, mean |ln(H / H*)| over the last half", error),
+        ("policy/entropy: steps of the last half with |ln(H / H*)| < 0.1, %", 0.5),
+        ("policy/entropy: first step within 10 % of H*", 3.0),
+        ("policy/entropy: least H / H* after that", 0.8),
+        ("cov/fraction: steps of the last half at its least or most, %", 0.5),
+    ];
+    let found = of(json!({"steer": "fraction"}));
+    assert_eq!(found.len(), 5, "{found:?}");
+    for ((title, value), (said, expected)) in found.iter().zip(expected) {
+        assert_eq!(title, said);
+        assert!((value.unwrap() - expected).abs() < 1e-12, "{title}: {value:?} {expected}");
+    }
+    // With other bounds, 0.2 and 0.4 are at them.
+    let bound = of(json!({"min": 0.2, "max": 0.4}))[4].1;
+    assert_eq!(bound, Some(0.5));
+    // What steers a coefficient has no bounds of the fraction.
+    assert_eq!(of(json!({"steer": "coefficient"})).len(), 4);
+
+    // Never reached: no step, and nothing after it.
+    let mut runs = Runs::new();
+    let rows: Vec<Value> =
+        (1..5).map(|i| json!({"step": i, "policy/entropy": 1.0, "entropy/target": 0.5})).collect();
+    planted(&mut runs, "above", 1, &rows, json!({}));
+    let found = numbers(&runs.summary(), Section::Held);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!((found[0].1.unwrap() - 2f64.ln()).abs() < 1e-12 && found[1].1 == Some(0.0));
+}
+
+#[test]
+fn accuracies_are_told_as_changes_and_at_equal_entropy() {
+    let mut runs = Runs::new();
+    let eval = |step: u64, entropy: f64, mean: f64, pass: f64| {
+        json!({"step": step, "policy/entropy": entropy, "eval/set/entropy": entropy, "eval/set/mean@8": mean,
+               "eval/set/pass@8": pass, "eval/set/maj@8": mean, "eval/set_t0.6/entropy": entropy, "eval/set_t0.6/mean@8": mean})
+    };
+    for seed in [1, 2] {
+        let free = [eval(0, 0.9, 0.1, 0.5), eval(10, 0.5, 0.3, 0.6), eval(20, 0.1, 0.2, 0.4)];
+        planted(&mut runs, "free", seed, &free, json!({"loss": "clip"}));
+        let mut held = [eval(0, 0.9, 0.1, 0.5), eval(10, 0.4, 0.3, 0.6), eval(20, 0.35, 0.6, 0.8)];
+        held[2]["entropy/target"] = json!(0.3);
+        planted(&mut runs, "held", seed, &held, json!({"loss": "gspo"}));
+        // It begins without an evaluation, and below the target.
+        planted(
+            &mut runs,
+            "low",
+            seed,
+            &[eval(5, 0.2, 0.1, 0.1), eval(20, 0.1, 0.2, 0.2)],
+            json!({"loss": "none"}),
+        );
+    }
+    let summary = runs.summary();
+    let means = |title: &str, section: Section| -> Vec<Option<f64>> {
+        let is_it = |row: &&seeds::Row| row.measure.title() == title && row.measure.section == section;
+        let found = summary.rows.iter().find(is_it).unwrap_or_else(|| panic!("{title}"));
+        assert!(found.against.iter().all(Option::is_none), "{title} is not tested");
+        found.means.iter().map(|mean| mean.as_ref().map(|mean| (1e9 * mean.value).round() / 1e9)).collect()
+    };
+    let change =
+        |what: &str| means(&format!("set: {what} since before the first step, points"), Section::Change);
+    assert_eq!(change("mean@8"), [Some(0.1), Some(0.5), None]);
+    assert_eq!(change("pass@8"), [Some(-0.1), Some(0.3), None]);
+    assert_eq!(change("maj@8"), [Some(0.1), Some(0.5), None]);
+    // Half way from 0.5 to 0.1 is 0.3; the held run stays above.
+    let at =
+        |what: &str| means(&format!("set: {what} where entropy falls to 0.3 nats, %"), Section::EqualEntropy);
+    assert_eq!(at("mean@8"), [Some(0.25), None, None]);
+    assert_eq!(at("pass@8"), [Some(0.5), None, None]);
+    assert_eq!(means("set: mean@8 at the end, %", Section::EqualEntropy), [Some(0.2), Some(0.6), Some(0.2)]);
+    let markdown = seeds::markdown(&summary);
+    assert!(
+        markdown.contains("## At equal entropy") && markdown.contains("| +10.00 no spread |"),
+        "{markdown}"
+    );
+    let with_ratio: Vec<String> = summary
+        .rows
+        .iter()
+        .filter(|row| !row.ratio_to_first.is_empty())
+        .map(|row| row.measure.metric.clone())
+        .collect();
+    assert_eq!(with_ratio, ["eval/set/entropy"], "at the first temperature alone");
+}
+
+/// Too little fell or rose to be shared out, and a prefix is what it is called.
+#[test]
+fn noise_has_no_shares_and_short_runs_no_prefix() {
+    let rows = |fall: f64, gain: f64| -> Vec<Value> {
+        let row = |i: u64| {
+            let share = i as f64 / 6.0;
+            let (entropy, accuracy) = (1.0 - fall * share, 0.2 + gain * share);
+            json!({"step": 10 * i, "policy/entropy": entropy, "eval/set/entropy": entropy, "eval/set/mean@8": accuracy})
+        };
+        (0..=6).map(row).collect()
+    };
+    for (fall, gain, shares) in [(0.2, 0.05, 4), (0.19, 0.05, 2), (0.5, 0.049, 2), (0.1, -0.2, 0)] {
+        let mut runs = Runs::new();
+        planted(&mut runs, "one", 1, &rows(fall, gain), json!({}));
+        let summary = runs.summary();
+        assert_eq!(numbers(&summary, Section::Collapse).len(), shares, "{fall} {gain}");
+        // Three of seven evaluations are a third of the steps: near 30 % of them, far from 15 %.
+        let titles = numbers(&summary, Section::Prediction);
+        assert!(!titles.is_empty() && titles.iter().all(|(title, _)| title.contains("30 %")), "{titles:?}");
+    }
 }

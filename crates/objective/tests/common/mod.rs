@@ -32,6 +32,7 @@ impl Arrays {
             advantages: &self.advantages,
             reference_logprobs: Some(&self.reference_logprobs),
             entropy_coefficient: self.entropy_coefficient,
+            steered: None,
             key: self.key,
         }
     }

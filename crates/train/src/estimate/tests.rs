@@ -59,7 +59,7 @@ fn time_is_work_over_speed() {
 fn a_run_without_end_has_a_time() {
     let workload = Workload { steps: u64::MAX, ..workload() };
     let estimate = workload.estimate(&layout(), NOTHING, Speed { sampling: 1e9, updates: 0.0 });
-    assert!(estimate.to_string().contains("years for the whole run"), "{estimate}");
+    assert!(estimate.to_string().contains(" 6e11 years for the whole run"), "{estimate}");
 }
 
 #[test]
@@ -79,6 +79,9 @@ fn times_are_told_in_their_units() {
         (600.0, "10 min"),
         (7300.0, "2 h"),
         (864_000.0, "10 days"),
+        (86_400_000.0, "3 years"),
+        (378_700_000.0, "12 years"),
+        (3.156e13, "1e6 years"),
     ] {
         assert_eq!(human(Duration::from_secs_f64(seconds)), told);
     }

@@ -20,6 +20,7 @@ fn the_longest_evaluated_response_has_room_too() {
         loss_tokens: 100,
         activation_slots: 0,
         kept_tokens: 0,
+        scored: 0,
         reference: false,
     };
     let plan = |demand, bytes: usize| {
@@ -51,6 +52,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             loss_tokens: 0,
             activation_slots,
             kept_tokens: 0,
+            scored: 0,
             reference: false,
         };
         let settings =
@@ -100,6 +102,7 @@ fn updates(trained: usize) -> Demand {
         loss_tokens: trained.saturating_mul(700),
         activation_slots: 0,
         kept_tokens: 0,
+        scored: 0,
         reference: false,
     }
 }
@@ -159,4 +162,30 @@ fn what_top_k_keeps_has_its_place_in_both_phases() {
     assert!(refused.contains("tokens kept by top-k 8192 MiB, and"), "{refused}");
     assert!(refused.contains("a smaller rollout.top_k would make it fit"), "{refused}");
     plan(usize::MAX).unwrap_err();
+}
+
+#[test]
+fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let plan = |demand, bytes: usize| {
+        let settings =
+            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
+    };
+    let none = plan(updates(8), 1 << 30).unwrap();
+    assert_eq!(none.scoring, 0);
+    // A pass has as many tokens as those of updates may have, or the longest response.
+    let short = plan(Demand { scored: 100, ..updates(8) }, 1 << 30).unwrap();
+    assert_eq!(short.scoring, layout.working_bytes(&cpu(), short.micro_batch_tokens.max(SHARING_TOKENS)));
+    assert_eq!((short.tape, short.working), (none.tape, none.working), "updates are as they were");
+    let scored = 100_000;
+    let long = Demand { scored, ..updates(8) };
+    let bytes = layout.working_bytes(&cpu(), scored);
+    let roomy = plan(long, 1 << 30).unwrap();
+    assert_eq!(roomy.scoring, bytes);
+    assert!(roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"), "{roomy}");
+    let refused = plan(long, OVERHEAD + bytes).unwrap_err().to_string();
+    assert!(refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"), "{refused}");
+    plan(updates(8), OVERHEAD + bytes).unwrap();
 }

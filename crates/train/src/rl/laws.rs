@@ -20,7 +20,8 @@ struct Law {
 
 impl Laws {
     /// Takes in the evaluations after a step, records what they say of the law, and returns alarms. Each set's alarm is raised
-    /// once in a run. Evaluations that are taken in once more, since what came after them has failed, change nothing.
+    /// once in a run; a set at a further temperature has none, since its problems are those of another. Evaluations
+    /// that are taken in once more, since what came after them has failed, change nothing.
     pub fn evaluated(
         &mut self,
         step: u64,
@@ -28,7 +29,7 @@ impl Laws {
         record: &mut StepRecord,
     ) -> Vec<String> {
         let mut alarms = Vec::new();
-        for (name, point) in points(step, evaluations) {
+        for (Evaluation { name, is_further, .. }, point) in points(step, evaluations) {
             let law = self.of(name);
             if !is_finite(point) {
                 // Nothing that came before may pass for what this evaluation says.
@@ -53,6 +54,9 @@ impl Laws {
                 && !law.has_left
             {
                 law.has_left = true;
+                if *is_further {
+                    continue;
+                }
                 alarms.push(format!("{name}: {}", departure.sentence()));
             }
         }
@@ -63,8 +67,8 @@ impl Laws {
     /// taken in.
     pub fn sentences(&self, step: u64, latest: &[Evaluation]) -> Vec<String> {
         let mut laws = self.clone();
-        for (name, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {
-            laws.of(name).add(point);
+        for (set, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {
+            laws.of(&set.name).add(point);
         }
         let told = laws.0.iter().filter(|law| law.points.len() > 1);
         told.map(|law| format!("{}: {}", law.set, law.study().sentence())).collect()
@@ -92,10 +96,9 @@ impl Law {
 }
 
 /// The points of the sets that could be judged.
-fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&str, Point)> {
-    evaluations.iter().filter_map(move |Evaluation { name, mean, entropy, .. }| {
-        Some((name.as_str(), Point { step, entropy: *entropy, accuracy: (*mean)? }))
-    })
+fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&Evaluation, Point)> {
+    let point = move |set: &Evaluation| Some(Point { step, entropy: set.entropy, accuracy: set.mean? });
+    evaluations.iter().filter_map(move |set| Some((set, point(set)?)))
 }
 
 /// Whether a point can be kept: JSON has no NaN, and the checkpoint must be read again.

@@ -3,6 +3,7 @@
 //! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
 //! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure.
 
+mod entropy_control;
 mod laws;
 mod prepare;
 mod recipe;
@@ -11,13 +12,14 @@ mod theory;
 pub use laws::Laws;
 pub use recipe::{Recipe, Update};
 
+use self::entropy_control::{EntropyControl, InForce};
 use self::theory::{Before, States};
 use crate::advantage::{group_advantages, learnt_advantages, nothing_to_learn, share_without_signal};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
 use crate::metrics::Metrics;
-use crate::minibatch::{LossInputs, TrainingBatch};
+use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
 use crate::run::StepRecord;
 use crate::token_records::{Budget, Dropped, TokenRecords};
@@ -25,7 +27,7 @@ use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecip
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
-use isentrope_objective::{Alarms, DrawKey, Objective, Statistics};
+use isentrope_objective::{Alarms, DrawKey, Statistics};
 use isentrope_rollout::{Prompter, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -37,9 +39,12 @@ pub struct TrainerState {
     position: u64,
     /// Groups left over from the last step.
     surplus: Vec<Group>,
-    /// Weight of the entropy bonus.
-    entropy_coefficient: f64,
+    /// The coefficient of the entropy bonus, in checkpoints from before `entropy_control` had it.
+    #[serde(default, skip_serializing)]
+    entropy_coefficient: Option<f64>,
     alarms: Alarms,
+    #[serde(default)]
+    entropy_control: EntropyControl,
     /// What the run's scheduled evaluations say of the entropy law.
     #[serde(default)]
     laws: Laws,
@@ -68,13 +73,13 @@ impl Trainer for PolicyGradient {
     }
 
     fn begin(&self, checkpoint: Option<TrainerState>) -> TrainerState {
-        let bonus = &self.recipe.objective.entropy_bonus;
-        let new = || TrainerState { entropy_coefficient: bonus.coefficient, ..TrainerState::default() };
-        let mut state = checkpoint.unwrap_or_else(new);
-        if bonus.target.is_none() {
-            state.entropy_coefficient = bonus.coefficient; // it may have been changed since the checkpoint
-        }
+        let mut state = checkpoint.unwrap_or_default();
+        state.entropy_control.begin(&self.recipe.objective.entropy_bonus, state.entropy_coefficient.take());
         state
+    }
+
+    fn check(&self, checkpoint: &TrainerState) -> Result<()> {
+        checkpoint.entropy_control.check(&self.recipe.objective)
     }
 
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
@@ -122,13 +127,17 @@ impl Trainer for PolicyGradient {
         state: &mut TrainerState,
         context: &mut LearnContext<'_, B>,
     ) -> Result<()> {
+        let objective = &self.recipe.objective;
+        let entropy = collected.statistics.entropy();
         let (groups, dropped) = self.take_groups(collected, state, context);
-        let advantages = group_advantages(self.recipe.objective.advantage, &groups);
+        let metrics = &mut context.record.metrics;
+        let mut in_force = state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
+        let advantages = group_advantages(objective.advantage, &groups);
         let mask_truncated = self.recipe.reward.mask_truncated;
         let learnt = learnt_advantages(&groups, &advantages, mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
-        let other_terms = state.entropy_coefficient != 0.0 || context.reference.is_some();
+        let other_terms = in_force.bonus != 0.0 || context.reference.is_some();
         if let Some(why) = nothing_to_learn(&advantages, other_terms) {
             context.observer.note(why);
         }
@@ -152,10 +161,11 @@ impl Trainer for PolicyGradient {
         for (number, (of_update, advantages)) in minibatches.enumerate() {
             let batch = TrainingBatch::new(of_update, advantages, mask_truncated);
             if !batch.is_empty() {
-                let (objective, norm) = self.update(number, &batch, state, context)?;
+                let (loss, norm) = self.update(number, &batch, &in_force, context)?;
+                state.entropy_control.after_update(objective, &mut in_force, loss.entropy);
                 let first = number % groups.len().div_ceil(prompts) * prompts;
-                records.learn(first, number + 1, &batch, &objective);
-                totals.add(objective.statistics, norm);
+                records.learn(first, number + 1, &batch, &loss.objective);
+                totals.add(loss.objective.statistics, norm);
             }
             tokens += batch.response_tokens();
             context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
@@ -173,10 +183,9 @@ impl Trainer for PolicyGradient {
             clock.time("theory", || before.compare(states, context.learner, metrics));
             context.observer.progress(measuring(2));
         }
-        let covariance = &self.recipe.objective.covariance;
-        if let Some(alarm) = state.alarms.after_step(covariance, &totals.statistics) {
-            context.observer.note(&alarm);
-        }
+        let idle = state.alarms.after_step(&objective.covariance, &totals.statistics);
+        let saturated = state.entropy_control.after_step(objective, &in_force, &totals.statistics);
+        idle.iter().chain(&saturated).for_each(|alarm| context.observer.note(alarm));
         Ok(())
     }
 
@@ -224,17 +233,20 @@ impl PolicyGradient {
             let what = format!("{count} responses could not be judged and are left out; the first: {fault}");
             context.observer.note(&what);
         }
+        if let Some(note) = collected.statistics.metrics_note() {
+            context.observer.note(&note);
+        }
         (groups, collected.dropped)
     }
 
-    /// The update `number` of this step: its loss, and the norm of its gradient.
+    /// The update `number` of this step, with what is in force: its loss, and the norm of its gradient.
     fn update<B: Backend>(
         &self,
         number: usize,
         batch: &TrainingBatch,
-        state: &mut TrainerState,
+        in_force: &InForce,
         context: &mut LearnContext<'_, B>,
-    ) -> Result<(Objective, f64)> {
+    ) -> Result<(BatchLoss, f64)> {
         let LearnContext { step, learner, reference, learning_rate, record, .. } = context;
         let StepRecord { clock, .. } = record;
         let temperature = self.recipe.rollout.temperature;
@@ -244,7 +256,8 @@ impl PolicyGradient {
             temperature,
             on_policy: (number == 0).then_some(*step),
             reference_logprobs: reference_logprobs.as_deref(),
-            entropy_coefficient: state.entropy_coefficient,
+            entropy_coefficient: in_force.bonus,
+            steered: in_force.steered(),
             key: DrawKey { seed: self.recipe.run.seed, step: *step, update: number as u64 },
         };
         let loss = clock.time("update", || batch.accumulate(learner, &inputs));
@@ -253,9 +266,7 @@ impl PolicyGradient {
             clock.count("update", batch.all_tokens()); // else there was next to nothing to do
         }
         let update = clock.time("optimizer", || learner.step(*learning_rate))?;
-        let bonus = &self.recipe.objective.entropy_bonus;
-        state.entropy_coefficient = bonus.next_coefficient(state.entropy_coefficient, loss.entropy);
-        Ok((loss.objective, update.norm))
+        Ok((loss, update.norm))
     }
 }
 

@@ -11,6 +11,7 @@ use isentrope_evaluation::EvaluationSet;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::{Path, PathBuf};
+use std::slice;
 
 impl Recipe {
     /// What the run will compute, with prompts of so many tokens.
@@ -36,10 +37,20 @@ impl Recipe {
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config.context()),
             evaluations: self.eval.evaluations(self.run.steps),
-            held_out: Tokens::default(),
+            held_out: if self.lab.track_states {
+                work_of_states(sets, config.context())
+            } else {
+                Tokens::default()
+            },
             longest: response as usize,
         }
     }
+}
+
+/// What it takes to score the states from before the first step again, were responses as long as they may be.
+fn work_of_states(sets: &[EvaluationSet], context: usize) -> Tokens {
+    let kept = sets.iter().filter(|set| !set.is_further);
+    kept.map(|set| EvaluationSet::work(slice::from_ref(set), context)).sum()
 }
 
 impl TrainingRecipe for Recipe {
@@ -56,8 +67,9 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint, memory }
+        let Self { run, model, optimizer, eval, checkpoint, memory, lab, .. } = self;
+        let track_states = lab.track_states;
+        Tables { run, model, optimizer, eval, checkpoint, memory, track_states }
     }
 
     fn needs_reference(&self) -> bool {
@@ -105,6 +117,11 @@ impl TrainingRecipe for Recipe {
                 config.context()
             ));
         }
+        if recipe.lab.track_states && data.sets.is_empty() {
+            notes.push(
+                "lab.track_states has no effect: there are no evaluations; eval.every and eval.files ask for them".into(),
+            );
+        }
         let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
         let trained = recipe.prompts_per_update().saturating_mul(rollout.responses);
@@ -119,6 +136,7 @@ impl TrainingRecipe for Recipe {
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
+            scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
             reference: recipe.objective.needs_reference(),
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
@@ -173,6 +191,7 @@ mod tests {
         recipe.rollout.max_tokens = 20;
         let greedy = workload(&recipe, 10.0);
         assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (6.0, 3.0)));
+        assert_eq!(greedy.held_out.tokens, 0.0);
         recipe.lab.track_theory = true;
         assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
         // Of 640 tokens, a half, all, and one response.

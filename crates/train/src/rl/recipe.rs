@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::plan::human;
 use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource};
 use isentrope_evaluation::EvaluationSettings;
+use isentrope_objective::Method;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +72,9 @@ impl Recipe {
         self.update.prompts.unwrap_or(self.rollout.prompts)
     }
 
-    /// Writes out what unset keys come to when they follow from other keys.
+    /// Writes out what unset keys come to when they follow from other keys. Not the controller's bounds and the bonus's rate,
+    /// whose defaults are constants: written out, they would contradict another `steer` or a `delta` when the resolved recipe is
+    /// used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         let covariance = &mut self.objective.covariance;
@@ -113,9 +116,26 @@ impl Recipe {
         self.data.check()?;
         self.reward.check(self.rollout.max_tokens)?;
         self.objective.check()?;
+        self.check_actuator()?;
         self.check_reference_kl()?;
         self.optimizer.check()?;
         Ok(self.eval.check()?)
+    }
+
+    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by.
+    fn check_actuator(&self) -> Result<()> {
+        let covariance = &self.objective.covariance;
+        if covariance.target_entropy.is_some()
+            && covariance.method == Method::KlCov
+            && covariance.kl.is_flat_at_zero()
+            && self.on_policy()
+        {
+            let what = "is held by KL-Cov's penalty, which has no gradient with one update per rollout, and so cannot act: make \
+                        several updates per rollout (update.epochs = 2, or update.prompts below rollout.prompts), or set \
+                        objective.covariance.method to \"clip-cov\"";
+            return Err(Error::setting("objective.covariance.target_entropy", what));
+        }
+        Ok(())
     }
 
     /// Of responses from the whole vocabulary the expected gradient of log pi is 0; of truncated ones it is that of log pi(K),

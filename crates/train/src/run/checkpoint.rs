@@ -59,6 +59,9 @@ pub struct RunState<S> {
     /// Its token records, likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unwritten: Vec<TokenRecord>,
+    /// The SHA-256 of the states from before the first step, where they are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_states: Option<String>,
     /// The trainer's own.
     pub trainer: S,
 }

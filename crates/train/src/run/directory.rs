@@ -1,15 +1,18 @@
 //! The directory of a run: everything that is written while it goes on, but for checkpoints' contents.
 //!
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
-//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `checkpoints/`.
+//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
-use super::log::{Log, METRICS, TENSORBOARD, TIMINGS};
-use super::place::{Existing, Place, RECIPE, VALUES};
+use super::log::{Log, TENSORBOARD};
+use super::place::{Existing, Place};
 use super::response_file::ResponseFile;
 use crate::error::Result;
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
+use isentrope_lab::run_files::{
+    EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS, VALUES,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -90,7 +93,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
-        let path = self.dir.join("manifest.json");
+        let path = self.dir.join(MANIFEST);
         let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         for part in ["model", "data"] {
             let mut changes = Vec::new();
@@ -132,7 +135,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(&self.dir.join(format!("{ROLLOUTS}/step-{step:06}.jsonl")))
+        ResponseFile::create(&RunFiles::new(&self.dir).rollout(step))
     }
 
     /// Starts the file of a step's token records.
@@ -140,7 +143,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn tokens(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(&self.dir.join(format!("{TOKENS}/step-{step:06}.jsonl")))
+        ResponseFile::create(&RunFiles::new(&self.dir).tokens(step))
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
@@ -152,18 +155,22 @@ impl RunDirectory {
     }
 }
 
-/// Where sampled responses are kept.
-pub(super) const ROLLOUTS: &str = "rollouts";
-/// Where responses to held-out problems are kept.
-pub(super) const EVALUATIONS: &str = "evaluations";
-/// Where token records are kept.
-const TOKENS: &str = "tokens";
 /// Directories of files of responses, each of a step.
 const RESPONSES: [&str; 3] = [ROLLOUTS, EVALUATIONS, TOKENS];
 
 /// All that a run writes into its directory, but for [`VALUES`].
-const WRITTEN: [&str; 9] =
-    [RECIPE, "manifest.json", METRICS, TIMINGS, TENSORBOARD, ROLLOUTS, EVALUATIONS, TOKENS, "checkpoints"];
+const WRITTEN: [&str; 10] = [
+    RECIPE,
+    MANIFEST,
+    METRICS,
+    TIMINGS,
+    TENSORBOARD,
+    ROLLOUTS,
+    EVALUATIONS,
+    TOKENS,
+    INITIAL_STATES,
+    "checkpoints",
+];
 
 /// Names of files whose hashes differ.
 fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {

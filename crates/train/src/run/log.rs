@@ -4,13 +4,10 @@ use super::sinks::{JsonlSink, TensorBoardSink};
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::sync_directory;
+use isentrope_lab::run_files::{METRICS, TIMINGS};
 use std::path::Path;
 
-/// What depends on the recipe alone.
-pub(super) const METRICS: &str = "metrics.jsonl";
-/// How long things took.
-pub(super) const TIMINGS: &str = "timings.jsonl";
-/// Both, for TensorBoard.
+/// Metrics and timings, for TensorBoard.
 pub(super) const TENSORBOARD: &str = "tensorboard";
 
 /// Where a run's numbers go.

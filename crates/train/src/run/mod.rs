@@ -2,10 +2,12 @@
 //!
 //! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`,
 //! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`;
-//! when they are made, `save.rs`). A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
+//! when they are made, `save.rs`). `initial_states.rs` measures on the same states all along. A [`StepRecord`] is what is
+//! measured of a step, a [`RunSummary`] what is told at the end.
 
 mod checkpoint;
 mod directory;
+mod initial_states;
 mod log;
 mod place;
 mod record;
@@ -21,6 +23,7 @@ pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary};
 
 use self::checkpoint::FoundCheckpoint;
+use self::initial_states::InitialStates;
 use self::log::Log;
 use crate::clock::Clock;
 use crate::error::Result;
@@ -59,6 +62,7 @@ pub struct Run {
     score: Option<f64>,
     best: Option<(u64, f64)>,
     alarms: Alarms,
+    initial_states: InitialStates,
     /// What the step measured that the run goes on from, if it is still to be recorded.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
@@ -74,8 +78,7 @@ impl Run {
     /// As [`RunDirectory::open`], and what `learner` returns.
     pub(crate) fn open<B: Backend, S: Serialize + DeserializeOwned>(
         place: &Place,
-        run: &settings::Run,
-        checkpoints: &Checkpoints,
+        (run, checkpoints, track_states): (&settings::Run, &Checkpoints, bool),
         manifest: Value,
         start: S,
         observer: &mut dyn Observer,
@@ -83,6 +86,12 @@ impl Run {
     ) -> Result<(Self, Learner<B>, S)> {
         let directory = RunDirectory::open(place, checkpoints.clone())?;
         let found = directory.resumed::<S>(place, &mut |text: &str| observer.note(text))?;
+        let initial_states = InitialStates::open(
+            &directory.dir,
+            track_states,
+            found.as_ref().map(|found| found.state.initial_states.clone()),
+            &mut |text: &str| observer.note(text),
+        )?;
         // Before anything is written, so that a run that cannot start changes nothing.
         let learner = learner(found.as_ref())?;
         let recorded = found.as_ref().map(|f| f.state.recorded());
@@ -107,6 +116,7 @@ impl Run {
             score: None,
             best: None,
             alarms: Alarms::default(),
+            initial_states,
             unrecorded: None,
             saved: None,
             started: Instant::now(),
@@ -114,6 +124,7 @@ impl Run {
         };
         let state = match found {
             None => {
+                opened.initial_states.remove()?;
                 if place.existing == Existing::Resume {
                     let dir = opened.directory.dir.display();
                     observer
@@ -168,8 +179,12 @@ impl Run {
                 file.responses(problem, responses)?;
             }
             file.finish()?;
-            evaluations.push(Evaluation::of_responses(set, &responses));
+            self.initial_states.keep(self.step, set, &responses)?;
+            let evaluation = Evaluation::of_responses(set, &responses);
+            evaluation.note.iter().for_each(|note| observer.note(&format!("{}: {note}", set.name)));
+            evaluations.push(evaluation);
         }
+        self.initial_states.complete()?;
         for (name, value) in Evaluation::metrics(&evaluations) {
             record.metrics.set(name, value);
         }
@@ -180,6 +195,22 @@ impl Run {
         self.last = evaluations;
         self.last_step = self.step;
         Ok(())
+    }
+
+    /// Measures the policy as it is on the states from before the first step, if they are tracked.
+    ///
+    /// # Errors
+    /// As [`InitialStates::measure`].
+    pub(crate) fn measure_initial_states<B: Backend>(
+        &self,
+        learner: &Learner<B>,
+        record: &mut StepRecord,
+    ) -> Result<()> {
+        let StepRecord { metrics, clock, .. } = record;
+        if !self.initial_states.are_measured() {
+            return Ok(());
+        }
+        clock.time("states", || self.initial_states.measure(learner, metrics))
     }
 
     /// The latest evaluations, and the step after which they were made.

@@ -1,21 +1,15 @@
 //! Where a run is to be kept, and what may be done with what is there.
 
-use super::directory::{EVALUATIONS, ROLLOUTS, step_of};
-use super::log::{METRICS, TIMINGS};
+use super::directory::step_of;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
 use isentrope_files::{dangling, names, partial};
+use isentrope_lab::run_files::{EVALUATIONS, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The recipe's values, to compare with when the run is resumed. The file is written first and removed last: a directory is
-/// a run if it has this file.
-pub(super) const VALUES: &str = ".recipe.json";
-/// The resolved recipe.
-pub(super) const RECIPE: &str = "recipe.toml";
 
 /// Where a run is to be kept.
 #[derive(Clone, Debug)]

@@ -96,6 +96,7 @@ impl Run {
             alarms: self.alarms.clone(),
             unrecorded,
             unwritten: unwritten.unwrap_or_default(),
+            initial_states: self.initial_states.sha256().cloned(),
             trainer,
         };
         self.log.sync()?;

@@ -27,7 +27,7 @@ impl TrainingRecipe for Recipe {
 
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint, memory }
+        Tables { run, model, optimizer, eval, checkpoint, memory, track_states: false }
     }
 
     fn needs_reference(&self) -> bool {
@@ -80,6 +80,7 @@ impl TrainingRecipe for Recipe {
             loss_tokens: 0,
             activation_slots: 0,
             kept_tokens: 0,
+            scored: 0,
             reference: false,
         };
         let workload = Workload {

@@ -56,7 +56,7 @@ impl Measured {
                 messages::note(&format!("{name}: {found}"));
             }
         }
-        if let Some(note) = set.too_long_note(loaded.model.context()) {
+        for note in set.too_long_note(loaded.model.context()).into_iter().chain(set.undivided_note()) {
             messages::note(&note);
         }
         let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();

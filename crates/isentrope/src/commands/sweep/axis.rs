@@ -1,6 +1,6 @@
 //! An axis of a sweep: named values, each some settings.
 
-use super::file::{only_keys, table, text};
+use super::file::{hint, only_keys, table, text};
 use anyhow::{Result, anyhow, bail};
 use isentrope::recipe::{self, Node, Value};
 
@@ -56,6 +56,41 @@ impl Axis {
             }
         }
         Ok(Self { name: name.to_owned(), values, is_seed })
+    }
+}
+
+impl Axis {
+    /// The places of the values that `what` names: one, or several in an array.
+    ///
+    /// # Errors
+    /// When there is no such value.
+    pub fn named(&self, node: &Node, what: &str) -> Result<Vec<usize>> {
+        let values = match &node.value {
+            Value::Array(values) => values.iter().collect(),
+            _ => vec![node],
+        };
+        let names: Vec<String> = self.values.iter().map(|value| value.name.clone()).collect();
+        let place = |value: &Node| {
+            let name = plain(value).unwrap_or_default();
+            names.iter().position(|known| *known == name).ok_or_else(|| {
+                anyhow!(
+                    "{}: {what} names {name:?} of the axis `{}`, which has {}{}",
+                    value.at,
+                    self.name,
+                    names.join(", "),
+                    hint(&name, &names)
+                )
+            })
+        };
+        let mut places: Vec<usize> = Vec::new();
+        for value in values {
+            let found = place(value)?;
+            if places.contains(&found) {
+                bail!("{}: {what} names {:?} twice", value.at, names[found]);
+            }
+            places.push(found);
+        }
+        Ok(places)
     }
 }
 

@@ -6,15 +6,15 @@ use super::state::State;
 use crate::commands::train::refuse_misplaced;
 use crate::device::Device;
 use crate::progress::Download;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// What the checks have found.
 pub struct Checked {
@@ -52,6 +52,7 @@ pub struct Machine<'a> {
 pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
     let mut speeds = Speeds::default();
+    let mut models = Models::default();
     let mut problems = Problems::default();
     let mut checked = Checked { seconds: Vec::new(), jobs: machine.jobs, notes: BTreeSet::new() };
     for (run, state) in runs.iter().zip(states) {
@@ -72,8 +73,12 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Re
             recipe["model"]["path"] = model.recipe()["model"]["path"].clone();
         }
         let needs = match run.command {
-            Training::Train => needs::<rl::Recipe>(recipe, &run.place.source, machine, &mut speeds),
-            Training::Sft => needs::<sft::Recipe>(recipe, &run.place.source, machine, &mut speeds),
+            Training::Train => {
+                needs::<rl::Recipe>(recipe, &run.place.source, machine, &mut speeds, &mut models)
+            }
+            Training::Sft => {
+                needs::<sft::Recipe>(recipe, &run.place.source, machine, &mut speeds, &mut models)
+            }
         };
         match needs {
             Ok(needs) => {
@@ -91,16 +96,32 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Re
     if problems.is_empty() { Ok(checked) } else { Err(problems.into_error()) }
 }
 
+/// Where the models' descriptions are, or why there are none: the hub is asked for each once, however many runs begin with it.
+#[derive(Default)]
+struct Models(BTreeMap<String, Result<PathBuf, String>>);
+
+impl Models {
+    fn described(&mut self, path: &str) -> Result<PathBuf> {
+        let found = self.0.entry(path.to_owned()).or_insert_with(|| {
+            HubConfig::from_env()
+                .and_then(|config| hub::describe_with(&config, path, &Download::default()))
+                .map_err(|error| crate::sentence(&error.into()))
+        });
+        found.clone().map_err(|said| anyhow!(said))
+    }
+}
+
 fn needs<R: TrainingRecipe>(
     recipe: Value,
     source: &Path,
     machine: &Machine<'_>,
     speeds: &mut Speeds,
+    models: &mut Models,
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(recipe)?;
     let path = recipe.tables().model.path.clone();
     refuse_misplaced(Path::new(&path), source)?;
-    let dir = hub::describe_with(&HubConfig::from_env()?, &path, &Download::default())?;
+    let dir = models.described(&path)?;
     let prepared = recipe.prepare(&dir, &Download::default())?;
     let jobs = jobs(&prepared, machine)?;
     let plan = prepared.plan(machine.device, machine.available / jobs)?;

@@ -1,6 +1,8 @@
 //! SWEEP.toml: what runs have in common, and the axes along which they differ.
 
 use super::axis::Axis;
+use super::compare::Compare;
+use super::quick::Quick;
 use anyhow::{Result, anyhow, bail};
 use isentrope::recipe::{self, Node, Value};
 use std::fs;
@@ -18,12 +20,18 @@ pub struct SweepFile {
     pub out: Option<PathBuf>,
     /// Settings of every run, laid over the base.
     pub set: Option<Node>,
+    /// Settings of every run, laid over those of the axes.
+    pub over: Option<Node>,
     /// Models that are made before the runs.
     pub models: Vec<MadeModel>,
     /// The axes in the order written; the last one changes fastest.
     pub axes: Vec<Axis>,
     /// Combinations that are left out: (axis, value) pairs that must all be met.
     pub exclude: Vec<Vec<(usize, usize)>>,
+    /// Which groups are compared with another than the first.
+    pub compare: Compare,
+    /// What a quick look has otherwise.
+    pub quick: Option<Quick>,
 }
 
 /// A kind of training, which is the command that does it.
@@ -50,9 +58,11 @@ pub struct MadeModel {
     pub base: PathBuf,
     /// Settings over it.
     pub set: Option<Node>,
+    /// Settings over these.
+    pub over: Option<Node>,
 }
 
-const KEYS: [&str; 7] = ["command", "base", "out", "set", "models", "axes", "exclude"];
+const KEYS: [&str; 9] = ["command", "base", "out", "set", "models", "axes", "exclude", "compare", "quick"];
 
 impl SweepFile {
     /// Reads and checks the file.
@@ -96,6 +106,8 @@ impl SweepFile {
         if axes.is_empty() {
             bail!("{}: `axes` is empty: say what runs differ in, such as [axes.method.NAME]", axes_of.at);
         }
+        let quick = get("quick").map(|node| Quick::parse(node, &axes, &models)).transpose()?;
+        let compare = get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
         let exclude = get("exclude").map(|node| exclusions(node, &axes)).transpose()?.unwrap_or_default();
         Ok(Self {
             path: path.to_owned(),
@@ -103,10 +115,23 @@ impl SweepFile {
             base: beside(path, base, "base")?,
             out: get("out").map(|node| text(node, "out").map(PathBuf::from)).transpose()?,
             set: get("set").map(|node| table(node, "set").map(|_| node.clone())).transpose()?,
+            over: None,
             models,
             axes,
             exclude,
+            compare,
+            quick,
         })
+    }
+
+    /// The name of the sweep: its file's.
+    pub fn name(&self) -> String {
+        self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Where the runs are kept if nobody says.
+    pub fn default_out(&self) -> PathBuf {
+        Path::new("runs").join(self.name())
     }
 }
 
@@ -123,6 +148,7 @@ fn made_model(path: &Path, name: &str, node: &Node) -> Result<MadeModel> {
         name: name.to_owned(),
         base: beside(path, base, &format!("{at}.base"))?,
         set: get("set").map(|node| table(node, &format!("{at}.set")).map(|_| node.clone())).transpose()?,
+        over: None,
     })
 }
 
@@ -163,26 +189,13 @@ fn exclusions(node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize)>>> {
                     hint(key, &names)
                 )
             })?;
-            let values = match &node.value {
-                Value::Array(values) => values.iter().collect(),
-                _ => vec![node],
-            };
             // Several values of an axis are as many exclusions.
-            let mut longer = Vec::new();
-            for value in values {
-                let name = super::axis::plain(value).unwrap_or_default();
-                let names: Vec<String> = axes[axis].values.iter().map(|value| value.name.clone()).collect();
-                let found = names.iter().position(|known| *known == name).ok_or_else(|| {
-                    anyhow!(
-                        "{}: exclude names {name:?} of the axis `{key}`, which has {}{}",
-                        value.at,
-                        names.join(", "),
-                        hint(&name, &names)
-                    )
-                })?;
-                longer.extend(pairs.iter().map(|pairs| [&pairs[..], &[(axis, found)]].concat()));
-            }
-            pairs = longer;
+            let values = axes[axis].named(node, "exclude")?;
+            let pair = |value: &usize| {
+                let pair = [(axis, *value)];
+                pairs.iter().map(|pairs| [&pairs[..], &pair].concat()).collect::<Vec<_>>()
+            };
+            pairs = values.iter().flat_map(pair).collect();
         }
         all.extend(pairs);
     }

@@ -1,16 +1,18 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
-//! `file.rs` reads SWEEP.toml and `axis.rs` its axes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them
-//! before the first one starts, `state.rs` at what has been made already, `models.rs` at whether it was made from the models that
-//! are there. `schedule.rs` makes the rest, each a process
-//! (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written at the end.
+//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and `quick.rs` what `--quick`
+//! changes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one starts, `state.rs` at
+//! what has been made already, `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
+//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written at the end.
 
 mod axis;
 mod check;
+mod compare;
 mod file;
 mod models;
 mod process;
 mod progress;
+mod quick;
 mod results;
 mod runs;
 mod schedule;
@@ -54,6 +56,13 @@ const WAIT: Duration = Duration::from_millis(200);
 ///   [axes]
 ///   seed = { key = "run.seed", values = [1, 2, 3] }
 ///
+///   [compare]                               # instead of with the first
+///   kl-cov = "no-clipping"
+///
+///   [quick]                                 # what --quick changes
+///   set.run.steps = 60
+///   seed = [1]                              # values of an axis to keep
+///
 /// Every combination is a run in OUT/kl-cov/2; beside it are its recipe (2.toml)
 /// and what it says (2.log). All are checked before the first one starts, and
 /// several go on at once if cores and memory allow, which changes no result.
@@ -61,7 +70,8 @@ const WAIT: Duration = Duration::from_millis(200);
 /// Ctrl-C ends the sweep after the current steps, and saves them. The same
 /// command goes on: runs that are done are skipped, others are resumed. At the
 /// end stand OUT/report.html and a table (table.md, table.json) with means and
-/// 95 % intervals over seeds and paired tests against the first method.
+/// 95 % intervals over seeds and paired tests against the first method, or
+/// against what [compare] says.
 /// docs/sweep.md has it all.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
@@ -72,6 +82,10 @@ pub struct Sweep {
     /// The directory of all runs [default: `out` of the file, else runs/NAME for NAME.toml]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a directory of its own that ends in
+    /// -quick
+    #[arg(long)]
+    quick: bool,
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -92,9 +106,9 @@ pub struct Sweep {
 impl Sweep {
     pub fn run(self) -> Result<()> {
         let file = SweepFile::read(&self.sweep)?;
-        let name = self.sweep.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let out =
-            self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| Path::new("runs").join(&name));
+        let file = if self.quick { file.into_quick()? } else { file };
+        let name = if self.quick { format!("{}, a quick look", file.name()) } else { file.name() };
+        let out = self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| file.default_out());
         let runs = runs::planned(&file, &out, &self.set)?;
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
@@ -153,10 +167,10 @@ fn wait_for_others(runs: &[PlannedRun]) {
 
 /// Writes and shows what has come of the runs; an error where some have failed.
 fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
-    let (summary, dirs) = results::summary(runs)?;
-    if !dirs.is_empty() {
+    let (summary, shown) = results::summary(runs)?;
+    if !shown.is_empty() {
         results::write_tables(out, name, &summary)?;
-        let report = match results::write_report(out, &dirs) {
+        let report = match results::write_report(out, shown) {
             Ok(report) => format!("{}, ", report.display()),
             Err(error) => {
                 messages::warning(&format!("the report could not be made: {}", crate::sentence(&error)));

@@ -1,36 +1,62 @@
 //! What a sweep ends in: a table over seeds, and the report of all runs.
 
 use super::runs::PlannedRun;
+use crate::commands::report;
 use anyhow::{Context, Result};
-use isentrope_files::{make_directory, this_program, write_file, write_json};
+use isentrope_files::{make_directory, write_file, write_json};
 use isentrope_lab::log::RunLog;
-use isentrope_lab::seeds::{self, Summary};
+use isentrope_lab::run_files::METRICS;
+use isentrope_lab::seeds::{self, Control, Summary};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-/// What the runs say over seeds, and the directories of those that have said anything. All that were planned are taken in: of a
-/// method whose runs fail, the mean of the others alone would say too much.
+/// What the runs say over seeds, and those that have said anything. All that were planned are taken in: of a method whose runs
+/// fail, the mean of the others alone would say too much.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
-pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<PathBuf>)> {
-    let mut read: Vec<(&PlannedRun, Option<RunLog>)> = Vec::new();
-    for run in runs.iter().filter(|run| !run.is_model) {
+pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<Shown>)> {
+    let all: Vec<&PlannedRun> = runs.iter().filter(|run| !run.is_model).collect();
+    let mut logs: Vec<Option<RunLog>> = Vec::new();
+    for run in &all {
         // Before the first metric the file is empty.
-        let has_metrics = std::fs::metadata(run.dir().join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
-        read.push((run, if has_metrics { Some(RunLog::open(run.dir())?) } else { None }));
+        let has_metrics = std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
+        logs.push(if has_metrics { Some(RunLog::open(run.dir())?) } else { None });
     }
-    let taken_in: Vec<seeds::Run<'_>> = read
-        .iter()
-        .map(|(run, log)| seeds::Run {
-            name: run.name.clone(),
-            group: Some(run.group.clone()),
-            log: log.as_ref(),
-            recipe: Some(run.recipe()),
-        })
-        .collect();
-    let dirs = read.iter().filter(|(_, log)| log.is_some()).map(|(run, _)| run.dir().to_owned()).collect();
-    Ok((Summary::of(&taken_in), dirs))
+    let first = all.first().map_or("", |run| &run.group);
+    let taken_in = all.iter().zip(&logs).map(|(run, log)| seeds::Run {
+        name: run.name.clone(),
+        group: Some(run.group.clone()),
+        log: log.as_ref(),
+        recipe: Some(run.recipe()),
+        control: control(run, first, &all),
+    });
+    let taken_in: Vec<seeds::Run<'_>> = taken_in.collect();
+    let told: Vec<&PlannedRun> =
+        all.iter().zip(&logs).filter(|(_, log)| log.is_some()).map(|(run, _)| *run).collect();
+    let shown = told.iter().map(|run| Shown {
+        dir: run.dir().to_owned(),
+        group: run.group.clone(),
+        control: control(run, first, &told),
+    });
+    Ok((Summary::of(&taken_in), shown.collect()))
+}
+
+/// A run that the report shows.
+pub struct Shown {
+    dir: PathBuf,
+    /// What its group is called.
+    group: String,
+    /// What this is compared with, by its place among those that are shown.
+    control: Control,
+}
+
+/// What a run's group is compared with, by its place among these runs: what the file says, else the sweep's first group.
+fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
+    let group = run.control.as_deref().unwrap_or(first);
+    match among.iter().position(|other| other.group == group) {
+        Some(place) => Control::GroupOf(place),
+        None => Control::Absent(group.to_owned()),
+    }
 }
 
 /// Writes table.json and table.md.
@@ -44,24 +70,14 @@ pub fn write_tables(out: &Path, name: &str, summary: &Summary) -> Result<()> {
     Ok(write_file(&out.join("table.md"), text.as_bytes())?)
 }
 
-/// Has this program write the report of all runs.
+/// Writes the report of all runs.
 ///
 /// # Errors
-/// What `isentrope report` says.
-pub fn write_report(out: &Path, dirs: &[PathBuf]) -> Result<PathBuf> {
+/// When a run cannot be read or the page cannot be written.
+pub fn write_report(out: &Path, shown: Vec<Shown>) -> Result<PathBuf> {
     let path = out.join("report.html");
-    let made = Command::new(this_program().context("this program")?)
-        .arg("report")
-        .args(dirs)
-        .arg("--out")
-        .arg(&path)
-        .stdin(Stdio::null())
-        .output()
-        .context("isentrope report")?;
-    if made.status.success() {
-        return Ok(path);
-    }
-    let said = String::from_utf8_lossy(&made.stderr);
-    let said = said.lines().rfind(|line| line.starts_with("error: ")).unwrap_or("it failed").to_owned();
-    anyhow::bail!("{}: {}", path.display(), said.trim_start_matches("error: "))
+    let dirs: Vec<PathBuf> = shown.iter().map(|run| run.dir.clone()).collect();
+    let groups = shown.into_iter().map(|run| (run.group, run.control)).collect();
+    report::write(&dirs, Some(groups), &path).with_context(|| path.display().to_string())?;
+    Ok(path)
 }

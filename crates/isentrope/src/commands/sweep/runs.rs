@@ -19,6 +19,8 @@ pub struct PlannedRun {
     pub name: String,
     /// The same without the seed: runs of one name differ in nothing else.
     pub group: String,
+    /// The group that its own is compared with; none where the file does not say.
+    pub control: Option<String>,
     pub command: Training,
     /// Where it is kept, and its whole recipe.
     pub place: Place,
@@ -74,7 +76,7 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
     for model in &file.models {
         let name = format!("models/{}", model.name);
         let run = bare(&model.base).and_then(|mut recipe| {
-            layered::<sft::Recipe>(&mut recipe, model.set.iter());
+            layered::<sft::Recipe>(&mut recipe, model.set.iter().chain(&model.over));
             let place = (name.clone(), model.name.clone(), out.join("models").join(&model.name));
             plan::<sft::Recipe>(recipe, Training::Sft, &model.base, place)
         });
@@ -88,20 +90,19 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
     }
     let base = bare(&file.base)?;
     for values in combinations(file)? {
-        let names = |with_seed: bool| {
-            let values = file.axes.iter().zip(&values).filter(|(axis, _)| with_seed || !axis.is_seed);
+        let names = |values: &[usize], with_seed: bool| {
+            let values = file.axes.iter().zip(values).filter(|(axis, _)| with_seed || !axis.is_seed);
             values.map(|(axis, value)| axis.values[*value].name.as_str()).collect::<Vec<_>>().join("/")
         };
-        let group = match names(false) {
-            none if none.is_empty() => {
-                file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-            }
+        let group = match names(&values, false) {
+            none if none.is_empty() => file.name(),
             group => group,
         };
-        let name = names(true);
+        let control = file.compare.control(&values).map(|values| names(&values, false));
+        let name = names(&values, true);
         let layers = || {
             let values = file.axes.iter().zip(&values).map(|(axis, value)| &axis.values[*value].settings);
-            file.set.iter().chain(values)
+            file.set.iter().chain(values).chain(&file.over)
         };
         let mut recipe = base.clone();
         let place = (name.clone(), group, out.join(&name));
@@ -116,7 +117,7 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
             }
         };
         match run {
-            Ok(run) => runs.push(run),
+            Ok(run) => runs.push(PlannedRun { control, ..run }),
             Err(error) => problems.add(&name, &error),
         }
     }
@@ -229,6 +230,7 @@ fn plan<R: TrainingRecipe>(
     Ok(PlannedRun {
         name,
         group,
+        control: None,
         command,
         place,
         steps: recipe.tables().run.steps,

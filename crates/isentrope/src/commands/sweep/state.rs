@@ -3,7 +3,7 @@
 use super::runs::{PlannedRun, changes};
 use anyhow::{Context, Result, bail};
 use isentrope_files::{names, open_regular};
-use isentrope_lab::run_files::RunFiles;
+use isentrope_lab::run_files::{RunFiles, TIMINGS};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub struct Pace {
 impl Pace {
     /// Of a run directory, nothing of which has been read.
     pub fn new(dir: &Path) -> Self {
-        Self { path: dir.join("timings.jsonl"), offset: 0, step: 0, seconds: 0.0 }
+        Self { path: dir.join(TIMINGS), offset: 0, step: 0, seconds: 0.0 }
     }
 
     /// Reads what is new. What cannot be read is as nothing: this is for people to look at.

@@ -150,8 +150,8 @@ pub const FOREIGN: &[Foreign] = &[
     same(&["entropy_coef_max"], "objective.entropy_bonus.max"),
     but(
         &["entropy_coef_delta"],
-        "objective.entropy_bonus.rate",
-        "which is multiplied with the distance from the target, so no fixed step",
+        "objective.entropy_bonus.delta",
+        "which moves the weight once per rollout, not once per update",
     ),
     same(&["top_entropy_quantile"], "objective.entropy_mask_fraction"),
     same(&["beta", "kl_loss_coef"], "objective.reference_kl.coefficient"),

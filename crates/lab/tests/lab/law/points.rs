@@ -20,7 +20,8 @@ fn evaluations_have_their_own_entropy() {
     let log = log(concat!(
         r#"{"step":0,"eval/a/mean@1":0.1,"eval/a/mean@8":0.2,"eval/a/entropy":1.5,"eval/b/c/mean@4":0.3,"eval/b/c/entropy":2}"#,
         "\n{\"step\":1,\"policy/entropy\":9,\"reward/score\":0.5}\n",
-        r#"{"step":2,"eval/a/mean@8":0.4,"eval/a/mean@8_3_numbers":0.9,"eval/a/entropy":1.0,"eval/b/c/mean@4":0.5}"#,
+        r#"{"step":2,"eval/a/mean@8":0.4,"eval/a/mean@8_3_numbers":0.9,"eval/a/part/mean@8":0.9,"#,
+        r#""eval/a/part/entropy":0.5,"eval/a/entropy":1.0,"eval/b/c/mean@4":0.5}"#,
         "\n",
     ));
     let measured = of_run(&log);

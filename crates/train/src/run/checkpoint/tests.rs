@@ -19,6 +19,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
         alarms: Alarms::default(),
         unrecorded: None,
         unwritten: Vec::new(),
+        initial_states: None,
         trainer: [group],
     };
     write_json(&checkpoint.join("trainer/state.json"), &state).unwrap();

@@ -1,5 +1,8 @@
-//! `isentrope lab`: the theory behind the entropy, checked.
+//! `isentrope lab`: the theory behind the entropy, checked, and what the methods pick.
 
+mod selection;
+
+use self::selection::Selection;
 use crate::messages;
 use crate::standard_output::{print, print_text};
 use anyhow::{Result, bail};
@@ -10,7 +13,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 
-/// Check the theory of entropy and covariance: on small policies, or on a run that has tracked it
+/// Check the theory of entropy and covariance, and what picking inside micro-batches does
 #[derive(Args)]
 pub struct Lab {
     #[command(subcommand)]
@@ -20,6 +23,7 @@ pub struct Lab {
 #[derive(Subcommand)]
 enum Experiment {
     Theory(Theory),
+    Selection(Selection),
 }
 
 /// Predicted against actual changes of the entropy
@@ -71,8 +75,11 @@ const MOST_NUMBERS: u64 = 10_000_000;
 
 impl Lab {
     pub fn run(self) -> Result<()> {
-        let Experiment::Theory(theory) = self.experiment;
-        if theory.runs.is_empty() { theory.check() } else { theory.of_runs() }
+        match self.experiment {
+            Experiment::Theory(theory) if theory.runs.is_empty() => theory.check(),
+            Experiment::Theory(theory) => theory.of_runs(),
+            Experiment::Selection(selection) => selection.run(),
+        }
     }
 }
 

@@ -1,0 +1,108 @@
+//! The recipe's key `eval.temperature`: one temperature, or several.
+
+use crate::error::{Error, Result};
+use isentrope_rollout::Sampling;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Most temperatures: each evaluates every set once more.
+const MOST: usize = 8;
+
+/// Temperatures at which sets are evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Temperature {
+    /// One.
+    One(f32),
+    /// The first is that of the sets as they are named; each further one makes sets of its own.
+    Several(Vec<f32>),
+}
+
+impl Temperature {
+    /// All of them, the first first.
+    pub fn all(&self) -> &[f32] {
+        match self {
+            Self::One(temperature) => std::slice::from_ref(temperature),
+            Self::Several(temperatures) => temperatures,
+        }
+    }
+
+    /// Checks each, and that they are different ones.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] that names the first that is out of range or there already.
+    pub fn check(&self) -> Result<()> {
+        let refused = |what: String| Err(Error::setting("eval.temperature", what));
+        let all = self.all();
+        if all.is_empty() {
+            return refused("is []: it must be a number, or an array of at least one".to_owned());
+        }
+        if all.len() > MOST {
+            let what = format!(
+                "has {} values: it may have at most {MOST}, since every set is evaluated at each of them",
+                all.len()
+            );
+            return refused(what);
+        }
+        for (place, &temperature) in all.iter().enumerate() {
+            let sampling = Sampling { temperature, ..Sampling::default() };
+            if let Err(e) = sampling.check() {
+                return refused(e.to_string().replacen("temperature ", "", 1));
+            }
+            if all[..place].contains(&temperature) {
+                return refused(format!("has {temperature} twice, which would be the same evaluation twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As a recipe has it.
+impl fmt::Display for Temperature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(temperature) => write!(f, "{temperature}"),
+            Self::Several(temperatures) => {
+                let all: Vec<String> = temperatures.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", all.join(", "))
+            }
+        }
+    }
+}
+
+/// What the set of this name is called at a further temperature, written with the fewest digits.
+pub fn name_at(set: &str, temperature: f32) -> String {
+    format!("{set}_t{}", temperature + 0.0) // -0 is 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temperatures_are_in_range_and_different() {
+        let said = |all: &[f32]| Temperature::Several(all.to_vec()).check().map_err(|e| e.to_string());
+        assert_eq!((said(&[1.0, 0.6, 0.0]), said(&[0.01]), said(&[100.0, 1.0])), (Ok(()), Ok(()), Ok(())));
+        for (all, what) in [
+            (&[][..], "eval.temperature is []: it must be a number, or an array of at least one"),
+            (&[1.0, -1.0], "eval.temperature is -1: it must be 0"),
+            (&[1.0, 0.6, 0.6], "eval.temperature has 0.6 twice"),
+            (&[0.0, -0.0], "eval.temperature has -0 twice"),
+        ] {
+            let said = said(all).unwrap_err();
+            assert!(said.starts_with(what), "{said}");
+        }
+        assert!(Temperature::One(0.001).check().is_err());
+    }
+
+    #[test]
+    fn numbers_are_written_as_shortly_as_they_can_be() {
+        assert_eq!(Temperature::Several(vec![1.0, 0.6]).to_string(), "[1, 0.6]");
+        for (temperature, name) in
+            [(0.6, "test_t0.6"), (1.0, "test_t1"), (-0.0, "test_t0"), (0.01, "test_t0.01")]
+        {
+            assert_eq!(name_at("test", temperature), name);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `[quick]`: what a sweep is like when it is only looked at, in minutes.
+
+use super::axis::Axis;
+use super::file::{MadeModel, SweepFile, hint, table};
+use anyhow::{Result, anyhow, bail};
+use isentrope::recipe::Node;
+use std::path::PathBuf;
+
+/// What `--quick` changes.
+pub struct Quick {
+    /// Settings of every run, over those of the axes.
+    set: Option<Node>,
+    /// Settings of models that are made first, by their places.
+    models: Vec<(usize, Node)>,
+    /// Values of axes that are left out, as (axis, value).
+    dropped: Vec<(usize, usize)>,
+}
+
+impl Quick {
+    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the values that are kept.
+    ///
+    /// # Errors
+    /// What is wrong with it, by file and line.
+    pub fn parse(node: &Node, axes: &[Axis], models: &[MadeModel]) -> Result<Self> {
+        let mut quick = Self { set: None, models: Vec::new(), dropped: Vec::new() };
+        for (key, node) in table(node, "quick")? {
+            match key.as_str() {
+                "set" => {
+                    let is_empty = table(node, "quick.set")?.is_empty();
+                    quick.set = (!is_empty).then(|| node.clone());
+                }
+                "models" => {
+                    for (name, node) in table(node, "quick.models")? {
+                        let at = format!("quick.models.{name}");
+                        let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
+                        let place = names.iter().position(|known| known == name).ok_or_else(|| {
+                            anyhow!("{}: {at}: there is no [models.{name}]{}", node.at, hint(name, &names))
+                        })?;
+                        if !table(node, &at)?.is_empty() {
+                            quick.models.push((place, node.clone()));
+                        }
+                    }
+                }
+                name => {
+                    let known: Vec<String> = axes.iter().map(|axis| axis.name.clone()).collect();
+                    let Some(place) = known.iter().position(|known| known == name) else {
+                        bail!(
+                            "{}: quick.{name}: there is no axis `{name}`{}; [quick] has `set` (settings of every run), `models`, \
+                             and values of axes to keep, such as seed = [1]",
+                            node.at,
+                            hint(name, &known)
+                        );
+                    };
+                    let axis = &axes[place];
+                    let kept = axis.named(node, &format!("quick.{name}"))?;
+                    if kept.is_empty() {
+                        bail!("{}: quick.{name} keeps no value of the axis, and so no run", node.at);
+                    }
+                    let dropped = (0..axis.values.len()).filter(|value| !kept.contains(value));
+                    quick.dropped.extend(dropped.map(|value| (place, value)));
+                }
+            }
+        }
+        Ok(quick)
+    }
+
+    /// Whether a quick look would be anything else than the whole sweep.
+    fn changes_something(&self) -> bool {
+        self.set.is_some() || !self.models.is_empty() || !self.dropped.is_empty()
+    }
+}
+
+impl SweepFile {
+    /// The sweep as `--quick` has it, in a directory of its own.
+    ///
+    /// # Errors
+    /// When the file has no `[quick]`, or one that changes nothing.
+    pub fn into_quick(mut self) -> Result<Self> {
+        let has_table = self.quick.is_some();
+        let Some(quick) = self.quick.take().filter(Quick::changes_something) else {
+            let what = if has_table { "a table [quick] that changes nothing" } else { "no table [quick]" };
+            bail!(
+                "{}: --quick: the file has {what}; it says what a quick look is: such as set.run.steps = 60, and seed = [1] to \
+                 keep one value of the axis `seed`",
+                self.path.display()
+            );
+        };
+        self.exclude.extend(quick.dropped.into_iter().map(|pair| vec![pair]));
+        self.over = quick.set;
+        for (model, settings) in quick.models {
+            self.models[model].over = Some(settings);
+        }
+        let out = self.out.take().unwrap_or_else(|| self.default_out());
+        // With components alone, a slash at the end makes no name of its own.
+        let mut name = out.components().collect::<PathBuf>().into_os_string();
+        name.push("-quick");
+        self.out = Some(name.into());
+        Ok(self)
+    }
+}

@@ -1,0 +1,96 @@
+//! Parts of evaluation sets, such as the problems of each source: a chart of accuracy and one of entropy for each set that has
+//! some, and what a run says of them in a sentence.
+
+use super::MAX_SETS;
+use super::charts::Unit;
+use super::curves::{Frame, Metric};
+use super::number::percent;
+use super::run::Run;
+use super::text::{seen, short_name};
+use crate::law::Point;
+use crate::law::points::Measured;
+use crate::log::SetMetric;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most parts that a sentence has.
+const MAX_NAMED: usize = 12;
+
+/// A part of a set.
+struct Part<'a> {
+    /// The metric that is its accuracy.
+    accuracy: &'a str,
+    /// The metric that is its entropy.
+    entropy: Option<&'a str>,
+    /// Its name within the set.
+    name: &'a str,
+}
+
+/// All metrics of parts.
+pub(super) fn metrics(runs: &[Run]) -> BTreeSet<&str> {
+    let mut all = BTreeSet::new();
+    for run in runs {
+        let parts = run.log.parts();
+        let of_part = |name: &&str| SetMetric::of(name).is_some_and(|metric| parts.contains_key(metric.set));
+        all.extend(run.log.all().map(|(name, _)| name).filter(of_part));
+    }
+    all
+}
+
+/// The charts of the first sets that have parts.
+pub(super) fn frames(runs: &[Run]) -> Vec<Frame<'_>> {
+    let mut sets: BTreeMap<&str, BTreeMap<&str, Part<'_>>> = BTreeMap::new();
+    for measured in runs.iter().flat_map(|run| &run.parts) {
+        let Measured { set, part_of: Some(whole), accuracy, entropy, .. } = measured else { continue };
+        // Where evaluations have no entropy, it is of rollouts, which have no parts.
+        let is_own = SetMetric::of(entropy).is_some_and(|metric| metric.set == set);
+        let name = set.get(whole.len() + 1..).unwrap_or(set);
+        let entropy = is_own.then_some(entropy.as_str());
+        sets.entry(whole).or_default().entry(name).or_insert(Part { accuracy, entropy, name });
+    }
+    let mut frames = Vec::new();
+    for (number, (set, parts)) in sets.into_iter().take(MAX_SETS).enumerate() {
+        let frame = |what: &str, unit, reading, metrics| Frame {
+            id: format!("parts-{number}-{}", what.to_lowercase()),
+            title: format!("{what} on {} by part", seen(set)),
+            unit,
+            reading,
+            together: true,
+            metrics,
+        };
+        let accuracy = parts.values().map(|part| Metric::of(runs, part.accuracy, part.name.to_owned()));
+        frames.push(frame("Accuracy", Unit::Share, ACCURACY, accuracy.collect()));
+        let entropy = parts.values().filter_map(|part| Some((part.entropy?, part.name)));
+        let entropy = entropy.map(|(metric, name)| Metric::of(runs, metric, name.to_owned()));
+        frames.push(frame("Entropy", Unit::Named("nats"), ENTROPY, entropy.collect()));
+    }
+    frames
+}
+
+const ACCURACY: &str = "Problems of one source or size each. A step in one of them is something newly learnt, which the curve of \
+                        the whole set shows as a gentle rise.";
+const ENTROPY: &str =
+    "Where entropy is gone and accuracy is not there, that kind of problem is given the same wrong answers.";
+
+/// What became of the parts of a set, as HTML.
+pub(super) fn sentence(run: &Run, set: &str) -> Option<String> {
+    let ends = |measured: &'_ Measured| -> Option<(String, Point, Point)> {
+        let name = measured.set.get(set.len() + 1..)?;
+        Some((short_name(name), *measured.points.first()?, *measured.points.last()?))
+    };
+    let parts: Vec<&Measured> =
+        run.parts.iter().filter(|part| part.part_of.as_deref() == Some(set)).collect();
+    let said: Vec<String> = parts
+        .iter()
+        .filter_map(|part| ends(part))
+        .take(MAX_NAMED)
+        .map(|(name, first, last)| {
+            format!("<bdi>{name}</bdi> {} → <b>{}</b>", percent(first.accuracy), percent(last.accuracy))
+        })
+        .collect();
+    let more = match parts.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!said.is_empty())
+        .then(|| format!("By part of <bdi>{}</bdi>: {}{more}.", short_name(set), said.join(", ")))
+}

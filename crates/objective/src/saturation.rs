@@ -1,0 +1,89 @@
+//! Notices when the autopilot is at its wits' end: what it steers is at a bound, and the entropy is not at the target.
+
+use crate::descent::TOLERANCE;
+use crate::{Covariance, Method, Statistics, Strength};
+use serde::{Deserialize, Serialize};
+
+/// Rollout steps in a row before an alarm.
+const PATIENCE: u32 = 10;
+
+/// Watches whether the controller can hold the target. Part of a run's saved state, so that a resumed run gives the same alarms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saturation {
+    /// Steps in a row in which the controller could not raise entropy to the target.
+    too_low: u32,
+    /// Steps in a row in which it could not lower it.
+    too_high: u32,
+}
+
+/// What a step of a controlled run was like.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlledStep<'a> {
+    /// The strength in its updates.
+    pub strength: Strength,
+    /// The entropy that the controller acted on, smoothed, in nats: single rollouts are too noisy to count by.
+    pub entropy: f64,
+    /// The entropy to hold, nats.
+    pub target: f64,
+    /// Whether entropy has been at the target: before that, it is on its way down to it.
+    pub has_arrived: bool,
+    /// What its updates measured.
+    pub updates: &'a [Statistics],
+}
+
+impl Saturation {
+    /// Takes in a step, and returns a sentence with cause and remedy when the controller has been unable to hold the target
+    /// for ten steps in a row: once, until it is able again. Of steps without a token in Clip-Cov's band
+    /// [`Alarms`](crate::Alarms) speak; they count neither way here.
+    pub fn after_step(&mut self, settings: &Covariance, step: &ControlledStep<'_>) -> Option<String> {
+        let ControlledStep { strength, entropy, target, has_arrived, updates } = *step;
+        let clips = settings.method == Method::ClipCov && !updates.is_empty();
+        let eligible: usize = updates.iter().map(|update| update.cov_eligible).sum();
+        if clips && eligible == 0 {
+            return None;
+        }
+        let (min, max) = settings.controller.bounds();
+        let steer = settings.controller.steer;
+        let (key, value) = (steer.key(), strength.steered(steer));
+        let exhausted = clips && updates.iter().all(|update| update.cov_selected == update.cov_eligible);
+        let count = |count: u32, holds: bool| if holds { count.saturating_add(1) } else { 0 };
+        let is_low = entropy < target * (1.0 - TOLERANCE);
+        self.too_low = count(self.too_low, is_low && (value >= max || exhausted));
+        let is_high = entropy > target * (1.0 + TOLERANCE);
+        self.too_high = count(self.too_high, has_arrived && is_high && value <= min);
+        let begin = format!(
+            "the entropy {entropy:.4} cannot be held at objective.covariance.target_entropy, {target:.4}"
+        );
+        if self.too_low == PATIENCE {
+            let remedy = if exhausted {
+                format!(
+                    "Clip-Cov takes every token of its band from {} to {}, {eligible} in the last step. Lower \
+                     objective.covariance.low to widen it, lower optimizer.learning_rate, or hold a lower entropy",
+                    settings.low, settings.high
+                )
+            } else {
+                let method = match settings.method {
+                    Method::KlCov => {
+                        "KL-Cov can hold entropy, not raise it: make more and smaller updates per rollout (update.prompts, \
+                         update.epochs), take objective.covariance.method = \"clip-cov\""
+                    }
+                    _ => "lower objective.covariance.low to widen its band",
+                };
+                format!(
+                    "the {key} has been at its upper bound {max}. Raise objective.covariance.controller.max, lower \
+                     optimizer.learning_rate; {method}, or hold a lower entropy"
+                )
+            };
+            return Some(format!("{begin}, for {PATIENCE} steps in a row: {remedy}."));
+        }
+        (self.too_high == PATIENCE).then(|| {
+            format!(
+                "{begin}, for {PATIENCE} steps in a row: the {key} has been at its lower bound {min}, where next to nothing \
+                 keeps entropy up, and entropy is above the target all the same: covariance methods cannot lower it. Hold a \
+                 higher entropy, or look at what else raises it (objective.clip_high, objective.entropy_bonus, a learning rate \
+                 that destroys the policy)."
+            )
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! What holds the policy's entropy from step to step: the covariance method's controller or a bonus that seeks a target.
+
+use crate::error::{Error, Result};
+use crate::metrics::Metrics;
+use isentrope_objective::{
+    ControlledStep, Controller, EntropyBonus, ObjectiveSettings, Saturation, Statistics, Steer, Strength,
+    TargetEntropy,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a run remembers of it. Part of a checkpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct EntropyControl {
+    /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be set when the run goes on.
+    initial: Option<f64>,
+    /// What the weight of the entropy bonus moves from; nothing before the first step.
+    bonus_coefficient: Option<f64>,
+    controller: Controller,
+    saturation: Saturation,
+}
+
+/// What is in force in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InForce {
+    /// What the covariance method's controller holds, if there is one.
+    held: Option<Held>,
+    /// Entropy that the bonus seeks, nats, if it has a target.
+    bonus_target: Option<f64>,
+    /// Weight of the entropy bonus in the next update.
+    pub bonus: f64,
+}
+
+/// An entropy that the controller holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Nats.
+    target: f64,
+    /// What the controller has set for all updates of the step.
+    strength: Strength,
+}
+
+impl InForce {
+    /// How strongly the covariance method acts, where a controller steers it.
+    pub fn steered(&self) -> Option<Strength> {
+        self.held.map(|held| held.strength)
+    }
+}
+
+impl EntropyControl {
+    /// As the settings have it where a run begins or goes on. `former` is the coefficient of the bonus of a checkpoint whose
+    /// version kept it elsewhere.
+    pub fn begin(&mut self, bonus: &EntropyBonus, former: Option<f64>) {
+        self.bonus_coefficient = match bonus.target {
+            Some(_) => self.bonus_coefficient.or(former),
+            None => None, // it may have been changed since the checkpoint
+        };
+    }
+
+    /// Whether a run can go on from here with these settings.
+    ///
+    /// # Errors
+    /// When its target is a share of an entropy that the checkpoint does not know.
+    pub fn check(&self, settings: &ObjectiveSettings) -> Result<()> {
+        if self.initial.is_some() {
+            return Ok(());
+        }
+        let keys = [
+            (&settings.covariance.target_entropy, "objective.covariance.target_entropy.fraction_of_initial"),
+            (&settings.entropy_bonus.target, "objective.entropy_bonus.target.fraction_of_initial"),
+        ];
+        match keys.into_iter().find(|(target, _)| matches!(target, Some(TargetEntropy::OfInitial(_)))) {
+            Some((_, key)) => Err(Error::setting(
+                key,
+                "is a share of the entropy of the run's first rollout, which is not known: the run began under a version that \
+                 did not keep it, or with a rollout without entropy. Set the target in nats instead (policy/entropy of step 1 \
+                 is in the run's metrics)",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What is in force in the updates of a step, by the entropy of its whole rollout in nats, before any filter, if it has one.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn begin_step(
+        &mut self,
+        settings: &ObjectiveSettings,
+        step: u64,
+        entropy: Option<f64>,
+        metrics: &mut Metrics,
+    ) -> Result<InForce> {
+        if step == 1 {
+            self.initial = entropy.filter(|nats| nats.is_finite() && *nats > 0.0);
+        }
+        self.check(settings)?;
+        // Nothing moves by an entropy that is not a number.
+        let entropy = entropy.unwrap_or(f64::NAN);
+        let at = |target: &TargetEntropy| target.at(step, self.initial);
+        let ObjectiveSettings { covariance, entropy_bonus, .. } = settings;
+        let bonus_target = entropy_bonus.target.as_ref().map(at);
+        let target = covariance.target_entropy.as_ref().map(at);
+        if let Some(target) = target.or(bonus_target) {
+            metrics.set("entropy/target", target);
+        }
+        let held = match target {
+            Some(target) => {
+                let strength = self.controller.step(covariance, entropy, target);
+                metrics.set("cov/fraction", strength.fraction);
+                if covariance.controller.steer == Steer::Coefficient {
+                    metrics.set("cov/coefficient", strength.coefficient);
+                }
+                Some(Held { target, strength })
+            }
+            None => {
+                // What it knew grows old while nothing is held.
+                (self.controller, self.saturation) = (Controller::default(), Saturation::default());
+                None
+            }
+        };
+        let coefficient = self.bonus_coefficient.get_or_insert(entropy_bonus.coefficient);
+        let bonus = entropy_bonus.begin_step(coefficient, entropy, bonus_target);
+        Ok(InForce { held, bonus_target, bonus })
+    }
+
+    /// Takes in the mean entropy that an update saw: the weight of the bonus may move with it.
+    pub fn after_update(&mut self, settings: &ObjectiveSettings, in_force: &mut InForce, entropy: f64) {
+        let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
+        let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
+        if let Some(moved) = settings.entropy_bonus.after_update(*coefficient, entropy, in_force.bonus_target)
+        {
+            (*coefficient, in_force.bonus) = (moved, moved);
+        }
+    }
+
+    /// A sentence where the controller can no longer hold the target.
+    pub fn after_step(
+        &mut self,
+        settings: &ObjectiveSettings,
+        in_force: &InForce,
+        updates: &[Statistics],
+    ) -> Option<String> {
+        let Held { target, strength } = in_force.held?;
+        let covariance = &settings.covariance;
+        self.controller.after_step(covariance, updates);
+        let entropy = self.controller.entropy()?;
+        let has_arrived = self.controller.has_arrived();
+        let step = ControlledStep { strength, entropy, target, has_arrived, updates };
+        self.saturation.after_step(covariance, &step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_objective::{Covariance, FractionOfInitial, Method};
+
+    fn half_of_initial() -> TargetEntropy {
+        TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: 0.5 })
+    }
+
+    fn held(target: TargetEntropy) -> ObjectiveSettings {
+        let covariance =
+            Covariance { method: Method::KlCov, target_entropy: Some(target), ..Covariance::default() };
+        ObjectiveSettings { covariance, ..ObjectiveSettings::default() }
+    }
+
+    fn sought(target: TargetEntropy) -> ObjectiveSettings {
+        let entropy_bonus = EntropyBonus { target: Some(target), ..EntropyBonus::default() };
+        ObjectiveSettings { entropy_bonus, ..ObjectiveSettings::default() }
+    }
+
+    #[test]
+    fn a_share_of_what_no_checkpoint_knows_is_refused_by_key() {
+        let unknown: EntropyControl = serde_json::from_str("{}").unwrap();
+        for (settings, key) in [
+            (held(half_of_initial()), "objective.covariance.target_entropy.fraction_of_initial is a share"),
+            (sought(half_of_initial()), "objective.entropy_bonus.target.fraction_of_initial is a share"),
+        ] {
+            let error = unknown.check(&settings).unwrap_err().to_string();
+            assert!(error.starts_with(key) && error.contains("Set the target in nats"), "{error}");
+            // Nor does a later rollout take the first one's place.
+            let mut metrics = Metrics::default();
+            assert!(unknown.clone().begin_step(&settings, 7, Some(0.4), &mut metrics).is_err());
+            let mut new = EntropyControl::default();
+            new.begin_step(&settings, 1, Some(0.4), &mut metrics).unwrap();
+            new.begin_step(&settings, 2, Some(0.3), &mut metrics).unwrap();
+            assert_eq!(metrics.get("entropy/target"), Some(0.2));
+            new.check(&settings).unwrap();
+        }
+        unknown.check(&held(TargetEntropy::Nats(0.3))).unwrap();
+        unknown.check(&ObjectiveSettings::default()).unwrap();
+    }
+
+    #[test]
+    fn a_rollout_without_responses_moves_nothing() {
+        let mut metrics = Metrics::default();
+        let settings = held(TargetEntropy::Nats(0.3));
+        let mut control = EntropyControl::default();
+        let before = control.begin_step(&settings, 1, Some(0.28), &mut metrics).unwrap().steered();
+        assert_eq!(control.begin_step(&settings, 2, None, &mut metrics).unwrap().steered(), before);
+        let mut settings = sought(TargetEntropy::Nats(0.3));
+        settings.entropy_bonus.delta = Some(0.01);
+        let mut control = EntropyControl::default();
+        let weight = |control: &mut EntropyControl, entropy| {
+            control.begin_step(&settings, 2, entropy, &mut Metrics::default()).unwrap().bonus
+        };
+        let weights = [Some(0.2), None, Some(0.2)].map(|entropy| weight(&mut control, entropy));
+        assert_eq!(weights, [0.0, 0.0, 0.01]);
+    }
+
+    #[test]
+    fn the_bonus_goes_on_from_what_checkpoints_of_either_kind_say() {
+        let settings = sought(TargetEntropy::Nats(0.3));
+        let mut control = EntropyControl::default();
+        control.begin(&settings.entropy_bonus, Some(0.015));
+        let weight = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
+            control.begin_step(settings, 2, Some(0.2), &mut Metrics::default()).unwrap().bonus
+        };
+        assert_eq!(weight(&mut control, &settings), 0.015);
+        let mut saved: EntropyControl =
+            serde_json::from_str(&serde_json::to_string(&control).unwrap()).unwrap();
+        saved.begin(&settings.entropy_bonus, None);
+        assert_eq!(weight(&mut saved, &settings), 0.015);
+        let fixed = EntropyBonus { coefficient: 0.004, ..EntropyBonus::default() };
+        let fixed = ObjectiveSettings { entropy_bonus: fixed, ..ObjectiveSettings::default() };
+        saved.begin(&fixed.entropy_bonus, None);
+        assert_eq!(weight(&mut saved, &fixed), 0.004, "without a target, what the recipe says");
+    }
+}

@@ -1,0 +1,164 @@
+"""The pictures of README.md and docs/results.md, from sweeps that are done.
+
+    pip install matplotlib
+    python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
+    python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
+    python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
+
+Lines are means over the seeds that have finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the
+seeds. `--group` chooses groups.
+"""
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+# A picture must be readable on white and on black: its ground is clear and its words are grey.
+WORDS = "#7d8590"
+COLOURS = ["#8b949e", "#d29922", "#a371f7", "#2f81f7", "#3fb950", "#f778ba", "#db6d28", "#39c5cf"]
+# 97.5 % points of Student's t, by degrees of freedom from 1.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
+
+plt.rcParams.update({
+    "font.family": "sans-serif", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "isentrope",
+    "text.color": WORDS, "axes.labelcolor": WORDS, "axes.edgecolor": WORDS, "xtick.color": WORDS, "ytick.color": WORDS,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "legend.frameon": False,
+})
+
+
+def groups(sweep, wanted):
+    """Each group's finished runs: {name: [[row of metrics.jsonl, ...] of a seed, ...]}, as the sweep's table has them."""
+    table = json.loads((sweep / "table.json").read_text())
+    names = [group["name"] for group in table["groups"]]
+    for name in wanted or []:
+        if name not in names:
+            raise SystemExit(f"{sweep} has no group {name!r}; it has {', '.join(names)}")
+    chosen = [group for group in table["groups"] if group["runs"] and (not wanted or group["name"] in wanted)]
+    if not chosen or len(chosen) > len(COLOURS):
+        raise SystemExit(f"{len(chosen)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
+    return {group["name"]: [rows(sweep, group["name"], run) for run in group["runs"]] for group in chosen}
+
+
+def rows(sweep, group, run):
+    """Rows of a run's metrics.jsonl; directories are in the order of the sweep's axes, with the seed's where it stands there."""
+    for place in (sweep / run, sweep / group / run, sweep / run / group):
+        if (place / "metrics.jsonl").exists():
+            return [json.loads(line) for line in (place / "metrics.jsonl").read_text().splitlines()]
+    raise SystemExit(f"{sweep} has no metrics.jsonl of {group} {run}")
+
+
+def mean_and_half(values):
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, 0.0
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return mean, STUDENT[min(len(values), 10) - 2] * deviation / math.sqrt(len(values))
+
+
+def draw(axis, runs, metric, colour, label, smooth=1):
+    """A metric over steps: mean over seeds and band, each point the mean of up to `smooth` steps."""
+    series = [{row["step"]: row[metric] for row in rows if row.get(metric) is not None} for rows in runs]
+    steps = sorted(set.intersection(*(set(one) for one in series)))
+    chunks = [steps[i:i + smooth] for i in range(0, len(steps), smooth)]
+    points = [(sum(chunk) / len(chunk),
+               *mean_and_half([sum(one[step] for step in chunk) / len(chunk) for one in series])) for chunk in chunks]
+    x, y, half = zip(*points)
+    axis.plot(x, y, color=colour, label=label, linewidth=1.8)
+    if len(runs) < 3:
+        for one in series if len(runs) > 1 else []:
+            axis.plot(x, [sum(one[step] for step in chunk) / len(chunk) for chunk in chunks], color=colour, linewidth=0.7, alpha=0.5)
+        return
+    top = 1.0 if "@" in metric else math.inf
+    low, high = [max(a - b, 0.0) for a, b in zip(y, half)], [min(a + b, top) for a, b in zip(y, half)]
+    axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def evaluation_set(found):
+    """The set whose name is shortest, and its k."""
+    names = [key for runs in found.values() for row in runs[0] for key in row if key.startswith("eval/") and "/mean@" in key]
+    name = min(names, key=len)
+    return name.split("/")[1], int(name.split("@")[-1])
+
+
+def panels(found, chosen, out):
+    """A row of panels, each with a metric of every group over steps."""
+    figure, axes = plt.subplots(1, len(chosen), figsize=(3.7 * len(chosen), 3.3))
+    for axis, (metric, title, smooth) in zip(axes, chosen):
+        for colour, (group, runs) in zip(COLOURS, found.items()):
+            if any(row.get(metric) is not None for row in runs[0]):
+                draw(axis, runs, metric, colour, group, smooth)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("step")
+        if metric == "cov/fraction":
+            axis.set_yscale("log")
+        elif "entropy" in metric:
+            axis.set_ylim(bottom=0.0)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, -0.07), fontsize=9)
+    figure.tight_layout()
+    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+    return axes
+
+
+def methods(found, out):
+    name, k = evaluation_set(found)
+    panels(found, [("policy/entropy", "policy entropy, nats", 5), (f"eval/{name}/mean@{k}", f"mean@{k}", 1),
+                   (f"eval/{name}/pass@{k}", f"pass@{k}", 1), (f"eval/{name}/maj@{k}", f"maj@{k}", 1)], out)
+
+
+def autopilot(found, out):
+    name, k = evaluation_set(found)
+    panels(found, [("policy/entropy", "policy entropy, nats", 2), ("cov/fraction", "fraction of tokens picked", 2),
+                   (f"eval/{name}/mean@{k}", f"mean@{k}", 1), (f"eval/{name}/pass@{k}", f"pass@{k}", 1)], out)
+
+
+def least_squares(x, y):
+    """Intercept, slope and R^2."""
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    slope = sum((a - mx) * (b - my) for a, b in zip(x, y)) / sum((a - mx) ** 2 for a in x)
+    left = sum((b - my - slope * (a - mx)) ** 2 for a, b in zip(x, y))
+    return my - slope * mx, slope, 1 - left / sum((b - my) ** 2 for b in y)
+
+
+def law(found, out):
+    """Accuracy against entropy: every evaluation of every run, with the law and the line in H through those of the first group."""
+    name, k = evaluation_set(found)
+    figure, axis = plt.subplots(figsize=(5.6, 3.8))
+    for colour, (group, runs) in zip(COLOURS, found.items()):
+        evaluated = [row for run in runs for row in run if row.get(f"eval/{name}/mean@{k}") is not None]
+        x = [row[f"eval/{name}/entropy"] for row in evaluated]
+        y = [row[f"eval/{name}/mean@{k}"] for row in evaluated]
+        axis.scatter(x, y, s=9, color=colour, alpha=0.7, linewidth=0, label=group)
+        if group != next(iter(found)):
+            continue
+        for form, of, style in (("-a exp(H) + b", math.exp, "-"), ("line in H", float, "--")):
+            intercept, slope, r2 = least_squares([of(h) for h in x], y)
+            inside = [min(x) + i / 50 * (max(x) - min(x)) for i in range(51)]
+            axis.plot(inside, [intercept + slope * of(h) for h in inside], color=colour, linewidth=1.5, linestyle=style,
+                      label=f"{form}, {group}: R\u00b2 {r2:.3f}")
+    axis.set_xlabel("H on the test problems, nats")
+    axis.set_ylabel(f"mean@{k}")
+    axis.legend(fontsize=8, markerscale=2)
+    figure.tight_layout()
+    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("picture", choices=["methods", "law", "autopilot"])
+    arguments.add_argument("sweep", type=Path, help="directory of a sweep that is done")
+    arguments.add_argument("out", type=Path)
+    arguments.add_argument("--group", action="append", help="a group of the sweep's table, once for each; default all")
+    given = arguments.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    {"methods": methods, "law": law, "autopilot": autopilot}[given.picture](groups(given.sweep, given.group), given.out)
+
+
+if __name__ == "__main__":
+    main()
