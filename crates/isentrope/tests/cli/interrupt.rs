@@ -1,6 +1,6 @@
 //! Ctrl-C.
 
-use crate::processes::wait_until;
+use crate::processes::{heeds_interrupts, wait_until};
 use crate::program::{Scratch, isentrope, names, parse_lines, text, token_model};
 use crate::text_model::write_llama;
 use serde_json::{Value, json};
@@ -116,9 +116,11 @@ fn before_the_work_begins_the_first_ends_at_once() {
     let scratch = Scratch::new();
     let arguments =
         ["generate", &token_model("qwen3"), "--prompts", "-", "--out", &scratch.path("out.jsonl")];
-    // It waits for somebody to write prompts.
+    // It waits for somebody to write prompts. To wait for a child closes what it reads, so that end is held here until then.
     let mut child = isentrope(&arguments).stdin(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    let _prompts = child.stdin.take();
+    let process = child.id();
+    wait_until(PATIENCE, &mut child, || heeds_interrupts(process));
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(scratch.names(), [""; 0]);

@@ -11,6 +11,13 @@ pub fn runs(pid: &str) -> bool {
     !state.is_empty() && !state.starts_with('Z')
 }
 
+/// Whether a process has a handler of SIGINT by now.
+pub fn heeds_interrupts(process: u32) -> bool {
+    let output = Command::new("ps").args(["-o", "caught=", "-p", &process.to_string()]).output().unwrap();
+    let caught = String::from_utf8(output.stdout).unwrap();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|signals| signals & (1 << 1) != 0)
+}
+
 /// Waits for something, no longer than `patience`.
 pub fn until(patience: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
