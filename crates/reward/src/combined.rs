@@ -18,6 +18,11 @@ impl BatchVerifier for WeightedVerifier {
         Ok(sums.into_iter().flatten().map(with_finite_sum).collect())
     }
 
+    /// A response is with one part at a time, so that it takes so many to give the workers of all parts something to do.
+    fn workers(&self) -> usize {
+        self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
+    }
+
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
         self.0.first().map_or(a == b, |(_, verifier)| verifier.same_answer(item, a, b))
     }
@@ -78,6 +83,10 @@ impl BatchVerifier for ByDataSourceVerifier {
             }
         }
         Ok(judgements)
+    }
+
+    fn workers(&self) -> usize {
+        self.by_data_source.values().chain(&self.otherwise).map(|verifier| verifier.workers()).sum()
     }
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {

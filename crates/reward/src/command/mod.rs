@@ -1,9 +1,10 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A
-//! worker that does anything but answer is ended and replaced; the response it was asked about counts as one that could not be
-//! judged.
+//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
+//! what ends with them. A worker that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged.
 
+mod places;
 mod processes;
 mod protocol;
 #[cfg(unix)]
@@ -15,8 +16,9 @@ pub use processes::kill_all;
 pub use supervisor::supervision;
 
 use std::io::ErrorKind;
+use std::mem;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{BatchVerifier, Error, Item, Judgement, Verdict};
+use places::{Place, Places};
 use protocol::Misconduct;
 use worker::{Remains, Worker};
 
@@ -116,19 +119,9 @@ fn tail(stderr: Option<&str>) -> String {
 pub(crate) struct CommandVerifier {
     settings: CommandSettings,
     key: String,
-    places: Mutex<Vec<Place>>,
-    /// Questions asked so far. A question's number follows from its place in the batches, not from who answers it.
-    asked: AtomicU64,
+    places: Places,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the worker failed.
     recent: AtomicU64,
-}
-
-/// Where there is a worker, but for the time between one and the next.
-#[derive(Default)]
-struct Place {
-    worker: Option<Worker>,
-    /// Workers in a row that failed before they had answered anything.
-    failures: u32,
 }
 
 impl CommandVerifier {
@@ -138,28 +131,27 @@ impl CommandVerifier {
     /// When they cannot be started, or end or speak before they are asked.
     pub(crate) fn start(settings: CommandSettings, key: &str) -> Result<Self, VerifierError> {
         let key = format!("{key}.command");
-        let places = Mutex::new(Vec::new());
-        let verifier = Self { settings, key, places, asked: AtomicU64::new(0), recent: AtomicU64::new(0) };
-        for _ in 0..verifier.settings.workers {
+        let places = Places::default();
+        let mut verifier = Self { settings, key, places, recent: AtomicU64::new(0) };
+        for _ in 0..verifier.workers() {
             let place = Place { worker: Some(verifier.worker()?), failures: 0 };
-            verifier.places().push(place);
+            verifier.places.all().push(place);
         }
         let deadline = Instant::now() + WATCHED;
-        for place in verifier.places().iter_mut() {
-            if let Some(misconduct) = place.worker.as_ref().and_then(|worker| worker.unasked(deadline))
-                && let Some(worker) = place.worker.take()
-            {
+        let unasked = |worker: &Worker| worker.unasked(deadline);
+        let failed = verifier.places.all().iter_mut().find_map(|place| {
+            let misconduct = place.worker.as_ref().and_then(unasked)?;
+            Some((misconduct, place.worker.take()?))
+        });
+        match failed {
+            None => Ok(verifier),
+            Some((misconduct, worker)) => {
                 let remains = worker.end(&misconduct);
                 let did = with_status(&misconduct, &remains);
                 let problem = format!("a worker {did} before it was asked anything");
-                return Err(verifier.error(problem, Some(remains.stderr)));
+                Err(verifier.error(problem, Some(remains.stderr)))
             }
         }
-        Ok(verifier)
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
@@ -192,7 +184,6 @@ impl CommandVerifier {
     fn judge(
         &self,
         place: &mut Place,
-        id: u64,
         item: &Item<'_>,
         response: &str,
     ) -> Result<Judgement, VerifierError> {
@@ -202,7 +193,7 @@ impl CommandVerifier {
         };
         let startup = if worker.has_answered { 0.0 } else { self.settings.startup_s };
         let limit = Duration::from_secs_f64(self.settings.timeout_s + startup);
-        let line = protocol::question(id, item, response);
+        let (id, line) = protocol::question(item, response);
         let misconduct = match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
             Ok(judgement) => {
                 worker.has_answered = true;
@@ -252,15 +243,13 @@ fn told(misconduct: &Misconduct, remains: &Remains) -> String {
 
 impl BatchVerifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let mut places = self.places();
-        let first = self.asked.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
-        let work = |place: &mut Place| {
+        let work = || {
             let mut judged = Vec::new();
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some((item, response)) = batch.get(index) else { return Ok(judged) };
-                match self.judge(place, first + index as u64, item, response) {
+                match self.judge(&mut self.places.take().place, item, response) {
                     Ok(judgement) => judged.push((index, judgement)),
                     Err(error) => {
                         next.store(batch.len(), Ordering::Relaxed); // the others need not go on
@@ -270,11 +259,12 @@ impl BatchVerifier for CommandVerifier {
             }
         };
         let parts: Vec<Result<Vec<(usize, Judgement)>, VerifierError>> = thread::scope(|scope| {
-            let threads: Vec<_> = places.iter_mut().map(|place| scope.spawn(|| work(place))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            // The calling thread is one of them.
+            let others = 1..self.workers().min(batch.len());
+            let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+            let mut parts = vec![work()];
+            parts.extend(others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))));
+            parts
         });
         let mut judged = Vec::with_capacity(batch.len());
         for part in parts {
@@ -283,13 +273,17 @@ impl BatchVerifier for CommandVerifier {
         judged.sort_by_key(|(index, _)| *index);
         Ok(judged.into_iter().map(|(_, judgement)| judgement).collect())
     }
+
+    fn workers(&self) -> usize {
+        self.settings.workers.max(1)
+    }
 }
 
 impl Drop for CommandVerifier {
     fn drop(&mut self) {
         let deadline = Instant::now() + GRACE;
-        let places = self.places.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let workers: Vec<Worker> = places.drain(..).filter_map(|place| place.worker).collect();
+        let places = mem::take(self.places.all());
+        let workers: Vec<Worker> = places.into_iter().filter_map(|place| place.worker).collect();
         // All are asked to end before one is waited for.
         thread::scope(|scope| {
             for worker in workers {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use isentrope_files::sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,10 +32,9 @@ const SHOWN: usize = 120;
 pub const STRAY: &str =
     "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
 
-/// A response to judge.
+/// A response to judge, without its number.
 #[derive(Serialize)]
 struct Question<'a> {
-    id: u64,
     prompt: &'a str,
     response: &'a str,
     ground_truth: &'a Value,
@@ -42,13 +42,18 @@ struct Question<'a> {
     extra_info: &'a Value,
 }
 
-/// A question as a line.
-pub fn question(id: u64, item: &Item<'_>, response: &str) -> Vec<u8> {
+/// A question's number and its line. The number follows from the rest of the question, not from when it is asked or how many
+/// were asked before: an answer that depends on it depends on the question alone.
+pub fn question(item: &Item<'_>, response: &str) -> (u64, Vec<u8>) {
     let Item { ground_truth, prompt, data_source, extra_info } = *item;
-    let question = Question { id, prompt, response, ground_truth, data_source, extra_info };
-    let mut line = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let question = Question { prompt, response, ground_truth, data_source, extra_info };
+    let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let [a, b, c, d, ..] = sha256(&json);
+    let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
+    let mut line = format!("{{\"id\":{id},").into_bytes();
+    line.extend_from_slice(&json[1..]); // what follows the opening brace
     line.push(b'\n');
-    line
+    (u64::from(id), line)
 }
 
 #[derive(Deserialize)]
@@ -172,13 +177,25 @@ mod tests {
         let (ground_truth, extra_info) = (json!({"n": [1, "\n"]}), json!(null));
         let item =
             Item { ground_truth: &ground_truth, prompt: "p\n", data_source: "d", extra_info: &extra_info };
-        let line = String::from_utf8(question(3, &item, "r\u{2028}\n\"")).unwrap();
+        let (id, line) = question(&item, "r\u{2028}\n\"");
+        let line = String::from_utf8(line).unwrap();
         assert!(line.ends_with('\n') && line.lines().count() == 1);
         let expected = json!({
-            "id": 3, "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]},
+            "id": id, "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]},
             "data_source": "d", "extra_info": null
         });
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+        assert!(line.starts_with(&format!("{{\"id\":{id},")), "shells look for it there: {line}");
+    }
+
+    /// The first four bytes of `sha256sum` of the line without its number, halved.
+    #[test]
+    fn a_question_has_the_same_number_whenever_it_is_asked() {
+        let item = |prompt| Item { ground_truth: &Value::Null, prompt, data_source: "", extra_info: &Value::Null };
+        const NUMBER: u64 = 737_890_388;
+        assert_eq!(question(&item("p"), "r").0, NUMBER);
+        assert_ne!(question(&item("p"), "s").0, NUMBER);
+        assert_ne!(question(&item("q"), "r").0, NUMBER);
     }
 
     #[test]
