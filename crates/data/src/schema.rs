@@ -80,7 +80,7 @@ impl Problem {
         origin: String,
         verifier: &VerifierSettings,
     ) -> Result<Self, String> {
-        let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
+        let (prompt_column, prompt) = find(row, &columns.prompt, PROMPT)?;
         let prompt = read_prompt(prompt)?;
         let data_source = match row.get("data_source") {
             None | Some(Value::Null) => String::new(),
@@ -111,7 +111,11 @@ impl Problem {
             }
         };
         let extra_info = row.get("extra_info").cloned().unwrap_or_default();
-        Ok(Self { prompt, ground_truth, data_source, extra_info, origin })
+        let columns = match verifier.takes_columns() {
+            true => further_columns(row, prompt_column, &ground_truth),
+            false => Row::new(),
+        };
+        Ok(Self { prompt, ground_truth, data_source, extra_info, columns, origin })
     }
 }
 
@@ -144,6 +148,17 @@ impl Record for Example {
             Content::Messages(_) => None,
         }
     }
+}
+
+/// The columns beside those that a problem has as its own. verl's `reward_model`, whose tests of programs may be large, is one only
+/// where it says more than the ground truth does.
+fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
+    let is_told = |name: &str, value: &Value| {
+        [prompt, "data_source", "extra_info"].contains(&name)
+            || name == "reward_model" && value.get("ground_truth") == Some(ground_truth)
+    };
+    let further = row.iter().filter(|(name, value)| !is_told(name, value));
+    further.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether a ground truth is the tests of a program, as a text of JSON: mixed sets such as Eurus-2-RL have them where other

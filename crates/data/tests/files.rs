@@ -111,6 +111,7 @@ fn verl_parquet_is_read_and_linted() {
             prompt: problem.prompt.question().unwrap(),
             data_source: &problem.data_source,
             extra_info: &problem.extra_info,
+            ..Item::default()
         };
         let response = format!("So it is \\boxed{{{}}}.", problem.ground_truth.as_str().unwrap());
         assert_eq!(VerifierName::Auto.verify(&item, &response).verdict, Verdict::Correct, "{response}");

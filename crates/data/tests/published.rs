@@ -22,6 +22,7 @@ fn verdict(problem: &Problem, answer: &str) -> Verdict {
         prompt: problem.prompt.question().unwrap(),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        ..Item::default()
     };
     VerifierName::Math.verify(&item, &format!("It is \\boxed{{{answer}}}.")).verdict
 }

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn auto_goes_by_the_ground_truth() {
         let verify = |ground_truth: &Value, response: &str| {
-            let item = Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+            let item = Item { ground_truth, ..Item::default() };
             VerifierName::Auto.verify(&item, response).verdict
         };
         let challenge = json!({"numbers": [1, 2], "target": 3});

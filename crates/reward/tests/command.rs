@@ -57,12 +57,8 @@ fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn BatchVerifi
 }
 
 fn judge(verifier: &dyn BatchVerifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
-    let item = Item {
-        ground_truth: &json!({"a": [1]}),
-        prompt: "why?\n",
-        data_source: "s",
-        extra_info: &Value::Null,
-    };
+    let item =
+        Item { ground_truth: &json!({"a": [1]}), prompt: "why?\n", data_source: "s", ..Item::default() };
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
@@ -243,6 +239,30 @@ fn a_command_that_never_works_stops_with_its_last_words() {
     assert!(error.contains("it wrote nothing to standard error"), "{error}");
 }
 
+/// A program for one line is told so, at whichever line it ends; one that fails says itself why.
+#[test]
+fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
+    const ADVICE: &str = "; a worker must read lines until its standard input ends";
+    for command in ["true", "false"] {
+        let error = settings(&[command], 1).build().err().unwrap().to_string();
+        assert!(
+            error.contains(&format!("before it was asked anything{ADVICE}; it wrote nothing")),
+            "{error}"
+        );
+    }
+    let directory = TempDir::new().unwrap();
+    let unheard = judge(&*start(&directory, "read -r line", 1), &["right"; 100]).unwrap_err().to_string();
+    assert!(unheard.contains(&format!("the last ended (exit status: 0){ADVICE}")), "{unheard}");
+    let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
+    let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
+    assert_eq!(judged[1].reason, format!("the worker ended (exit status: 0){ADVICE}"));
+    let error = judge(&*start(&directory, one, 1), &["right"; 200]).unwrap_err().to_string();
+    assert!(error.contains("32 of the last 64 questions") && error.contains(ADVICE), "{error}");
+    let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
+    let error = settings(&["sh", script.to_str().unwrap()], 1).build().err().unwrap().to_string();
+    assert!(!error.contains("must read lines"), "{error}");
+}
+
 #[test]
 fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
     let directory = TempDir::new().unwrap();
@@ -335,7 +355,7 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
     .unwrap();
     let verifier = sum.build().unwrap();
     assert_eq!(verifier.workers(), 2);
-    let item = |ground_truth| Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+    let item = |ground_truth| Item { ground_truth, ..Item::default() };
     let (seven, null) = (json!("7"), Value::Null);
     let judged = verifier
         .verify_batch(&[
@@ -364,7 +384,7 @@ fn a_sum_that_is_not_finite_is_a_fault() {
     let part = json!({"verifier": "math", "weight": f64::MAX});
     let sum: VerifierSettings = serde_json::from_value(json!({"weighted": [part, part]})).unwrap();
     let seven = json!("7");
-    let item = Item { ground_truth: &seven, prompt: "", data_source: "", extra_info: &Value::Null };
+    let item = Item { ground_truth: &seven, ..Item::default() };
     let judged = sum.build().unwrap().verify_batch(&[(item, "7"), (item, "8")]).unwrap();
     assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Fault, 0.0));
     assert!(judged[0].reason.starts_with("the weighted sum of the scores is inf"), "{}", judged[0].reason);
@@ -382,8 +402,7 @@ fn each_data_source_has_its_verifier() {
     let verifier = serde_json::from_value::<VerifierSettings>(sources.clone()).unwrap().build().unwrap();
     assert_eq!(verifier.workers(), 2, "of the command; the built-in ones have none");
     let (seven, game) = (json!("7"), json!({"numbers": [1, 2], "target": 3}));
-    let item =
-        |ground_truth, data_source| Item { ground_truth, prompt: "", data_source, extra_info: &Value::Null };
+    let item = |ground_truth, data_source| Item { ground_truth, data_source, ..Item::default() };
     let batch = [
         (item(&game, ""), "1+2=3!"),
         (item(&seven, "mine"), "half"),

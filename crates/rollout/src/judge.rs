@@ -75,6 +75,8 @@ pub fn verifier_item(problem: &Problem) -> Item<'_> {
         prompt: problem.prompt.question().unwrap_or_default(),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        messages: problem.prompt.messages(),
+        columns: Some(&problem.columns),
     }
 }
 

@@ -202,6 +202,7 @@ mod tests {
             ground_truth: Value::Null,
             data_source: String::new(),
             extra_info: Value::Null,
+            columns: isentrope_data::Row::new(),
             origin: "made up".into(),
         };
         let completion = Completion {

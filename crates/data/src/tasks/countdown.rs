@@ -332,6 +332,7 @@ fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {
         ground_truth: serde_json::json!({ "numbers": numbers, "target": target }),
         data_source: "countdown".into(),
         extra_info: Value::Null,
+        columns: Row::new(),
         origin: format!("countdown {} {position}", split.name()),
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
 //! what ends with them. A worker that does anything but answer is ended and replaced; the response it was asked about counts as
-//! one that could not be judged.
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the shim in front of a function
+//! (`crate::python`).
 
+mod launch;
 mod places;
 mod processes;
 mod protocol;
@@ -11,11 +13,11 @@ mod protocol;
 mod supervisor;
 mod worker;
 
+pub(crate) use launch::{Launch, Workers};
 pub use processes::kill_all;
 #[cfg(unix)]
 pub use supervisor::supervision;
 
-use std::io::ErrorKind;
 use std::mem;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BatchVerifier, Error, Item, Judgement, Verdict};
 use places::{Place, Places};
-use protocol::Misconduct;
+use protocol::{Greeting, Misconduct};
 use worker::{Remains, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as one whose script is
@@ -64,19 +66,31 @@ pub struct CommandSettings {
     pub startup_s: f64,
 }
 
-fn default_workers() -> usize {
+pub(crate) fn default_workers() -> usize {
     2
 }
 
-fn default_timeout_s() -> f64 {
+pub(crate) fn default_timeout_s() -> f64 {
     10.0
 }
 
-fn default_startup_s() -> f64 {
+pub(crate) fn default_startup_s() -> f64 {
     20.0
 }
 
 impl CommandSettings {
+    /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
+    pub(crate) fn workers(&self, key: &str) -> Workers {
+        Workers {
+            key: format!("{key}.command"),
+            value: format!("{:?}", self.command),
+            launch: Launch::Command(self.command.clone()),
+            count: self.workers,
+            timeout_s: self.timeout_s,
+            startup_s: self.startup_s,
+        }
+    }
+
     /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
     ///
     /// # Errors
@@ -93,14 +107,14 @@ impl CommandSettings {
     }
 }
 
-/// A command cannot judge any more, or never could.
+/// A verifier cannot judge any more, or never could.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {command:?}: {problem}{}", tail(.stderr.as_deref()))]
+#[error("{key} = {value}: {problem}{}", tail(.stderr.as_deref()))]
 pub struct VerifierError {
     /// The recipe's key.
     pub key: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
+    /// What the recipe has there, as it is written: of a command the program and its arguments.
+    pub value: String,
     /// What happened.
     pub problem: String,
     /// The end of the last worker's standard error, if there was a worker.
@@ -117,59 +131,82 @@ fn tail(stderr: Option<&str>) -> String {
 
 /// The verifier. Its processes end with it.
 pub(crate) struct CommandVerifier {
-    settings: CommandSettings,
-    key: String,
+    workers: Workers,
+    /// What the workers say of themselves before they are asked anything.
+    notes: Vec<String>,
     places: Places,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the worker failed.
     recent: AtomicU64,
 }
 
 impl CommandVerifier {
-    /// Starts the workers; `key` is the recipe's key of the table with the command, for messages.
+    /// Starts the workers.
     ///
     /// # Errors
-    /// When they cannot be started, or end or speak before they are asked.
-    pub(crate) fn start(settings: CommandSettings, key: &str) -> Result<Self, VerifierError> {
-        let key = format!("{key}.command");
-        let places = Places::default();
-        let mut verifier = Self { settings, key, places, recent: AtomicU64::new(0) };
-        for _ in 0..verifier.workers() {
+    /// When they cannot be started, end or speak before they are asked, or have no function that can be used.
+    pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
+        let (notes, places) = (Vec::new(), Places::default());
+        let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
+        for _ in 0..verifier.workers.count {
             let place = Place { worker: Some(verifier.worker()?), failures: 0 };
             verifier.places.all().push(place);
         }
+        if verifier.workers.launch.greets() {
+            verifier.notes.extend(verifier.greet()?);
+        } else {
+            verifier.watch()?;
+        }
+        Ok(verifier)
+    }
+
+    /// Watches fresh workers for a moment.
+    fn watch(&mut self) -> Result<(), VerifierError> {
         let deadline = Instant::now() + WATCHED;
         let unasked = |worker: &Worker| worker.unasked(deadline);
-        let failed = verifier.places.all().iter_mut().find_map(|place| {
+        let failed = self.places.all().iter_mut().find_map(|place| {
             let misconduct = place.worker.as_ref().and_then(unasked)?;
             Some((misconduct, place.worker.take()?))
         });
         match failed {
-            None => Ok(verifier),
+            None => Ok(()),
             Some((misconduct, worker)) => {
                 let remains = worker.end(&misconduct);
                 let did = with_status(&misconduct, &remains);
-                let problem = format!("a worker {did} before it was asked anything");
-                Err(verifier.error(problem, Some(remains.stderr)))
+                let advice = advice(&misconduct, &remains, &self.workers.launch);
+                let problem = format!("a worker {did} before it was asked anything{advice}");
+                Err(self.error(problem, Some(remains.stderr)))
             }
         }
     }
 
-    fn worker(&self) -> Result<Worker, VerifierError> {
-        Worker::start(&self.settings.command).map_err(|e| {
-            let is_line = |program: &String| program.contains(char::is_whitespace);
-            let hint = match self.settings.command.first() {
-                Some(program) if e.kind() == ErrorKind::NotFound && is_line(program) => {
-                    "; each word must be an entry of its own, as in [\"python3\", \"reward.py\"]"
+    /// Waits until all workers have loaded their function; what they say of it.
+    fn greet(&mut self) -> Result<Option<String>, VerifierError> {
+        let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
+        let mut says = None;
+        for index in 0..self.places.all().len() {
+            let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
+            let greeting = worker.ask(protocol::HELLO.into(), limit);
+            match greeting.and_then(|line| protocol::greeting(&line)) {
+                Ok(Greeting::Hello(said)) => says = Some(format!("{}: {said}", self.workers.key)),
+                Ok(Greeting::Refused(why)) => return Err(self.error(why.replace('\n', "\n  "), None)),
+                Err(misconduct) => {
+                    let remains = worker.end(&misconduct);
+                    let did = with_status(&misconduct, &remains);
+                    let problem = format!("a worker {did} while it loaded the function");
+                    return Err(self.error(problem, Some(remains.stderr)));
                 }
-                _ => "",
-            };
-            let problem = format!("the command cannot be started: {e}{hint}");
-            self.error(problem, None)
-        })
+            }
+            self.places.all()[index].worker = Some(worker);
+        }
+        Ok(says)
+    }
+
+    fn worker(&self) -> Result<Worker, VerifierError> {
+        Worker::start(&self.workers.launch).map_err(|e| self.error(self.workers.launch.failed(&e), None))
     }
 
     fn error(&self, problem: String, stderr: Option<String>) -> VerifierError {
-        VerifierError { key: self.key.clone(), command: self.settings.command.clone(), problem, stderr }
+        self.workers.error(problem, stderr)
     }
 
     /// Takes down whether a worker failed at its question; how many of the last 64 that makes.
@@ -191,9 +228,9 @@ impl CommandVerifier {
             Some(worker) => worker,
             None => self.worker()?,
         };
-        let startup = if worker.has_answered { 0.0 } else { self.settings.startup_s };
-        let limit = Duration::from_secs_f64(self.settings.timeout_s + startup);
-        let (id, line) = protocol::question(item, response);
+        let startup = if worker.has_answered { 0.0 } else { self.workers.startup_s };
+        let limit = Duration::from_secs_f64(self.workers.timeout_s + startup);
+        let (id, line) = protocol::question(item, response, self.workers.launch.greets());
         let misconduct = match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
             Ok(judgement) => {
                 worker.has_answered = true;
@@ -206,20 +243,22 @@ impl CommandVerifier {
         place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
         let remains = worker.end(&misconduct);
         let did = with_status(&misconduct, &remains);
+        let advice = advice(&misconduct, &remains, &self.workers.launch);
         if place.failures == MAX_FAILURES {
             let problem = format!(
-                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}"
+                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}{advice}"
             );
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let recent = self.recent_failures(true);
         if recent >= MAX_RECENT_FAILURES {
-            let problem = format!("workers failed at {recent} of the last 64 questions; the last {did}");
+            let problem =
+                format!("workers failed at {recent} of the last 64 questions; the last {did}{advice}");
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let verdict =
             if matches!(misconduct, Misconduct::TimedOut(_)) { Verdict::TimedOut } else { Verdict::Fault };
-        Ok(Judgement::new(verdict, None, format!("the worker {}", told(&misconduct, &remains))))
+        Ok(Judgement::new(verdict, None, format!("the worker {}{advice}", told(&misconduct, &remains))))
     }
 }
 
@@ -239,6 +278,16 @@ fn told(misconduct: &Misconduct, remains: &Remains) -> String {
         _ => None,
     };
     with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
+}
+
+/// What a program should do that ended as if it had done all it is for, such as one that answers a single line.
+fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'static str {
+    match (misconduct, launch) {
+        (Misconduct::Ended, Launch::Command(_)) if remains.seems_done() => {
+            "; a worker must read lines until its standard input ends"
+        }
+        _ => "",
+    }
 }
 
 impl BatchVerifier for CommandVerifier {
@@ -275,7 +324,11 @@ impl BatchVerifier for CommandVerifier {
     }
 
     fn workers(&self) -> usize {
-        self.settings.workers.max(1)
+        self.workers.count.max(1)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 }
 

@@ -21,12 +21,12 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
             return Ok(explain_math(Math::default(), gold, response));
         }
         Single::BuiltIn(verifier) => verifier,
-        Single::Command(_) => {
+        Single::Command(_) | Single::Python(_) => {
             bail!("--explain is for the built-in verifiers: set --verifier to auto, math or countdown")
         }
     };
     let ground_truth = object.unwrap_or_else(|| gold.into());
-    let item = Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+    let item = Item { ground_truth: &ground_truth, ..Item::default() };
     let judgement = verifier.verify(&item, response);
     Ok(format!(
         "response: {}\n{:?}: {}\n",

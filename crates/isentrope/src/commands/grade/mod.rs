@@ -69,6 +69,7 @@ impl Grade {
         let mut lines = Lines::open(&input)?;
         let mut output = Output::create(self.out.as_deref())?;
         let verifier = settings.build()?;
+        verifier.notes().iter().for_each(|note| messages::note(note));
         let mut rounds = Rounds::new(&settings, threads);
         let reader = Reader { gold: self.gold, response: self.response, verifier: settings };
 
