@@ -152,7 +152,7 @@ impl CommandVerifier {
             verifier.places.all().push(place);
         }
         if verifier.workers.launch.greets() {
-            verifier.notes.extend(verifier.greet()?);
+            verifier.notes = verifier.greet()?.into_iter().collect();
         } else {
             verifier.watch()?;
         }
