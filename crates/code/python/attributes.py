@@ -51,7 +51,7 @@ def snapshot(x):
     """What a container holds, to see later whether it still does."""
     kind = type(x)
     if kind in DICTS:
-        return [*dict.keys(x), *dict.values(x)]
+        return [*x.keys(), *x.values()]
     if kind is bytearray:
         return [bytes(x)]
     return list(x) if kind in MUTABLE else [part for pair in attributes_of(x).items() for part in pair]

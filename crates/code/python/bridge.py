@@ -1,13 +1,15 @@
 """One end of the talk between a program and its test: questions about objects, answers, and questions while one is answered.
 
-    q  a question: {"op": name, "v": its operands, "o": objects}
-    a  its answer: {"v": the value, or "x": the error, "o": objects, "m": objects of the question that have changed, "out": text}
+    q  a question: {"op": name, "v": its operands, "o": objects, "plain": whether the answer must stand for itself}
+    a  its answer: {"v": the value, or "x": the error, "o": objects, "m": objects of the question that have changed,
+       "out": what was printed, "line": the last line of the error's traceback}
 """
 
 import collections
 import functools
 import json
 import sys
+import traceback
 import types
 
 from attributes import MUTABLE, Malformed, is_unchanged, snapshot
@@ -35,6 +37,16 @@ BUILTIN_ITERATORS = tuple({type(it) for it in (
 )})
 RECORD_NAMES = {*vars(collections.namedtuple("record", ())), "_field_types", "_field_defaults", "__annotations__", "__orig_bases__",
                 "__annotate__", "__annotations_cache__", "__annotate_func__"}
+
+
+def last_line(error):
+    """The last line of an error's traceback."""
+    try:
+        lines = traceback.format_exception_only(type(error), error)
+        text = lines[-1] if isinstance(error, SyntaxError) else lines[0]
+        return text.strip().split("\n")[0][:500]
+    except BaseException:
+        return type(error).__name__
 
 
 def is_exception(kind):
@@ -104,10 +116,14 @@ class Bridge:
             key, result = "v", self.perform(op, operands)
         except BaseException as error:
             key, result = "x", error
-        self.reply(decoder, before, key, result)
+            error.__traceback__ = None  # so that what it holds on to is given back
+        if message.get("plain"):  # from who has nothing that could change
+            self.reply((), (), key, result)
+        else:
+            self.reply(decoder.objects, before, key, result)
 
-    def reply(self, decoder, before, key, result):
-        encoder = Encoder(self, decoder.objects)
+    def reply(self, known, before, key, result):
+        encoder = Encoder(self, known)
         try:
             body = {key: encoder.element(result)}
             changed = [[number, encoder.content(thing)] for number, thing, old in before if not is_unchanged(thing, old)]
@@ -115,6 +131,8 @@ class Bridge:
         except Exception as error:
             encoder, changed = Encoder(self), []
             body = {"x": encoder.element(TypeError(f"the value cannot be passed on: {error}")), "o": encoder.complete()}
+        if key == "x":
+            body["line"] = last_line(result)
         if changed:
             body["m"] = changed
         printed = self.printed()
@@ -159,7 +177,7 @@ class Bridge:
             names = self.exception_names(type(x))
             if names:
                 return ["e", names, [encoder.element(argument) for argument in x.args]]
-        if isinstance(x, types.BuiltinFunctionType) and x.__module__ in FUNCTIONS and not isinstance(x.__self__, type):
+        if self.careful and isinstance(x, types.BuiltinFunctionType) and x.__module__ in FUNCTIONS and not isinstance(x.__self__, type):
             return ["g", x.__module__, x.__name__]
         if isinstance(x, types.GeneratorType):
             return ["gen", self.number(x)]
@@ -234,7 +252,10 @@ class Bridge:
                 raise Malformed("a base class")
             if not any(isinstance(base, RemoteMeta) for base in bases):
                 bases = (Handle, *bases)
-            return RemoteMeta(str(e[2]), bases, {INTERNAL: Remote(self, number), "__module__": self.namespace["__name__"]})
+            content = {INTERNAL: Remote(self, number), "__module__": self.namespace["__name__"]}
+            if any(map(is_exception, bases)):
+                content["args"] = property(lambda error: self.ask("getattr", error, "args"))
+            return RemoteMeta(str(e[2]), bases, content)
         raise Malformed(f"{tag!r} is no tag")
 
     def named(self, module, name):

@@ -4,6 +4,7 @@
     out   p  where the test is: [part, test function], as JSON; -1 for a part itself
           u  how that went, as JSON: {} passed; otherwise "assertion", "error" or "test" with a text
           z  all is done
+          x  what the program says cannot be read, and why
 and the questions and answers of the bridge.
 """
 
@@ -17,8 +18,8 @@ import types
 
 import collecting
 import prelude
-from bridge import BUILTIN_ITERATORS, Bridge, CLASSES
-from program import PRELUDE, last_line
+from bridge import BUILTIN_ITERATORS, Bridge, CLASSES, last_line
+from program import PRELUDE
 from run_process import Channel
 from test_code import MOST_SHOWN, TestCode
 
@@ -28,6 +29,7 @@ MODULES = CLASSES | {
     "statistics", "time", "array", "enum", "dataclasses", "numpy",
 }
 OF_ITERATORS = {"batch", "next", "iter", "send", "is_iterator", "await"}
+OF_ATTRIBUTES = {"getattr", "setattr", "delattr"}
 OF_ANYTHING = {"str", "repr", "hash", "eq", "bool", "is_iterator"}
 
 
@@ -53,11 +55,12 @@ class Checker(Bridge):
         if isinstance(target, (types.GeneratorType, types.CoroutineType, BUILTIN_ITERATORS)):
             allowed = op in OF_ITERATORS
         elif self.is_open(target):
-            allowed = op not in ("getattr", "setattr", "delattr") or not others[0].startswith("_")
+            allowed = op not in OF_ATTRIBUTES or not others[0].startswith("_") and (op == "getattr" or is_data(target, others[0]))
         else:
             allowed = op in OF_ANYTHING
         if op != "call" and not allowed:
-            raise TypeError(f"{op} is not for this object of the test")
+            refusal = AttributeError if op in OF_ATTRIBUTES else TypeError
+            raise refusal(f"{op} is not for this object of the test")
         return super().perform(op, operands)
 
     @staticmethod
@@ -81,8 +84,13 @@ class Checker(Bridge):
         return error
 
     def misspoken(self, problem):
-        report(self.channel, {"error": f"the program's answer cannot be read: {problem}"})
+        self.channel.send(b"x", f"what the program returned cannot be read: {problem}"[:MOST_SHOWN].encode())
         os._exit(0)
+
+
+def is_data(thing, name):
+    """Whether an attribute may be changed: it is no method, and the thing is no class, which would be all of its instances."""
+    return not isinstance(thing, type) and not callable(getattr(type(thing), name, None))
 
 
 def report(channel, result):

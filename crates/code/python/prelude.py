@@ -1,5 +1,7 @@
 """The names that problem sets take for granted, as their own judges put them before every program."""
 
+import builtins
+
 # What LeetCode has in scope, in an order in which modules keep their names and builtins theirs.
 SOURCE = """
 from string import *
@@ -33,4 +35,5 @@ def names():
     """The prelude's names and what they stand for."""
     names = {}
     exec(SOURCE, names)
-    return {name: value for name, value in names.items() if not (name.startswith("__") and name.endswith("__"))}
+    # What is a builtin is found without this, and may be replaced there.
+    return {name: value for name, value in names.items() if not hasattr(builtins, name) and not name.startswith("__")}

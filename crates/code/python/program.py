@@ -7,11 +7,10 @@ import json
 import os
 import sys
 import threading
-import traceback
 import types
 
 import prelude
-from bridge import Bridge, FUNCTIONS
+from bridge import Bridge, FUNCTIONS, last_line
 from operations import OPERATIONS
 from run_process import Channel, standard_streams
 
@@ -28,16 +27,6 @@ def new_module(name):
     sys.modules[name] = module
     sys.setrecursionlimit(prelude.RECURSION)
     return module
-
-
-def last_line(error):
-    """The last line of an error's traceback."""
-    try:
-        lines = traceback.format_exception_only(type(error), error)
-        text = lines[-1] if isinstance(error, SyntaxError) else lines[0]
-        return text.strip().split("\n")[0][:500]
-    except BaseException:
-        return type(error).__name__
 
 
 def script(content):
@@ -127,7 +116,7 @@ class Program(Bridge):
     def __init__(self, channel, module):
         super().__init__(channel, module.__dict__)
         self.depth = 0
-        self.solution = None
+        self.functions = {}
         printed = sys.stdout = Printed()
         self.printed = printed.take
         sys.stdin = Asked(self)
@@ -144,8 +133,9 @@ class Program(Bridge):
                 self.namespace[operands[0]] = operands[1]
             elif op == "share":
                 self.shared = set(operands[0])
-            elif op == "function":
-                return self.function(operands[0])
+            elif op == "invoke":
+                path, arguments = operands
+                return self.function(path)(*arguments)
             elif op in OPERATIONS:
                 return super().perform(op, operands)
         finally:
@@ -153,6 +143,11 @@ class Program(Bridge):
 
     def function(self, path):
         """What a data set calls a function: a name, a method of `Solution`, or a path."""
+        if path not in self.functions:
+            self.functions[path] = self.find(path)
+        return self.functions[path]
+
+    def find(self, path):
         first, *rest = path.split(".")
         if not rest and first not in self.namespace and "Solution" in self.namespace:
             first, rest = "Solution", [first]

@@ -215,7 +215,7 @@ def _binary(op, mirrored):
     def operation(self, other):
         if not _may_hear(self, other):
             raise TypeError(f"an object of the program and a value of the test are not combined ({op})")
-        result = _ask(op, *((other, self) if mirrored else (self, other)))
+        result = remote(self).bridge.ask(op, *((other, self) if mirrored else (self, other)))
         return make_own(result) if _is_own(self) or _is_own(other) else result
     return operation
 

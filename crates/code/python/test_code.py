@@ -38,7 +38,7 @@ class Part:
                  if isinstance(node, ast.stmt) and line is not None and node.lineno <= line <= node.end_lineno]
         if not inner:
             return ""
-        text = ast.get_source_segment(self.source, min(inner, key=lambda node: node.end_lineno - node.lineno))
+        text = ast.get_source_segment(self.source, min(reversed(inner), key=lambda node: node.end_lineno - node.lineno))
         text = " ".join((text or "").split())
         return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
@@ -69,7 +69,7 @@ class TestCode:
         used = {name for part in everything for name in part.used if name in defined and name not in self.preamble}
         # A program that redefines `abs` must not judge itself by it. One that was to define a function `sum` may do so: then the
         # test uses no other name of it.
-        usual = {name for name in used if name in self.prelude or hasattr(builtins, name)}
+        usual = {name for name in used if hasattr(builtins, name) or callable(self.prelude.get(name))}
         for name in (used - usual or usual) | (roots & set(defined)):
             if defined[name] != "module" or name not in self.prelude:
                 try:

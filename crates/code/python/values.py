@@ -104,7 +104,7 @@ class Encoder:
         if kind is list or kind is tuple:
             return ["l" if kind is list else "t", self.elements(list(x))]
         if kind in DICTS:
-            content = [MUTABLE[kind], self.elements(list(dict.keys(x))), self.elements(list(dict.values(x)))]
+            content = [MUTABLE[kind], self.elements(list(x.keys())), self.elements(list(x.values()))]
             if kind is collections.defaultdict:
                 content.append(self.element(x.default_factory))
             return content
@@ -222,9 +222,11 @@ class Decoder:
         if tag == "l":
             thing[:] = self.elements(content[1])
         elif tag in ("d", "od", "dd", "counter"):
-            dict.clear(thing)
+            if not isinstance(thing, dict):
+                raise Malformed("a dict's content")
+            thing.clear()
             for key, value in zip(self.elements(content[1]), self.elements(content[2])):
-                dict.__setitem__(thing, key, value)
+                thing[key] = value
         elif tag in ("s", "deque"):
             thing.clear()
             (thing.update if tag == "s" else thing.extend)(self.elements(content[1]))
