@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use isentrope_sandbox::{Sandbox, Unavailable};
 use serde_json::Value;
 
 use crate::forms::Tests;
@@ -12,7 +13,7 @@ use crate::judge::Rules;
 use crate::pool::Pool;
 use crate::settings::CodeSettings;
 use crate::verdict::{Report, Verdict};
-use crate::{End, Python, PythonError, Sandbox, StartError, Worker};
+use crate::{End, Python, PythonError, StartError, Worker};
 
 /// Responses in a row that a failing sandbox may leave without a verdict before there is no use in going on.
 const MOST_FAULTS: usize = 16;
@@ -35,8 +36,8 @@ pub enum JudgeError {
     #[error(transparent)]
     Python(#[from] PythonError),
     /// Programs cannot be run without danger to the machine.
-    #[error("programs cannot be run: {0}")]
-    Sandbox(String),
+    #[error(transparent)]
+    Sandbox(#[from] Unavailable),
     /// A worker cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -64,7 +65,7 @@ impl Judge {
         let judge = Self {
             rules: Rules::new(settings),
             settings: settings.clone(),
-            sandbox: Sandbox::find().map_err(|e| JudgeError::Sandbox(e.to_string()))?,
+            sandbox: Sandbox::find()?,
             python: Python::find(settings.python.as_deref())?,
             pool: Pool::new(settings.worker_count()),
             faults: AtomicUsize::new(0),
@@ -73,9 +74,15 @@ impl Judge {
         Ok(judge)
     }
 
-    /// The interpreter.
-    pub fn python(&self) -> &Python {
-        &self.python
+    /// Programs that run at the same time.
+    pub fn workers(&self) -> usize {
+        self.settings.worker_count()
+    }
+
+    /// By what programs are run, as a sentence without a full stop.
+    pub fn says(&self) -> String {
+        let (version, program) = (self.python.version(), self.python.program().display());
+        format!("programs run in Python {version} ({program}), in sandboxes of {}", self.sandbox.tier())
     }
 
     /// Judges each response by its tests, in the order of the batch.
@@ -84,13 +91,13 @@ impl Judge {
     /// [`JudgeError`] when no more responses can be judged.
     pub fn judge(&self, batch: &[(&Value, &str)]) -> Result<Vec<Report>, JudgeError> {
         // The responses to a problem share its tests, which may take a while to read.
-        let mut problems: HashMap<*const Value, OnceLock<Result<Tests, String>>> = HashMap::new();
+        let mut problems: HashMap<usize, OnceLock<Result<Tests, String>>> = HashMap::new();
         for (tests, _) in batch {
-            problems.entry(std::ptr::from_ref(*tests)).or_default();
+            problems.entry(std::ptr::from_ref(*tests).addr()).or_default();
         }
         let judge = |(tests, response): &(&Value, &str)| {
             let read = || Tests::from_value(tests);
-            match problems.get(&std::ptr::from_ref(*tests)).map(|known| known.get_or_init(read)) {
+            match problems.get(&std::ptr::from_ref(*tests).addr()).map(|known| known.get_or_init(read)) {
                 Some(Ok(tests)) => self.response(tests, response),
                 Some(Err(what)) => Ok(unusable(what.clone())),
                 None => Ok(unusable("they were not read".into())),
@@ -119,13 +126,15 @@ impl Judge {
     }
 
     fn trial(&self) -> Result<(), JudgeError> {
-        let found = self.worker()?.worker().script("print(int(input()) * 7)", "6\n", &self.settings.run_limits());
+        let found =
+            self.worker()?.worker().script("print(int(input()) * 7)", "6\n", &self.settings.run_limits());
         let what = match found {
             (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
             (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),
             (_, end) => format!("a program that prints 42 ended with {end:?}"),
         };
-        let (version, program) = (self.python.version().to_owned(), self.python.program().display().to_string());
+        let (version, program) =
+            (self.python.version().to_owned(), self.python.program().display().to_string());
         Err(JudgeError::Trial { version, program, what })
     }
 }
@@ -152,10 +161,13 @@ fn in_order<T: Sync, R: Send, E: Send>(
     let parts: Vec<Result<Vec<(usize, R)>, E>> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(work)).collect();
         let own = work(); // the calling thread has a share too
-        let join = |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        let join = |other: thread::ScopedJoinHandle<'_, _>| {
+            other.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
+        };
         std::iter::once(own).chain(others.into_iter().map(join)).collect()
     });
-    let mut done: Vec<(usize, R)> = parts.into_iter().collect::<Result<Vec<_>, E>>()?.into_iter().flatten().collect();
+    let mut done: Vec<(usize, R)> =
+        parts.into_iter().collect::<Result<Vec<_>, E>>()?.into_iter().flatten().collect();
     done.sort_unstable_by_key(|(index, _)| *index);
     Ok(done.into_iter().map(|(_, report)| report).collect())
 }

@@ -29,6 +29,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Names of the verdicts on programs that were run and do not pass, in the order of reports.
+    pub const FAILURES: [&'static str; 5] =
+        ["wrong_answer", "runtime_error", "time_limit", "memory_limit", "output_limit"];
+
     /// Its name in every file.
     pub fn name(&self) -> &'static str {
         match self {

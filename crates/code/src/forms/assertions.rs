@@ -98,11 +98,14 @@ pub fn defines(program: &str, function: &str) -> bool {
 
 impl AssertionTest {
     /// The whole program, if the response is only its end: a model that completes HumanEval's prompt begins with the function's
-    /// body.
+    /// body. What comes after that is cut off, as base models do not end there.
     pub(crate) fn completed(&self, program: &str) -> Option<String> {
         let name = self.entry_point.as_deref().filter(|entry_point| is_name(entry_point))?;
         let begins_inside = program.lines().find(|line| !line.trim().is_empty())?.starts_with([' ', '\t']);
         let is_end = begins_inside && defines(&self.preamble, name) && !defines(program, name);
-        is_end.then(|| format!("{}{program}", self.preamble))
+        let goes_on =
+            |line: &&str| line.trim_end().is_empty() || line.starts_with([' ', '\t', ')', ']', '}']);
+        let body: String = program.split_inclusive('\n').take_while(goes_on).collect();
+        is_end.then(|| format!("{}{body}", self.preamble))
     }
 }

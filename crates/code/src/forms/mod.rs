@@ -99,14 +99,19 @@ impl Tests {
                 Value::String(code) => assertions::is_assertion(code),
                 _ => false,
             }),
-            Value::String(text) => match text.trim_start().as_bytes().first() {
-                Some(b'{' | b'[') => {
-                    let has = |key: &str| text.contains(&format!("\"{key}\""));
-                    has_form(has) || has("input") && has("output") || text.contains("\"assert ")
-                }
-                _ => assertions::is_code(text),
-            },
+            Value::String(text) => Self::is_form_of_text(text),
             _ => false,
+        }
+    }
+
+    /// The same of a text.
+    pub fn is_form_of_text(text: &str) -> bool {
+        match text.trim_start().as_bytes().first() {
+            Some(b'{' | b'[') => {
+                let has = |key: &str| text.contains(&format!("\"{key}\""));
+                has_form(has) || has("input") && has("output") || text.contains("\"assert ")
+            }
+            _ => assertions::is_code(text),
         }
     }
 

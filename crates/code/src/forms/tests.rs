@@ -185,6 +185,10 @@ fn beginnings_of_programs() {
         (prompt, Some("f"), 1)
     );
     assert_eq!(read.completed("    return sum(a)\n"), Some(format!("{prompt}    return sum(a)\n")));
+    assert_eq!(
+        read.completed("\n    b = (\n        a\n)\n\n    return b\n\nprint(f([1]))\n"),
+        Some(format!("{prompt}\n    b = (\n        a\n)\n\n    return b\n\n"))
+    );
     for whole in ["def f(a):\n    return sum(a)", "\ndef f (a):\n    return sum(a)", "f = sum"] {
         assert_eq!(read.completed(whole), None, "{whole}");
     }
