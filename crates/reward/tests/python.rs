@@ -457,3 +457,100 @@ fn a_function_that_is_gone_for_fresh_workers_stops_the_verifier() {
         "{said}"
     );
 }
+
+/// The settings of a function in a sandbox, or nothing where there is no sandbox, which it says.
+fn in_sandbox(directory: &TempDir, function: &str, others: Value) -> Option<VerifierSettings> {
+    use std::os::unix::fs::PermissionsExt;
+    if let Err(why) = isentrope_sandbox::Sandbox::find() {
+        let _ = writeln!(std::io::stderr(), "a test of Python rewards in a sandbox is left out: {why}");
+        return None;
+    }
+    // As other directories are: root's own would be closed to the user that a jail has.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut all = json!({"sandbox": true});
+    all.as_object_mut().unwrap().extend(others.as_object().cloned().unwrap_or_default());
+    Some(settings(directory, function, all))
+}
+
+#[test]
+fn in_a_sandbox_a_function_sees_its_directory_and_no_more() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+import asyncio, decimal, helper, json, os, socket, subprocess, sys, threading
+print("importing")
+
+def refused(attempt, *arguments):
+    try:
+        attempt(*arguments)
+        return 0
+    except (OSError, PermissionError):
+        return 1
+
+def f(solution_str, ground_truth, alpha):
+    results = {"score": helper.score(solution_str, ground_truth) * alpha}
+    results["own"] = open(__file__).read().startswith("\nimport")
+    results["temporary"] = open("/tmp/x", "w").write("x")
+    results["secret"] = refused(open, ground_truth)
+    results["passwords"] = refused(open, "/etc/passwd")
+    results["read_only"] = refused(open, __file__, "a")
+    results["network"] = refused(socket.create_connection, ("127.0.0.1", 9))
+    results["environment"] = "HOME_OF_SECRETS" not in os.environ and "CARGO" not in os.environ
+    return results
+
+async def later(completions, **kwargs):
+    await asyncio.sleep(0.01)
+    return [0.5]
+
+def hungry(solution_str):
+    if solution_str == "hungry":
+        return len([bytearray(os.urandom(1 << 20)) * 64 for _ in range(1000)])
+    return 1
+"#,
+    );
+    fs::write(directory.path().join("helper.py"), "def score(text, _): return float(text)").unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let others = json!({"arguments": {"alpha": 0.5}, "workers": 2});
+    let Some(settings) = in_sandbox(&directory, "f", others) else { return };
+    let verifier = settings.build().unwrap();
+    let note = verifier.notes().remove(0);
+    assert!(
+        note.contains(" is called as by verl, with ") && note.contains("; it is in a sandbox ("),
+        "{note}"
+    );
+    let place = json!(secret.path());
+    let judged = judge(&*verifier, Item { ground_truth: &place, ..Item::default() }, &["1", "0.25"]);
+    assert_eq!([judged[0].score, judged[1].score], [0.5, 0.125], "{judged:?}");
+    assert_eq!(judged[0].metrics.len(), 7);
+    assert!(judged[0].metrics.values().all(|&held| held == 1.0), "{judged:?}");
+    drop(verifier);
+
+    let verifier = in_sandbox(&directory, "later", json!({})).unwrap().build().unwrap();
+    assert_eq!(judge(&*verifier, Item::default(), &[""])[0].score, 0.5);
+
+    let verifier = in_sandbox(&directory, "hungry", json!({"timeout_s": 60})).unwrap().build().unwrap();
+    let judged = judge(&*verifier, Item::default(), &["a", "hungry", "b"]);
+    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault, Verdict::Correct], "{judged:?}");
+    let memory = "the worker ended (it took more memory than its sandbox gives)";
+    assert!(judged[1].reason.starts_with(memory), "{judged:?}");
+}
+
+#[test]
+fn in_a_sandbox_what_cannot_be_used_is_refused_too() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("import nonesuch");
+    for (others, why) in [
+        (json!({}), "ModuleNotFoundError: No module named 'nonesuch'"),
+        (json!({"interpreter": "python-9"}), "the interpreter \"python-9\" cannot be started: No such file"),
+        (json!({"interpreter": "false"}), "\"false\" is no Python 3.8 or later"),
+    ] {
+        let Some(settings) = in_sandbox(&directory, "f", others) else { return };
+        let error = settings.build().err().unwrap().to_string();
+        assert!(error.starts_with("reward.verifier.python = ") && error.contains(why), "{error}");
+    }
+}

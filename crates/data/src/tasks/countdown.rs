@@ -18,7 +18,7 @@ use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
 use super::{Endless, Task};
-use crate::{Content, Error, Example, Problem, Prompt, Result};
+use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};
 

@@ -13,8 +13,7 @@ mod protocol;
 mod supervisor;
 mod worker;
 
-pub(crate) use launch::{Launch, Workers};
-pub use processes::kill_all;
+pub(crate) use launch::{Launch, Workers, interpreter_failed};
 #[cfg(unix)]
 pub use supervisor::supervision;
 
@@ -45,6 +44,12 @@ const MAX_FAILURES: u32 = 8;
 /// Failures among the last 64 questions at which the run is stopped: workers that answer and then fail are no better than
 /// workers that never answer.
 const MAX_RECENT_FAILURES: u32 = 32;
+
+/// Ends all workers and lets none be started any more: for a program that ends without unwinding.
+pub fn kill_all() {
+    processes::kill_all();
+    isentrope_sandbox::kill_all();
+}
 
 /// A command whose processes judge responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -187,7 +192,9 @@ impl CommandVerifier {
             let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
             let greeting = worker.ask(protocol::HELLO.into(), limit);
             match greeting.and_then(|line| protocol::greeting(&line)) {
-                Ok(Greeting::Hello(said)) => says = Some(format!("{}: {said}", self.workers.key)),
+                Ok(Greeting::Hello(said)) => {
+                    says = Some(format!("{}: {said}{}", self.workers.key, self.workers.launch.walls()));
+                }
                 Ok(Greeting::Refused(why)) => return Err(self.error(why.replace('\n', "\n  "), None)),
                 Err(misconduct) => {
                     let remains = worker.end(&misconduct);
@@ -264,7 +271,7 @@ impl CommandVerifier {
 
 /// What a worker did, as it follows "the worker": of one that ended, with how.
 fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
-    match (misconduct, remains.status) {
+    match (misconduct, &remains.status) {
         (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
         (Misconduct::Ended, None) => "closed its standard output".to_owned(),
         _ => misconduct.to_string(),

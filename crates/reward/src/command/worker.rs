@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::launch::{Body, Launch};
+use super::launch::{Body, Launch, Status};
 use super::protocol::{MAX_LINE, Misconduct, STRAY};
 
 /// How much of the end of a worker's standard error is kept, in bytes.
@@ -32,7 +32,7 @@ pub struct Worker {
 /// What is left of a worker.
 pub struct Remains {
     /// How it ended, if by itself.
-    pub status: Option<ExitStatus>,
+    pub status: Option<Status>,
     /// The end of its standard error.
     pub stderr: String,
 }
@@ -40,8 +40,8 @@ pub struct Remains {
 impl Remains {
     /// Whether it seems to have done what it is for, or does not say why not: it ended without an error, or without a word.
     pub fn seems_done(&self) -> bool {
-        self.status
-            .is_some_and(|status| status.success() || status.code().is_some() && self.stderr.is_empty())
+        let code = self.status.as_ref().and_then(Status::code);
+        code.is_some_and(|code| code == 0 || self.stderr.is_empty())
     }
 }
 

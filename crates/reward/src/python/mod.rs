@@ -1,6 +1,8 @@
 //! A function of the user's own, written for verl or for TRL, as a verifier: the workers are Python interpreters that run
 //! `shim.py`, which calls the function as those trainers call it.
 
+mod jail;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -107,22 +109,31 @@ impl PythonSettings {
     pub(crate) fn workers(&self, key: &str) -> Result<Workers, VerifierError> {
         let (place, function) = self.parts().unwrap_or((&self.python, ""));
         let arguments = serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
-        let arguments = ["-c", SHIM, place, function, &arguments].map(str::to_owned);
-        let workers = Workers {
+        let mut workers = Workers {
             key: format!("{key}.python"),
             value: format!("{:?}", self.python),
-            launch: Launch::Shim([vec![self.interpreter.clone()], arguments.to_vec()].concat()),
+            launch: Launch::Shim(
+                [&self.interpreter, "-c", SHIM, place, function, &arguments].map(str::to_owned).to_vec(),
+            ),
             count: self.workers,
             timeout_s: self.timeout_s,
             startup_s: self.startup_s,
         };
-        match self.file() {
-            Some(file) if !Path::new(file).is_file() => {
-                let here = std::env::current_dir().unwrap_or_default();
-                Err(workers.error(format!("there is no file {file} in {}", here.display()), None))
-            }
-            _ => Ok(workers),
+        let file = self.file().map(Path::new);
+        if let Some(file) = file.filter(|file| !file.is_file()) {
+            let here = std::env::current_dir().unwrap_or_default();
+            let problem = format!("there is no file {} in {}", file.display(), here.display());
+            return Err(workers.error(problem, None));
         }
+        if self.sandbox {
+            // In a jail the current directory is another one.
+            let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+            let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
+            let arguments = ["-c", SHIM, &*place, function, &arguments];
+            workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
+                .map_err(|problem| workers.error(problem, None))?;
+        }
+        Ok(workers)
     }
 }
 
