@@ -33,9 +33,10 @@ impl<T: Record> FileRecords<T> {
         settings: &DataSettings,
         seed: u64,
         from_row: &FromRow<'_, T>,
+        takes_columns: bool,
     ) -> Result<(Self, Report)> {
         let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
-        let (rows, report) = read_rows(settings, from_row)?;
+        let (rows, report) = read_rows(settings, from_row, takes_columns)?;
         let count = NonZeroUsize::new(rows.len())
             .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
         let order = Order::new(count, seed, settings.shuffle);
@@ -95,10 +96,12 @@ impl<T: Record> FileRecords<T> {
 /// Reads a row, given where it is; an error is what is wrong with it.
 pub(crate) type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
 
-/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones.
+/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones. With `takes_columns` rows have all their columns,
+/// otherwise those that records are made of.
 pub(crate) fn read_rows<T: Record>(
     settings: &DataSettings,
     from_row: &FromRow<'_, T>,
+    takes_columns: bool,
 ) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];
     let mut wanted = T::columns();
@@ -114,7 +117,7 @@ pub(crate) fn read_rows<T: Record>(
     for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
         let mut first_bad = None;
-        let mut read = Rows::open(path, Some(&wanted))?;
+        let mut read = Rows::open(path, (!takes_columns).then_some(&wanted[..]))?;
         let unit = read.unit();
         for next in read.by_ref() {
             let (number, row) = next?;
