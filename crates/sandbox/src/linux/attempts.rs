@@ -19,6 +19,10 @@ pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 pub enum Task {
     /// To leave, and to take more of everything whose end can be survived.
     Escape(Outside),
+    /// To write more to `/tmp` than it holds.
+    FillTemporary(Limits),
+    /// To make more files there than there may be.
+    FillWithFiles(Limits),
     /// To take more memory than there is.
     FillMemory,
     /// To take more processor time than there is.
@@ -61,7 +65,11 @@ pub fn run() -> io::Result<()> {
             if !outside.harmless {
                 made.extend(excesses::all(&outside.limits).map(|(name, outcome)| attempt(name, outcome)));
             }
-            io::stdout().write_all(&serde_json::to_vec(&made)?)
+            say(&made)
+        }
+        Task::FillTemporary(limits) => say(&[attempt("fill /tmp", excesses::fill_temporary(&limits))]),
+        Task::FillWithFiles(limits) => {
+            say(&[attempt("fill /tmp with files", excesses::fill_with_files(&limits))])
         }
         Task::FillMemory => excesses::fill_memory(),
         Task::BurnTime => loop {
@@ -72,6 +80,10 @@ pub fn run() -> io::Result<()> {
             std::thread::park();
         },
     }
+}
+
+fn say(made: &[Attempt]) -> io::Result<()> {
+    io::stdout().write_all(&serde_json::to_vec(made)?)
 }
 
 fn attempt(name: &str, outcome: Outcome) -> Attempt {

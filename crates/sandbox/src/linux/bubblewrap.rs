@@ -1,5 +1,6 @@
 //! Lets the program `bwrap` make the namespaces and the new root, on systems where it may do what this program may not.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,13 +38,18 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
         let user = identity::USER.to_string();
         command.args(["--unshare-user", "--uid", &user, "--gid", &user]);
     }
-    // One that is installed setuid root gives them to nobody.
-    let is_setuid = bwrap.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0);
-    if !is_setuid || geteuid().is_root() {
-        command.args(capabilities.into_iter().flat_map(|one| ["--cap-add", one]));
+    if bwrap.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0) && !geteuid().is_root() {
+        return Err("it is installed setuid root, and so lets nobody limit what /tmp holds".into());
     }
+    command.args(capabilities.into_iter().flat_map(|one| ["--cap-add", one]));
     let size = plan.program.limits.temporary_bytes.max(4096).to_string();
     command.args(["--perms", "0700", "--size", &size, "--tmpfs", "/tmp"]);
+    // What bwrap makes by itself only its owner may enter.
+    let mut above = BTreeSet::from([Path::new("/dev")]);
+    above.extend(plan.shown.iter().flat_map(|shown| Path::new(shown.path()).ancestors().skip(1)));
+    for directory in above.into_iter().filter(|path| *path != Path::new("/") && *path != Path::new("/tmp")) {
+        command.args(["--perms", "0755", "--dir"]).arg(directory);
+    }
     for device in new_root::DEVICES {
         command.args(["--dev-bind", device, device]);
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::setsid;
@@ -20,8 +21,6 @@ const BEYOND: u64 = 2;
 pub fn all(limits: &Limits) -> impl Iterator<Item = (&'static str, Outcome)> {
     [
         ("write a file that is too long", long_file(limits)),
-        ("fill /tmp", fill_temporary(limits)),
-        ("fill /tmp with files", fill_with_files(limits)),
         ("open too many files", open_files(limits)),
         ("start too many processes", start_processes(limits)),
         ("take too much address space", take_space(limits)),
@@ -47,42 +46,30 @@ fn long_file(limits: &Limits) -> Outcome {
     within(length, limits.file_bytes, set.err())
 }
 
-fn fill_temporary(limits: &Limits) -> Outcome {
+/// Writes to `/tmp` as long as there is room.
+pub fn fill_temporary(limits: &Limits) -> Outcome {
     let piece = vec![1; usize::try_from(limits.file_bytes.min(1 << 20)).unwrap_or(1 << 20)];
     let pieces = limits.temporary_bytes * BEYOND / piece.len() as u64;
-    let mut written = 0;
-    let mut stopped = None;
-    for number in 0..pieces {
-        let path = format!("/tmp/piece-{number}");
-        match fs::write(&path, &piece) {
-            Ok(()) => written += piece.len() as u64,
-            Err(error) => {
-                stopped = Some(error);
-                break;
-            }
-        }
-    }
-    empty_temporary();
-    within(written, limits.temporary_bytes, stopped)
+    let (written, stopped) = fill(pieces, |path| fs::write(path, &piece));
+    within(written * piece.len() as u64, limits.temporary_bytes, stopped)
 }
 
-fn fill_with_files(limits: &Limits) -> Outcome {
-    let mut made = 0;
-    let mut stopped = None;
-    while made < limits.temporary_files * BEYOND && stopped.is_none() {
-        match File::create(format!("/tmp/file-{made}")) {
-            Ok(_) => made += 1,
-            Err(error) => stopped = Some(error),
-        }
-    }
-    empty_temporary();
+/// Makes files in `/tmp` as long as there may be more.
+pub fn fill_with_files(limits: &Limits) -> Outcome {
+    let (made, stopped) = fill(limits.temporary_files * BEYOND, |path| File::create(path).map(drop));
     within(made, limits.temporary_files, stopped)
 }
 
-fn empty_temporary() {
-    for entry in fs::read_dir("/tmp").into_iter().flatten().flatten() {
-        let _ = fs::remove_file(entry.path());
+/// Makes so many files in `/tmp`; how many there could be, and why not more.
+fn fill(files: u64, make: impl Fn(String) -> io::Result<()>) -> (u64, Option<io::Error>) {
+    for number in 0..files {
+        if let Err(error) = make(format!("/tmp/{number}")) {
+            return (number, Some(error));
+        }
     }
+    // What is counted from outside is counted now and then.
+    thread::sleep(Duration::from_secs(1));
+    (files, None)
 }
 
 fn open_files(limits: &Limits) -> Outcome {

@@ -23,13 +23,27 @@ impl Sandbox {
     /// # Errors
     /// When none works; what to install or enable.
     pub fn find() -> Result<Self, Unavailable> {
+        Self::first(&ways())
+    }
+
+    /// As [`find`](Self::find), of this tier.
+    ///
+    /// # Errors
+    /// When it does not work; what to install or enable.
+    pub fn of_tier(tier: Tier) -> Result<Self, Unavailable> {
+        let mut ways = ways();
+        ways.retain(|way| way.tier() == tier);
+        Self::first(&ways)
+    }
+
+    fn first(ways: &[Way]) -> Result<Self, Unavailable> {
         let mut tried = Vec::new();
         let cgroups = cgroup::place();
-        for way in ways() {
-            let sandbox = Self { way, landlock: 0, cgroups: cgroups.clone() };
+        for way in ways {
+            let sandbox = Self { way: way.clone(), landlock: 0, cgroups: cgroups.clone() };
             match sandbox.probe() {
                 Ok(landlock) => return Ok(Self { landlock, ..sandbox }),
-                Err(problem) => tried.push(problem),
+                Err(problem) => tried.push(format!("{}: {problem}", way.describe())),
             }
         }
         Err(unavailable(&tried))
@@ -37,19 +51,12 @@ impl Sandbox {
 
     /// Who makes the namespaces.
     pub fn tier(&self) -> Tier {
-        match self.way {
-            Way::Bubblewrap(_) => Tier::Bubblewrap,
-            Way::Root | Way::UserNamespace => Tier::Namespaces,
-        }
+        self.way.tier()
     }
 
     /// What it consists of, in a line.
     pub fn describe(&self) -> String {
-        let who = match &self.way {
-            Way::Root => "namespaces made by root, and a user for each jail".to_owned(),
-            Way::UserNamespace => "namespaces of an unprivileged user".to_owned(),
-            Way::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
-        };
+        let who = self.way.describe();
         let landlock = match self.landlock {
             0 => "no Landlock in this kernel".to_owned(),
             version => format!("Landlock {version}"),
@@ -70,6 +77,23 @@ impl Sandbox {
         match jail.wait() {
             Ending::Exited(0) => Ok(jail.landlock()),
             other => Err(format!("a jail ended at once ({other:?})")),
+        }
+    }
+}
+
+impl Way {
+    fn tier(&self) -> Tier {
+        match self {
+            Self::Bubblewrap(_) => Tier::Bubblewrap,
+            Self::Root | Self::UserNamespace => Tier::Namespaces,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Root => "namespaces made by root, and a user for each jail".to_owned(),
+            Self::UserNamespace => "namespaces of an unprivileged user".to_owned(),
+            Self::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
         }
     }
 }

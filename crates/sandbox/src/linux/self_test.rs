@@ -37,6 +37,8 @@ impl Sandbox {
     pub fn self_test(&self) -> Vec<Attempt> {
         let mut attempts = self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
         for (name, outcome) in [
+            ("fill /tmp", self.fill_temporary(&Task::FillTemporary(limits()))),
+            ("fill /tmp with files", self.fill_temporary(&Task::FillWithFiles(limits()))),
             ("take more memory than all processes together may", self.fill_memory()),
             ("take more processor time than a process may", self.burn_time()),
             ("leave a process behind", self.outlive()),
@@ -60,12 +62,26 @@ impl Sandbox {
 
     fn escapes(&self) -> Result<Vec<Attempt>, String> {
         let bait = Bait::lay(false).map_err(|error| error.to_string())?;
-        let mut jail = self.try_to(&Task::Escape(bait.outside.clone()), limits())?;
+        let (attempts, ending) = self.said_of(&Task::Escape(bait.outside.clone()))?;
+        attempts.ok_or_else(|| format!("it did not say what it found ({ending:?})"))
+    }
+
+    /// What a program in a jail says of its attempts, if it lives to say it, and how it ended.
+    fn said_of(&self, task: &Task) -> Result<(Option<Vec<Attempt>>, Ending), String> {
+        let mut jail = self.try_to(task, limits())?;
         let (_, mut stdout, _) = jail.streams().ok_or("a jail has no streams")?;
         let mut said = Vec::new();
         stdout.read_to_end(&mut said).map_err(|error| error.to_string())?;
-        let ending = jail.end();
-        serde_json::from_slice(&said).map_err(|_| format!("it did not say what it found ({ending:?})"))
+        let ending = jail.wait();
+        Ok((serde_json::from_slice(&said).ok(), ending))
+    }
+
+    fn fill_temporary(&self, task: &Task) -> Result<(bool, String), String> {
+        let (attempts, ending) = self.said_of(task)?;
+        Ok(match attempts.and_then(|mut attempts| attempts.pop()) {
+            Some(attempt) => (attempt.held, attempt.how),
+            None => (ending == Ending::TemporaryLimit, described(Some(ending))),
+        })
     }
 
     fn fill_memory(&self) -> Result<(bool, String), String> {
@@ -137,7 +153,7 @@ fn failed(name: &str, problem: String) -> Attempt {
 
 fn described(ending: Option<Ending>) -> String {
     match ending {
-        Some(Ending::MemoryLimit) => "the jail was ended".into(),
+        Some(Ending::MemoryLimit | Ending::TemporaryLimit) => "the jail was ended".into(),
         Some(Ending::Signaled(signal)) => format!("it died of signal {signal}"),
         Some(other) => format!("it ended otherwise ({other:?})"),
         None => "it still ran".into(),

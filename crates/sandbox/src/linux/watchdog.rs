@@ -36,7 +36,7 @@ pub struct Watchdog {
     page: u64,
     processors: f64,
     next: Duration,
-    /// Files that `/tmp` may have, where nothing else counts them.
+    /// Files that `/tmp` may have, where the file system may not limit them.
     temporary_files: Option<u64>,
 }
 
@@ -76,11 +76,10 @@ impl Watchdog {
     /// Looks; why the jail must end, if it must.
     pub fn look(&mut self) -> Option<Ending> {
         self.next = LOOKS.1;
-        if let Some(most) = self.temporary_files {
+        if let Some(files) = self.temporary_files {
             self.next = LOOKS.1 / 10;
-            let root = format!("/proc/{}/root/tmp", self.first);
-            let files = statvfs(root.as_str()).map_or(0, |found| found.files() - found.files_free());
-            if files > most + 1 {
+            // The directory itself is one.
+            if temporary_files(self.first) > files + 1 {
                 return Some(Ending::TemporaryLimit);
             }
         }
@@ -97,6 +96,12 @@ impl Watchdog {
         }
         (taken.threads > self.processes).then_some(Ending::ProcessLimit)
     }
+}
+
+/// Files in `/tmp` of a process.
+fn temporary_files(process: Pid) -> u64 {
+    let found = statvfs(format!("/proc/{process}/root/tmp").as_str());
+    found.map_or(0, |found| found.files() - found.files_free())
 }
 
 /// Sockets in the network of a process.
