@@ -1,7 +1,6 @@
 """The tests of a part of assertion code: functions and classes in the style of pytest, and cases of unittest."""
 
 import ast
-import asyncio
 import inspect
 import types
 import unittest
@@ -116,6 +115,7 @@ def run_function(function, wanted, values, fixtures, instance):
                 value(name)
         result = function(*this, **{name: value(name) for name in wanted})
         if inspect.iscoroutine(result):
+            import asyncio  # large, and seldom wanted
             asyncio.run(result)
     finally:
         for end in reversed(ends):

@@ -2,27 +2,25 @@
 
 import os
 import sys
-import unittest
-import unittest.mock
 
-import checker
-import program
-import pytest_subset
 from server import Server
 
 
 def start(role, in_jail, modules):
     """Serves programs or tests, until the input ends."""
-    for name in modules:
-        if name != "sortedcontainers":
-            del sys.modules[name]  # programs and tests have these names for themselves
     if role == "programs":
-        for name in [name for name in sys.modules if name.split(".")[0] == "unittest"]:
-            del sys.modules[name]
+        import program
         modes = {"script": program.script, "session": program.session}
     else:
+        import unittest
+
+        import checker
+        import pytest_subset
         sys.modules["pytest"] = pytest_subset.module()
         unittest.main = lambda *_, **__: None  # what it would run is found without it
         modes = {"test": checker.session}
+    for name in modules:
+        if name != "sortedcontainers":
+            del sys.modules[name]  # programs and tests have these names for themselves
     os.chdir("/tmp")
     Server(modes, in_jail).serve()

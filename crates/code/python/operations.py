@@ -1,6 +1,5 @@
 """What may be asked of an object of another process, by name."""
 
-import asyncio
 import copy
 import math
 import operator
@@ -32,6 +31,8 @@ def leave(manager, error):
 
 
 def await_(awaitable):
+    import asyncio  # large, and seldom wanted
+
     async def waiting():
         return await awaitable
     return asyncio.run(waiting())

@@ -54,8 +54,9 @@ class Server:
     def run(self, order):
         run = Run(order, self.modes[order["mode"]])
         watched = select.poll()
-        for fd in (0, self.wake, *run.readable()):
+        for fd in (0, self.wake, run.outward, run.errors):
             watched.register(fd, select.POLLIN)
+        waits = False
         while run.status is None:
             events = dict(watched.poll())
             if 0 in events and not run.ended_for:
@@ -66,19 +67,20 @@ class Server:
                     run.ended_for = "asked"
                 elif frame[0] == b"M":
                     run.pending = memoryview(bytes(run.pending) + frame[1])
-            if self.wake in events:
-                os.read(self.wake, CHUNK)
-            for fd in events:
-                if fd == run.outward and not run.pass_on() or fd == run.errors and not run.keep_error():
-                    watched.unregister(fd)
-            run.write_pending()
+            if run.outward in events and not run.pass_on():
+                watched.unregister(run.outward)
+            if run.errors in events and not run.keep_error():
+                watched.unregister(run.errors)
             if run.pending:
-                watched.register(run.inward, select.POLLOUT)
-            elif run.inward in events:
-                watched.unregister(run.inward)
+                run.write_pending()
+            if bool(run.pending) != waits:
+                waits = not waits
+                (watched.register if waits else watched.unregister)(run.inward, *[select.POLLOUT] * waits)
             if run.ended_for:
                 self.kill(run)
-            self.reap(run)
+            if self.wake in events:
+                os.read(self.wake, CHUNK)
+                self.reap(run)
         self.end(run)
 
     def kill(self, run):
@@ -110,9 +112,13 @@ class Server:
         if run.ended_for != "asked":
             run.drain()
         run.close()
-        if self.in_jail:
-            empty("/tmp")
-        write_frame(1, b"E", json.dumps(run.report()).encode())
+        report = run.report()
+        try:
+            if self.in_jail:
+                empty("/tmp")
+        except OSError as error:
+            report["left"] = str(error)
+        write_frame(1, b"E", json.dumps(report).encode())
 
 
 class Run:
@@ -138,9 +144,6 @@ class Run:
         os.close(ready)
         for fd in (self.inward, self.outward, self.errors):
             os.set_blocking(fd, False)
-
-    def readable(self):
-        return self.outward, self.errors
 
     def pass_on(self):
         """Passes on what the process has written; whether there may be more."""
@@ -194,14 +197,15 @@ class Run:
             "signal": os.WTERMSIG(self.status) if killed else None,
             "cpu_s": self.cpu,
             "ended_for": self.ended_for,
+            "left": None,  # why something is left in the temporary directory
             "error": next((line.strip()[:500] for line in reversed(lines) if line.strip()), ""),
         }
 
 
 def empty(top):
     """Empties a directory, however deep and however closed what is in it, without following a link out of it."""
-    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     os.chmod(top, 0o700)
+    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     number, mark = 0, os.urandom(16).hex()
     try:
         while True:

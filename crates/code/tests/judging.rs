@@ -1,6 +1,7 @@
 //! Programs judged by tests of every form, in this machine's sandbox.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -3,14 +3,14 @@
 
 use std::sync::OnceLock;
 
-use isentrope_code::{CodeSettings, Judge, Report, Score, Tests, Verdict as Found};
+use isentrope_code::{CodeSettings, Judge, Report, Score, Verdict as Found};
 use serde_json::Value;
 
 use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierName};
 
 /// The verifier of programs. Its sandboxes end with it.
 ///
-/// A ground truth is whatever [`Tests::from_value`] reads.
+/// A ground truth is whatever [`isentrope_code::Tests::from_value`] reads.
 pub(crate) struct Code {
     judge: Judge,
     score: Score,
@@ -37,13 +37,15 @@ impl Code {
             _ => Verdict::Wrong,
         };
         let mut judgement = Judgement::new(verdict, report.program.clone(), report.reason());
-        if self.score == Score::Fraction && verdict.is_scored() {
+        if !verdict.is_scored() {
+            return judgement;
+        }
+        if self.score == Score::Fraction {
             judgement.score = report.fraction();
         }
-        judgement.metrics = Found::FAILURES
-            .iter()
-            .map(|name| (format!("code/{name}"), f64::from(u8::from(report.verdict.name() == *name))))
-            .collect();
+        let is_verdict = |name: &&str| f64::from(u8::from(report.verdict.name() == *name));
+        judgement.metrics =
+            Found::FAILURES.iter().map(|name| (format!("code/{name}"), is_verdict(name))).collect();
         judgement
     }
 }

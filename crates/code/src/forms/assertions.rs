@@ -26,6 +26,9 @@ pub fn is_code(text: &str) -> bool {
 pub fn of_object(object: &Map<String, Value>) -> Result<Tests, String> {
     let found = KEYS.iter().find_map(|key| Some((*key, object.get(*key).filter(|value| !value.is_null())?)));
     match found {
+        Some((key, Value::String(code))) if !code.trim().is_empty() && !is_code(code) => {
+            Err(format!("the tests' {key:?} has no assertion"))
+        }
         Some((_, Value::String(code))) => of_text(code, object),
         Some((_, Value::Array(list))) => of_list(list, object),
         Some((key, _)) => Err(format!("the tests' {key:?} must be text or a list of texts")),

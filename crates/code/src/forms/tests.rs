@@ -232,6 +232,7 @@ fn what_is_wrong_is_named() {
         (json!([[1, 2]]), "the tests are a list, but neither of {input, output} nor of assertions"),
         (json!(["assert f()", 1]), "test 2 must be text"),
         (json!(["1/2"]), "the tests are a list of texts, none of which has an assertion"),
+        (json!({"test": "0.5"}), "the tests' \"test\" has no assertion"),
         (json!({"functional": 3}), "the tests' \"functional\" must be text or a list of texts"),
         (
             json!({"inputs": [""], "outputs": [""], "tolerance": 2}),

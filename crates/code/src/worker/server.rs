@@ -16,8 +16,8 @@ use super::pipes::Pipes;
 /// What the interpreter runs first.
 const LOADER: &str = include_str!("../../python/loader.py");
 
-/// What the loader loads, each after those that it imports.
-const MODULES: [(&str, &str); 16] = [
+/// What the loader loads in both jails, each module after those that it imports.
+const MODULES: [(&str, &str); 12] = [
     ("frames", include_str!("../../python/frames.py")),
     ("attributes", include_str!("../../python/attributes.py")),
     ("operations", include_str!("../../python/operations.py")),
@@ -28,12 +28,16 @@ const MODULES: [(&str, &str); 16] = [
     ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
     ("prelude", include_str!("../../python/prelude.py")),
     ("program", include_str!("../../python/program.py")),
+    ("server", include_str!("../../python/server.py")),
+    ("main", include_str!("../../python/main.py")),
+];
+
+/// What the jail for tests has beside.
+const TEST_MODULES: [(&str, &str); 4] = [
     ("test_code", include_str!("../../python/test_code.py")),
     ("pytest_subset", include_str!("../../python/pytest_subset.py")),
     ("collecting", include_str!("../../python/collecting.py")),
     ("checker", include_str!("../../python/checker.py")),
-    ("server", include_str!("../../python/server.py")),
-    ("main", include_str!("../../python/main.py")),
 ];
 
 /// How long an interpreter may take to start. It takes half a second at most when the machine is idle.
@@ -87,6 +91,8 @@ pub struct Ended {
     cpu_s: f64,
     ended_for: Option<String>,
     error: String,
+    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of its own then.
+    left: Option<String>,
 }
 
 /// What a run does.
@@ -169,11 +175,11 @@ impl Server {
         let pipes = Pipes::new(streams).map_err(|error| StartError(error.to_string()))?;
         let (frames, messages) = (Incoming::default(), Incoming::default());
         let mut server = Self { jail, pipes, frames, messages, running: None, broken: false };
-        let role = match role {
-            Role::Programs => "programs",
-            Role::Tests => "tests",
+        let (role, modules) = match role {
+            Role::Programs => ("programs", MODULES.to_vec()),
+            Role::Tests => ("tests", [&MODULES[..], &TEST_MODULES[..]].concat()),
         };
-        server.send(b'S', json!({"modules": MODULES, "role": role, "in_jail": true}).to_string().as_bytes());
+        server.send(b'S', json!({"modules": modules, "role": role, "in_jail": true}).to_string().as_bytes());
         match server.frame(Instant::now() + START) {
             Ok(Some(Frame { kind: b'H', .. })) => Ok(server),
             Ok(_) => Err(StartError("the interpreter is not ready in time".into())),
@@ -219,7 +225,9 @@ impl Server {
             b'O' => Ok(Event::Output(frame.body)),
             b'E' if self.running.is_some() => match serde_json::from_slice(&frame.body) {
                 Ok(ended) => {
+                    let ended: Ended = ended;
                     self.running = None;
+                    self.broken = ended.left.is_some();
                     Ok(Event::Ended(ended))
                 }
                 Err(error) => Err(self.broken(&error.to_string())),

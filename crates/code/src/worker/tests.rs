@@ -1,68 +1,68 @@
 //! Workers with real jails and a real Python.
 
+mod assertions;
+mod calls;
+mod hostile;
+mod scripts;
+
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use isentrope_sandbox::Sandbox;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{AssertionTest, End, Failure, RunLimits, Worker, WorkerLimits};
 use crate::Python;
 
-pub(super) fn limits() -> RunLimits {
-    RunLimits { wall: Duration::from_secs(10), memory_bytes: 512 << 20, output_bytes: 1 << 20 }
+fn limits() -> RunLimits {
+    RunLimits { wall: Duration::from_secs(20), memory_bytes: 512 << 20, output_bytes: 4 << 20 }
 }
 
-pub(super) fn worker() -> Worker {
+fn worker() -> Worker {
     let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 16 << 20, processes: 32 };
     Worker::start(&Sandbox::find().unwrap(), &Python::find(None).unwrap(), limits).unwrap()
 }
 
-fn calls(
-    worker: &mut Worker,
-    program: &str,
-    function: &str,
-    arguments: &[Vec<Value>],
-) -> Vec<Result<Value, End>> {
-    let mut results = Vec::new();
-    worker.calls(program, function, arguments, &limits(), &mut |call, result| {
-        assert_eq!(call, results.len());
-        results.push(result);
-        ControlFlow::Continue(())
-    });
-    results
+/// A worker that many tests share: what one of them does must not matter to the others.
+fn shared() -> MutexGuard<'static, Worker> {
+    static WORKER: OnceLock<Mutex<Worker>> = OnceLock::new();
+    WORKER.get_or_init(|| Mutex::new(worker())).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn assertions(worker: &mut Worker, program: &str, test: &AssertionTest) -> Vec<Result<(), Failure>> {
-    let mut results = Vec::new();
-    worker.assertions(program, test, &limits(), &mut |result| {
-        results.push(result);
-        ControlFlow::Continue(())
-    });
-    results
+fn error(line: &str) -> End {
+    End::RuntimeError(line.into())
 }
 
-#[test]
-fn scratch() {
-    let t = Instant::now();
-    let mut w = worker();
-    eprintln!("start {:?}", t.elapsed());
-    for _ in 0..(std::env::var("N").map_or(3, |n| n.parse().unwrap())) {
-        let t = Instant::now();
-        eprintln!("{:?}", w.script("print(input()*2)", "ab\n", &limits()));
-        eprintln!("script {:?}", t.elapsed());
+impl Worker {
+    fn all_calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+    ) -> Vec<Result<Value, End>> {
+        let mut results = Vec::new();
+        self.calls(program, function, arguments, &limits(), &mut |call, result| {
+            assert_eq!(call, results.len());
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        results
     }
-    eprintln!(
-        "{:?}",
-        calls(&mut w, "def f(a,b): return (a,b)", "f", &[vec![json!(1), json!([2])], vec![json!(2)]])
-    );
-    let test = AssertionTest {
-        parts: vec!["assert f(1) == 2".into(), "assert f(2) == 4".into()],
-        ..Default::default()
-    };
-    for _ in 0..3 {
-        let t = Instant::now();
-        eprintln!("{:?}", assertions(&mut w, "def f(x): return x + 1", &test));
-        eprintln!("assertions {:?}", t.elapsed());
+
+    fn units(&mut self, program: &str, test: &AssertionTest, limits: &RunLimits) -> Vec<Result<(), Failure>> {
+        let mut results = Vec::new();
+        self.assertions(program, test, limits, &mut |result| {
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        results
+    }
+
+    fn unit(&mut self, program: &str, part: &str) -> Result<(), Failure> {
+        let test = AssertionTest { parts: vec![part.into()], ..AssertionTest::default() };
+        let mut units = self.units(program, &test, &limits());
+        assert_eq!(units.len(), 1, "{part}");
+        units.remove(0)
     }
 }

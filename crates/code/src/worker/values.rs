@@ -100,7 +100,10 @@ impl Reader<'_> {
                 self.object(object.ok_or("it refers to nothing")?, depth)
             }
             // Larger than a number of JSON: as near as that comes, which is also how what is expected was read.
-            "i" => Ok(large(text(1)).map_or_else(|| unknown("int", Value::Null), Value::from)),
+            "i" => Ok(match text(1).strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
+                Some(Ok(number)) => number.into(),
+                _ => large(text(1)).map_or_else(|| unknown("int", Value::Null), Value::from),
+            }),
             kind => Ok(unknown(kind, tagged.get(1..).unwrap_or_default().to_vec().into())),
         }
     }
