@@ -242,7 +242,6 @@ mod tests {
     /// The first four bytes of `sha256sum` of the line without its number, halved.
     #[test]
     fn a_question_has_the_same_number_whenever_it_is_asked() {
-<<<<<<< HEAD
         let number = |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
         assert_eq!(number("p", "r"), 737_890_388);
         assert_ne!(number("p", "s"), number("p", "r"));
@@ -265,14 +264,6 @@ mod tests {
         assert_eq!(judged.verdict, Verdict::Fault);
         assert!(judgement(r#"{"id":5,"applies":true,"score":1}"#).unwrap().applies);
         assert!(judgement(r#"{"id":5,"applies":true}"#).is_err());
-=======
-        let item =
-            |prompt| Item { ground_truth: &Value::Null, prompt, data_source: "", extra_info: &Value::Null };
-        const NUMBER: u64 = 737_890_388;
-        assert_eq!(question(&item("p"), "r").0, NUMBER);
-        assert_ne!(question(&item("p"), "s").0, NUMBER);
-        assert_ne!(question(&item("q"), "r").0, NUMBER);
->>>>>>> overlap
     }
 
     #[test]
