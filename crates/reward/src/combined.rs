@@ -23,6 +23,11 @@ impl BatchVerifier for WeightedVerifier {
         self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
     }
 
+    /// A response is with one part at a time, so that it takes so many to give the workers of all parts something to do.
+    fn workers(&self) -> usize {
+        self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
+    }
+
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
         self.0.first().map_or(a == b, |(_, verifier)| verifier.same_answer(item, a, b))
     }
@@ -86,6 +91,10 @@ impl BatchVerifier for ByDataSourceVerifier {
             }
         }
         Ok(judgements)
+    }
+
+    fn workers(&self) -> usize {
+        self.by_data_source.values().chain(&self.otherwise).map(|verifier| verifier.workers()).sum()
     }
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {

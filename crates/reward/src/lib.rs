@@ -1,6 +1,6 @@
 //! What a response is worth: verifiers and the penalty of overlong responses. Knows no network.
 //!
-//! `verdict` has what a verifier is asked and answers. [`countdown`], [`math`], [`mod@command`] and `python` are verifiers,
+//! `verdict` has what a verifier is asked and answers. [`countdown`], [`math`], `code`, [`mod@command`] and `python` are verifiers,
 //! `combined` makes one of several, and `verifier_settings` the one that a recipe asks for; `by_metric` sums up what they measure
 //! beside.
 //! When two answers of mathematics are the same is the business of the crate `isentrope-grader`.
@@ -9,6 +9,7 @@
 //! of the loss and counted, never scored 0 in silence.
 
 mod by_metric;
+mod code;
 mod combined;
 pub mod command;
 pub mod countdown;
@@ -20,7 +21,10 @@ mod verifier_settings;
 
 pub use by_metric::ByMetric;
 pub use command::VerifierError;
+pub use isentrope_code::{CodeSettings, Tests};
 pub use python::{Argument, PythonSettings};
 pub use settings::{Error, Overlong, RewardSettings, VerifierName, overlong_penalty};
 pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};
-pub use verifier_settings::{ByDataSource, Combined, MathSettings, Part, Single, VerifierSettings, Weighted};
+pub use verifier_settings::{
+    ByDataSource, CodeVerifierSettings, Combined, MathSettings, Part, Single, VerifierSettings, Weighted,
+};

@@ -131,13 +131,21 @@ pub trait Verifier: Send + Sync {
     }
 }
 
-/// A judge of many responses at a time. Every [`Verifier`] is one.
+/// A judge of many responses at a time. Every [`Verifier`] is one. Any number of threads may ask it at the same time. A judgement
+/// depends on the problem and the response alone, not on what else is asked or when.
 pub trait BatchVerifier: Send + Sync {
     /// Judges the text of each response by its problem. The judgements are in the order of the batch.
     ///
     /// # Errors
     /// When no judgement can be had any more. A response that could not be judged is none: its judgement says so.
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
+
+    /// How many responses it judges at the same time outside the threads that ask, in processes of its own. So many threads
+    /// then ask it about one response each as soon as that is there. 0 of one that computes in the threads that ask: it gains
+    /// nothing from being asked early.
+    fn workers(&self) -> usize {
+        0
+    }
 
     /// What users should know of it before it judges, as sentences without a full stop.
     fn notes(&self) -> Vec<String> {

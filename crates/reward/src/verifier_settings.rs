@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use isentrope_code::CodeSettings;
 use isentrope_grader::Options;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Item;
+use crate::code::{Auto, Code};
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
 use crate::command::{self, CommandVerifier};
 use crate::math::Math;
@@ -44,6 +46,8 @@ pub enum Single {
     BuiltIn(VerifierName),
     /// The built-in verifier `math` with other options than the usual ones.
     Math(MathSettings),
+    /// The built-in verifier `code` with other options than the usual ones.
+    Code(CodeVerifierSettings),
     /// A program of your own; docs/rewards.md says what it is asked and what it answers.
     Command(command::CommandSettings),
     /// A Python function of your own, as verl and TRL call them; docs/rewards.md has both forms.
@@ -56,6 +60,14 @@ pub enum Single {
 pub struct MathSettings {
     /// How answers are found and compared.
     pub math: Options,
+}
+
+/// The verifier `code` with options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeVerifierSettings {
+    /// How programs are run and judged.
+    pub code: CodeSettings,
 }
 
 /// A weighted sum.
@@ -169,6 +181,7 @@ impl VerifierSettings {
         singles.into_iter().try_for_each(|single| match single {
             Single::BuiltIn(name) => name.check(ground_truth),
             Single::Math(_) => VerifierName::Math.check(ground_truth),
+            Single::Code(_) => VerifierName::Code.check(ground_truth),
             Single::Command(_) | Single::Python(_) => Ok(()),
         })
     }
@@ -183,7 +196,7 @@ impl VerifierSettings {
         singles.into_iter().find_map(|single| match single {
             Single::BuiltIn(name) => name.concern(item),
             Single::Math(_) => VerifierName::Math.concern(item),
-            Single::Command(_) | Single::Python(_) => None,
+            Single::Code(_) | Single::Command(_) | Single::Python(_) => None,
         })
     }
 
@@ -192,6 +205,8 @@ impl VerifierSettings {
         let workers = self.singles().filter_map(|single| match single {
             Single::Command(command) => Some(command.workers),
             Single::Python(function) => Some(function.workers),
+            Single::Code(CodeVerifierSettings { code }) => Some(code.worker_count()),
+            Single::BuiltIn(VerifierName::Code) => Some(CodeSettings::default().worker_count()),
             Single::BuiltIn(_) | Single::Math(_) => None,
         });
         workers.max()
@@ -276,7 +291,7 @@ impl Combined {
 impl Single {
     fn files(&self) -> Vec<&str> {
         match self {
-            Self::BuiltIn(_) | Self::Math(_) => Vec::new(),
+            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Vec::new(),
             Self::Command(command) => command.command.iter().map(String::as_str).collect(),
             Self::Python(function) => function.file().into_iter().collect(),
         }
@@ -284,7 +299,7 @@ impl Single {
 
     fn check(&self, key: &str) -> Result<(), Error> {
         match self {
-            Self::BuiltIn(_) | Self::Math(_) => Ok(()),
+            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Ok(()),
             Self::Command(command) => command.check(key),
             Self::Python(function) => function.check(key),
         }
@@ -292,8 +307,15 @@ impl Single {
 
     fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
         Ok(match self {
+            Self::BuiltIn(VerifierName::Auto) => Box::new(Auto::new(key)),
+            Self::BuiltIn(VerifierName::Code) => {
+                Box::new(Code::start(&CodeSettings::default(), key, "\"code\"")?)
+            }
             Self::BuiltIn(name) => Box::new(*name),
             Self::Math(MathSettings { math }) => Box::new(Math { options: *math }),
+            Self::Code(CodeVerifierSettings { code }) => {
+                Box::new(Code::start(code, key, "{ code = { ... } }")?)
+            }
             Self::Command(command) => Box::new(CommandVerifier::start(command.workers(key))?),
             Self::Python(function) => Box::new(CommandVerifier::start(function.workers(key)?)?),
         })
@@ -319,6 +341,11 @@ mod tests {
                 "python": "a/b.py:f", "arguments": {"x": 1, "y": 0.5, "z": ["t"]}, "interpreter": "p", "sandbox": true,
                 "workers": 3, "timeout_s": 1.5, "startup_s": 0.0
             }),
+            json!("code"),
+            json!({"code": {
+                "workers": 3, "score": "fraction", "timeout_s": 2.5, "total_timeout_s": 20.0, "memory_mib": 512, "output_mib": 4,
+                "tolerance": 1e-6, "python": "/usr/bin/python3"
+            }}),
             json!({"weighted": [{"verifier": "math", "weight": 0.5}]}),
             json!({"by_data_source": {"a": "math", "b": {"weighted": []}}, "otherwise": "auto"}),
             json!({"by_data_source": {}}),
@@ -375,6 +402,10 @@ mod tests {
         for (name, value) in [
             ("command", json!({"command": []})),
             ("command", json!({"command": ["", "a"]})),
+            ("code.workers", json!({"code": {"workers": 0}})),
+            ("code.timeout_s", json!({"code": {"timeout_s": 0}})),
+            ("code.memory_mib", json!({"code": {"memory_mib": 1}})),
+            ("code.tolerance", json!({"code": {"tolerance": 1.0}})),
             ("python", json!({"python": "reward.py"})),
             ("python", json!({"python": "reward.py:"})),
             ("python", json!({"python": "reward.py:a b"})),

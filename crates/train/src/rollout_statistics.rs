@@ -215,8 +215,8 @@ mod tests {
             finish_reason: FinishReason::Stop,
             activation_slots: None,
         };
-        let sampled = vec![(&problem, vec![completion.clone(), completion])];
-        let responses = judge.responses(sampled).unwrap().remove(0);
+        let sampled = vec![(&problem, completion.clone()), (&problem, completion)];
+        let responses = judge.responses(sampled).unwrap();
         Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: None }
     }
 

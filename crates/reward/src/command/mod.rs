@@ -1,10 +1,12 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A
-//! worker that does anything but answer is ended and replaced; the response it was asked about counts as one that could not be
-//! judged. `launch` says how a worker is started: as a command, or as the shim in front of a function (`crate::python`).
+//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
+//! what ends with them. A worker that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the shim in front of a function
+//! (`crate::python`).
 
 mod launch;
+mod places;
 mod processes;
 mod protocol;
 #[cfg(unix)]
@@ -15,8 +17,9 @@ pub(crate) use launch::{Launch, Workers, interpreter_failed};
 #[cfg(unix)]
 pub use supervisor::supervision;
 
+use std::mem;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{BatchVerifier, Error, Item, Judgement, Verdict};
+use places::{Place, Places};
 use protocol::{Greeting, Misconduct};
 use worker::{Remains, Worker};
 
@@ -135,19 +139,9 @@ pub(crate) struct CommandVerifier {
     workers: Workers,
     /// What the workers say of themselves before they are asked anything.
     notes: Vec<String>,
-    places: Mutex<Vec<Place>>,
-    /// Questions asked so far. A question's number follows from its place in the batches, not from who answers it.
-    asked: AtomicU64,
+    places: Places,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the worker failed.
     recent: AtomicU64,
-}
-
-/// Where there is a worker, but for the time between one and the next.
-#[derive(Default)]
-struct Place {
-    worker: Option<Worker>,
-    /// Workers in a row that failed before they had answered anything.
-    failures: u32,
 }
 
 impl CommandVerifier {
@@ -156,19 +150,14 @@ impl CommandVerifier {
     /// # Errors
     /// When they cannot be started, end or speak before they are asked, or have no function that can be used.
     pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
-        let mut verifier = Self {
-            workers,
-            notes: Vec::new(),
-            places: Mutex::new(Vec::new()),
-            asked: AtomicU64::new(0),
-            recent: AtomicU64::new(0),
-        };
+        let (notes, places) = (Vec::new(), Places::default());
+        let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
         for _ in 0..verifier.workers.count {
             let place = Place { worker: Some(verifier.worker()?), failures: 0 };
-            verifier.places().push(place);
+            verifier.places.all().push(place);
         }
         if verifier.workers.launch.greets() {
-            verifier.notes.extend(verifier.greet()?);
+            verifier.notes = verifier.greet()?.into_iter().collect();
         } else {
             verifier.watch()?;
         }
@@ -176,28 +165,31 @@ impl CommandVerifier {
     }
 
     /// Watches fresh workers for a moment.
-    fn watch(&self) -> Result<(), VerifierError> {
+    fn watch(&mut self) -> Result<(), VerifierError> {
         let deadline = Instant::now() + WATCHED;
-        for place in self.places().iter_mut() {
-            if let Some(misconduct) = place.worker.as_ref().and_then(|worker| worker.unasked(deadline))
-                && let Some(worker) = place.worker.take()
-            {
+        let unasked = |worker: &Worker| worker.unasked(deadline);
+        let failed = self.places.all().iter_mut().find_map(|place| {
+            let misconduct = place.worker.as_ref().and_then(unasked)?;
+            Some((misconduct, place.worker.take()?))
+        });
+        match failed {
+            None => Ok(()),
+            Some((misconduct, worker)) => {
                 let remains = worker.end(&misconduct);
                 let did = with_status(&misconduct, &remains);
                 let advice = advice(&misconduct, &remains, &self.workers.launch);
                 let problem = format!("a worker {did} before it was asked anything{advice}");
-                return Err(self.error(problem, Some(remains.stderr)));
+                Err(self.error(problem, Some(remains.stderr)))
             }
         }
-        Ok(())
     }
 
     /// Waits until all workers have loaded their function; what they say of it.
-    fn greet(&self) -> Result<Option<String>, VerifierError> {
+    fn greet(&mut self) -> Result<Option<String>, VerifierError> {
         let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
         let mut says = None;
-        for place in self.places().iter_mut() {
-            let Some(mut worker) = place.worker.take() else { continue };
+        for index in 0..self.places.all().len() {
+            let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
             let greeting = worker.ask(protocol::HELLO.into(), limit);
             match greeting.and_then(|line| protocol::greeting(&line)) {
                 Ok(Greeting::Hello(said)) => {
@@ -211,13 +203,9 @@ impl CommandVerifier {
                     return Err(self.error(problem, Some(remains.stderr)));
                 }
             }
-            place.worker = Some(worker);
+            self.places.all()[index].worker = Some(worker);
         }
         Ok(says)
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
@@ -237,20 +225,14 @@ impl CommandVerifier {
     }
 
     /// Asks the worker of a place, a fresh one if need be.
-    fn judge(
-        &self,
-        place: &mut Place,
-        id: u64,
-        item: &Item<'_>,
-        response: &str,
-    ) -> Result<Judgement, VerifierError> {
+    fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
         let mut worker = match place.worker.take() {
             Some(worker) => worker,
             None => self.worker()?,
         };
         let startup = if worker.has_answered { 0.0 } else { self.workers.startup_s };
         let limit = Duration::from_secs_f64(self.workers.timeout_s + startup);
-        let line = protocol::question(id, item, response, self.workers.launch.greets());
+        let (id, line) = protocol::question(item, response, self.workers.launch.greets());
         let misconduct = match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
             Ok(judgement) => {
                 worker.has_answered = true;
@@ -312,15 +294,13 @@ fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'stat
 
 impl BatchVerifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let mut places = self.places();
-        let first = self.asked.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
-        let work = |place: &mut Place| {
+        let work = || {
             let mut judged = Vec::new();
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some((item, response)) = batch.get(index) else { return Ok(judged) };
-                match self.judge(place, first + index as u64, item, response) {
+                match self.judge(&mut self.places.take().place, item, response) {
                     Ok(judgement) => judged.push((index, judgement)),
                     Err(error) => {
                         next.store(batch.len(), Ordering::Relaxed); // the others need not go on
@@ -330,11 +310,14 @@ impl BatchVerifier for CommandVerifier {
             }
         };
         let parts: Vec<Result<Vec<(usize, Judgement)>, VerifierError>> = thread::scope(|scope| {
-            let threads: Vec<_> = places.iter_mut().map(|place| scope.spawn(|| work(place))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            // The calling thread is one of them.
+            let others = 1..self.workers().min(batch.len());
+            let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+            let mut parts = vec![work()];
+            parts.extend(
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            );
+            parts
         });
         let mut judged = Vec::with_capacity(batch.len());
         for part in parts {
@@ -342,6 +325,10 @@ impl BatchVerifier for CommandVerifier {
         }
         judged.sort_by_key(|(index, _)| *index);
         Ok(judged.into_iter().map(|(_, judgement)| judgement).collect())
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.count.max(1)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -352,8 +339,8 @@ impl BatchVerifier for CommandVerifier {
 impl Drop for CommandVerifier {
     fn drop(&mut self) {
         let deadline = Instant::now() + GRACE;
-        let places = self.places.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let workers: Vec<Worker> = places.drain(..).filter_map(|place| place.worker).collect();
+        let places = mem::take(self.places.all());
+        let workers: Vec<Worker> = places.into_iter().filter_map(|place| place.worker).collect();
         // All are asked to end before one is waited for.
         thread::scope(|scope| {
             for worker in workers {

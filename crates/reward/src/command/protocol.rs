@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use isentrope_files::sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,10 +33,9 @@ const SHOWN: usize = 120;
 pub const STRAY: &str =
     "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
 
-/// A response to judge.
+/// A response to judge, without its number.
 #[derive(Serialize)]
 struct Question<'a> {
-    id: u64,
     prompt: &'a str,
     response: &'a str,
     ground_truth: &'a Value,
@@ -47,15 +47,20 @@ struct Question<'a> {
     columns: Option<&'a Map<String, Value>>,
 }
 
-/// A question as a line: to the shim of a function with all that is known, to a command with what docs/rewards.md promises.
-pub fn question(id: u64, item: &Item<'_>, response: &str, to_shim: bool) -> Vec<u8> {
+/// A question's number and its line: to the shim of a function with all that is known, to a command with what docs/rewards.md
+/// promises. The number follows from the rest of the question, not from when it is asked or how many were asked before: an answer
+/// that depends on it depends on the question alone.
+pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
     let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
     let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
-    let question =
-        Question { id, prompt, response, ground_truth, data_source, extra_info, messages, columns };
-    let mut line = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let question = Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
+    let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let [a, b, c, d, ..] = sha256(&json);
+    let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
+    let mut line = format!("{{\"id\":{id},").into_bytes();
+    line.extend_from_slice(&json[1..]); // what follows the opening brace
     line.push(b'\n');
-    line
+    (u64::from(id), line)
 }
 
 /// The line by which the shim of a function is asked whether it can use it.
@@ -219,16 +224,28 @@ mod tests {
             columns: columns.as_object(),
         };
         let mut expected = json!({
-            "id": 3, "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]},
-            "data_source": "d", "extra_info": null
+            "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]}, "data_source": "d",
+            "extra_info": null
         });
         for to_shim in [false, true] {
-            let line = String::from_utf8(question(3, &item, "r\u{2028}\n\"", to_shim)).unwrap();
+            let (id, line) = question(&item, "r\u{2028}\n\"", to_shim);
+            let line = String::from_utf8(line).unwrap();
             assert!(line.ends_with('\n') && line.lines().count() == 1);
+            assert!(line.starts_with(&format!("{{\"id\":{id},")), "shells look for it there: {line}");
+            expected["id"] = json!(id);
             assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
             expected["messages"] = json!(messages);
             expected["columns"] = columns.clone();
         }
+    }
+
+    /// The first four bytes of `sha256sum` of the line without its number, halved.
+    #[test]
+    fn a_question_has_the_same_number_whenever_it_is_asked() {
+        let number = |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
+        assert_eq!(number("p", "r"), 737_890_388);
+        assert_ne!(number("p", "s"), number("p", "r"));
+        assert_ne!(number("q", "r"), number("p", "r"));
     }
 
     #[test]

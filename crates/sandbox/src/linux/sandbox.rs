@@ -1,11 +1,10 @@
 //! What this machine offers.
 
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::plan::{Plan, Task, Way};
-use super::{Jail, Problem, identity};
+use super::{Jail, Problem, bubblewrap, cgroup, identity};
 use crate::{Ending, Program, Tier, Unavailable};
 
 /// What this machine offers to run programs safely, found and tried once.
@@ -14,6 +13,8 @@ pub struct Sandbox {
     way: Way,
     /// The version of Landlock that jails have, 0 for none.
     landlock: u8,
+    /// Where control groups can be made, if anywhere.
+    cgroups: Option<PathBuf>,
 }
 
 impl Sandbox {
@@ -22,12 +23,27 @@ impl Sandbox {
     /// # Errors
     /// When none works; what to install or enable.
     pub fn find() -> Result<Self, Unavailable> {
+        Self::first(&ways())
+    }
+
+    /// As [`find`](Self::find), of this tier.
+    ///
+    /// # Errors
+    /// When it does not work; what to install or enable.
+    pub fn of_tier(tier: Tier) -> Result<Self, Unavailable> {
+        let mut ways = ways();
+        ways.retain(|way| way.tier() == tier);
+        Self::first(&ways)
+    }
+
+    fn first(ways: &[Way]) -> Result<Self, Unavailable> {
         let mut tried = Vec::new();
-        for way in ways() {
-            let sandbox = Self { way, landlock: 0 };
+        let cgroups = cgroup::place();
+        for way in ways {
+            let sandbox = Self { way: way.clone(), landlock: 0, cgroups: cgroups.clone() };
             match sandbox.probe() {
                 Ok(landlock) => return Ok(Self { landlock, ..sandbox }),
-                Err(problem) => tried.push(problem),
+                Err(problem) => tried.push(format!("{}: {problem}", way.describe())),
             }
         }
         Err(unavailable(&tried))
@@ -35,46 +51,56 @@ impl Sandbox {
 
     /// Who makes the namespaces.
     pub fn tier(&self) -> Tier {
-        match self.way {
-            Way::Bubblewrap(_) => Tier::Bubblewrap,
-            Way::Root | Way::UserNamespace => Tier::Namespaces,
-        }
+        self.way.tier()
     }
 
     /// What it consists of, in a line.
     pub fn describe(&self) -> String {
-        let who = match &self.way {
-            Way::Root => "namespaces made by root, and a user for each jail".to_owned(),
-            Way::UserNamespace => "namespaces of an unprivileged user".to_owned(),
-            Way::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
-        };
+        let who = self.way.describe();
         let landlock = match self.landlock {
             0 => "no Landlock in this kernel".to_owned(),
             version => format!("Landlock {version}"),
         };
-        format!("{who}, {landlock}, seccomp, resource limits, memory watched")
+        let memory = if self.cgroups.is_some() { "control groups" } else { "memory watched" };
+        format!("{who}, {landlock}, seccomp, resource limits, {memory}")
     }
 
     /// What the processes in front of a jail are told.
     pub(super) fn plan(&self, program: &Program, task: Task) -> Plan {
-        Plan { way: self.way.clone(), task, program: program.clone(), shown: Vec::new(), user: None }
+        let (way, cgroups) = (self.way.clone(), self.cgroups.clone());
+        Plan { way, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
     }
 
     /// Builds all walls, to see whether they can be; the version of Landlock among them.
     fn probe(&self) -> Result<u8, Problem> {
         let mut jail = Jail::with(self.plan(&Program::default(), Task::Probe))?;
-        let (_, mut stdout, _) = jail.streams().ok_or("a jail has no streams")?;
-        let mut landlock = [0];
-        match (stdout.read_exact(&mut landlock), jail.wait()) {
-            (Ok(()), Ending::Exited(0)) => Ok(landlock[0]),
-            (_, ending) => Err(format!("a jail ended at once ({ending:?})")),
+        match jail.wait() {
+            Ending::Exited(0) => Ok(jail.landlock()),
+            other => Err(format!("a jail ended at once ({other:?})")),
+        }
+    }
+}
+
+impl Way {
+    fn tier(&self) -> Tier {
+        match self {
+            Self::Bubblewrap(_) => Tier::Bubblewrap,
+            Self::Root | Self::UserNamespace => Tier::Namespaces,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Root => "namespaces made by root, and a user for each jail".to_owned(),
+            Self::UserNamespace => "namespaces of an unprivileged user".to_owned(),
+            Self::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
         }
     }
 }
 
 /// The ways to make jails, the best first.
 fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
+    let mut ways: Vec<Way> = bubblewrap::find().map(Way::Bubblewrap).into_iter().collect();
     if identity::is_root() {
         ways.push(Way::Root);
     }

@@ -38,7 +38,8 @@ pub struct Grade {
     /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, or all else that a recipe's
+    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, code (tests of
+    /// programs), or all else that a recipe's
     /// reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
     #[arg(long, value_name = "VERIFIER", default_value = "auto")]
     verifier: String,

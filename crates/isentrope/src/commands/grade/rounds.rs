@@ -25,8 +25,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A command or a function judges one batch at a time with its own workers: more threads would only wait for them, and fewer
-    /// lines than workers would leave some without work.
+    /// A command or a function judges with its own workers: more threads would only wait for them, and fewer lines than workers
+    /// would leave some without work.
     pub fn new(settings: &VerifierSettings, threads: usize) -> Self {
         match settings.workers() {
             Some(workers) => {

@@ -2,7 +2,7 @@
 
 use crate::lines::Line;
 use anyhow::Result;
-use isentrope_data::{Prompt, final_answer, find, read_prompt};
+use isentrope_data::{Prompt, final_answer, find, program_tests, read_prompt};
 use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
 
@@ -62,14 +62,17 @@ impl Reader {
         let prompt = find(object, &None, PROMPT).ok().and_then(|(_, prompt)| read_prompt(prompt).ok());
         let data_source = object.get("data_source").map(text).unwrap_or_default();
         self.verifier.check_data_source(&data_source)?;
+        let check = |ground_truth: &Value| self.verifier.check_ground_truth(ground_truth, &data_source);
+        // Some verifiers need none.
+        let takes_any = check(&Value::Null).is_ok();
+        let tests = if takes_any || self.gold.is_some() { None } else { program_tests(object) };
+        let tests = tests.filter(|tests| check(tests).is_ok());
         let ground_truth = match find(object, &self.gold, GOLD) {
+            _ if tests.is_some() => tests.unwrap_or_default(),
             Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
             Ok((_, value)) => value.clone(),
-            // Some verifiers need none.
-            Err(missing) => match self.verifier.check_ground_truth(&Value::Null, &data_source) {
-                Ok(()) => Value::Null,
-                Err(_) => return Err(missing),
-            },
+            Err(_) if takes_any => Value::Null,
+            Err(missing) => return Err(missing),
         };
         let (response_key, response) = find(object, &self.response, RESPONSE)?;
         let response = match response {
