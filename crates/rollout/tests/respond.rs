@@ -279,7 +279,7 @@ fn a_panic_of_a_verifier_is_carried_over() {
             Ok(())
         });
         let caught = catch_unwind(AssertUnwindSafe(|| bench.run(&|_| (), &|| false)));
-        let panic = caught.err().expect("it is not lost");
+        let Err(panic) = caught else { panic!("it is lost") };
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"at response seven"));
     }
 }
