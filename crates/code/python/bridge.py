@@ -39,6 +39,10 @@ RECORD_NAMES = {*vars(collections.namedtuple("record", ())), "_field_types", "_f
                 "__annotate__", "__annotations_cache__", "__annotate_func__"}
 
 
+# What a message can do to whoever reads it, if it was made to.
+UNREADABLE = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError, ImportError)
+
+
 def last_line(error):
     """The last line of an error's traceback."""
     try:
@@ -67,6 +71,7 @@ class Bridge:
         self.imports = {}
         self.records = {}
         self.printed = lambda: ""
+        self.plain = False
 
     # Questions and answers.
 
@@ -90,7 +95,9 @@ class Bridge:
             error = decoder.element(message["x"]) if "x" in message else None
             value = decoder.element(message.get("v"))
             printed = message.get("out", "")
-        except (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as problem:
+        except UNREADABLE as problem:
+            if op == "global" and isinstance(problem, ImportError):
+                raise  # a module that is not here
             return self.misspoken(problem)
         if printed:
             sys.stdout.write(str(printed))
@@ -110,14 +117,15 @@ class Bridge:
             op = message["op"]
             before = [(number, thing, snapshot(thing)) for number, thing in enumerate(decoder.objects)
                       if type(thing) in MUTABLE or self.is_shared(type(thing))]
-        except (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as problem:
+        except UNREADABLE as problem:
             return self.misspoken(problem)
+        self.plain = bool(message.get("plain"))
         try:
             key, result = "v", self.perform(op, operands)
         except BaseException as error:
             key, result = "x", error
             error.__traceback__ = None  # so that what it holds on to is given back
-        if message.get("plain"):  # from who has nothing that could change
+        if self.plain:  # from who has nothing that could change, and no input
             self.reply((), (), key, result)
         else:
             self.reply(decoder.objects, before, key, result)
