@@ -18,7 +18,8 @@ import types
 
 import collecting
 import prelude
-from bridge import BUILTIN_ITERATORS, Bridge, CLASSES, last_line
+from bridge import Bridge, last_line
+from objects import BUILTIN_ITERATORS, CLASSES
 from program import PRELUDE
 from run_process import Channel
 from test_code import MOST_SHOWN, TestCode

@@ -10,7 +10,8 @@ import threading
 import types
 
 import prelude
-from bridge import Bridge, FUNCTIONS, last_line
+from bridge import Bridge, last_line
+from objects import FUNCTIONS
 from operations import OPERATIONS
 from run_process import Channel, standard_streams
 

@@ -109,7 +109,7 @@ class TestCode:
         shared = {name for name in self.preamble if isinstance(self.space[name], type)}
         shared |= {name for part in everything for name in part.classes if defined.get(name) == "class"}
         bridge.share(shared - roots)
-        used = {name for part in everything for name in part.used if name in defined and name not in self.preamble}
+        used = {name for part in everything for name in part.used} & set(defined) - self.preamble - bridge.shared
         # A program that redefines `abs` must not judge itself by it. One that was to define a function `sum` may do so: then the
         # test uses no other name of it, and none that it should have defined and has not.
         usual = {name for name in used if hasattr(builtins, name) or callable(self.prelude.get(name))}

@@ -17,14 +17,17 @@ use super::pipes::Pipes;
 const LOADER: &str = include_str!("../../python/loader.py");
 
 /// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 12] = [
+const MODULES: [(&str, &str); 15] = [
     ("frames", include_str!("../../python/frames.py")),
     ("attributes", include_str!("../../python/attributes.py")),
     ("operations", include_str!("../../python/operations.py")),
+    ("iterators", include_str!("../../python/iterators.py")),
     ("proxies", include_str!("../../python/proxies.py")),
     ("values", include_str!("../../python/values.py")),
+    ("objects", include_str!("../../python/objects.py")),
     ("bridge", include_str!("../../python/bridge.py")),
     ("run_process", include_str!("../../python/run_process.py")),
+    ("sorted_list", include_str!("../../python/sorted_list.py")),
     ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
     ("prelude", include_str!("../../python/prelude.py")),
     ("program", include_str!("../../python/program.py")),
