@@ -47,7 +47,13 @@ const LONGEST: Duration = Duration::from_secs(60);
 const MEMORY_KIB: u64 = 384 << 10;
 
 fn settings() -> CodeSettings {
-    CodeSettings { workers: Some(1), timeout_s: 1.0, memory_mib: 192, output_mib: 1, ..CodeSettings::default() }
+    CodeSettings {
+        workers: Some(1),
+        timeout_s: 1.0,
+        memory_mib: 192,
+        output_mib: 1,
+        ..CodeSettings::default()
+    }
 }
 
 fn start(settings: &CodeSettings) -> Judge {
@@ -75,7 +81,8 @@ impl Judges {
     /// Judges a hostile program, then a right one by the same worker; what is wrong with that.
     fn attack(&self, fixture: &Fixture, variant: usize, form: &Form, bait: &Bait) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut complain = |what: String| wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
+        let mut complain =
+            |what: String| wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
         let tests = bait.tests(form.style);
         let program = bait.program(&fixture.program).replace("@VARIANT@", &variant.to_string());
         let begun = Instant::now();
@@ -85,7 +92,12 @@ impl Judges {
             report = judge(by, &tests, &program);
         }
         if !form.expects(&report) {
-            complain(format!("expected {}, found {}: {}", form.verdicts, report.verdict.name(), report.reason()));
+            complain(format!(
+                "expected {}, found {}: {}",
+                form.verdicts,
+                report.verdict.name(),
+                report.reason()
+            ));
         }
         if report.passed > 0 {
             complain(format!("it passed {} of its tests", report.passed));
@@ -163,7 +175,8 @@ fn the_bait_can_be_taken() {
 fn others_are_not_slowed_beyond_reason() {
     let bait = Bait::lay();
     let fixtures = fixture::all();
-    let greedy = fixtures.iter().filter(|fixture| fixture.greedy).map(|fixture| bait.program(&fixture.program));
+    let greedy =
+        fixtures.iter().filter(|fixture| fixture.greedy).map(|fixture| bait.program(&fixture.program));
     let greedy: Vec<String> = greedy.collect();
     assert!(greedy.len() >= 3);
     let tests = bait.tests("scripts");
