@@ -2,18 +2,17 @@
 
 The process with the test is careful: what the program returned may hear of what the program was given, and of other objects of
 the program, but never of a value that the test compares it with. Such a value would tell it what it should have been. Objects
-that the test itself has made, by calling a class of the program, are its own, and behave as their class says.
+that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
+the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
 """
 
-MOST_ITEMS = 1_000_000
-BATCH = 256
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
 ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
 INTERNAL = "_isentrope"
 
 
 class Remote:
-    """Where an object is."""
+    """Where an object is, and whether it is the test's own; of a class, whether its instances can be."""
 
     __slots__ = ("bridge", "number", "own")
 
@@ -76,7 +75,8 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        return make_own(_ask("call", cls, arguments, named))
+        made = _ask("call", cls, arguments, named)
+        return make_own(made) if remote(cls).own else made
 
     def __getattr__(cls, name):
         return _attribute(cls, name)
@@ -227,7 +227,9 @@ def _unary(op):
     return operation
 
 
-ARITHMETIC = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor", "or")
+ARITHMETIC = (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor", "or",
+)
 ORDER = ("lt", "le", "gt", "ge")
 UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
 
@@ -239,47 +241,6 @@ for _op in ORDER:
 for _op in UNARY:
     type.__setattr__(Handle, f"__{_op}__", _unary(_op))
 
+
 class function(Handle):  # the name that type() shows
     _isentrope = None
-
-
-def generator(bridge, number):
-    """A generator that gives what an iterator of the other process gives, some at a time."""
-    given, more = 0, True
-    while more:
-        items, state = bridge.ask("batch", Numbered(number), max(1, min(given, BATCH)))
-        for item in items:
-            given += 1
-            if given > MOST_ITEMS:
-                raise RuntimeError(f"an iterator of the program gives more than {MOST_ITEMS} items")
-            sent = yield item
-            while sent is not None:
-                sent = yield bridge.ask("send", Numbered(number), sent)
-        if isinstance(state, BaseException):
-            raise state
-        more = state is None
-    return state[1]
-
-
-class iterator:
-    """An iterator that is no generator."""
-
-    def __init__(self, bridge, number):
-        self._items = generator(bridge, number)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return next(self._items)
-
-
-async def coroutine(bridge, number):
-    return bridge.ask("await", Numbered(number))
-
-
-class Numbered:
-    """An object of the other process that has a proxy of an ordinary type."""
-
-    def __init__(self, number):
-        self.number = number

@@ -117,3 +117,53 @@ impl Python {
         &self.readable
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that is no Python, but says this.
+    fn pretender(directory: &Path, script: &str) -> PathBuf {
+        let program = directory.join("python3");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn an_interpreter_says_what_it_needs() {
+        let python = Python::find(None).unwrap();
+        let version: Vec<u32> = python.version().split('.').map(|part| part.parse().unwrap()).collect();
+        assert!(version.len() == 3 && (version[0], version[1]) >= OLDEST, "{}", python.version());
+        assert!(python.program().is_absolute());
+        assert!(
+            python.readable().iter().any(|path| path.join("json/decoder.py").is_file()),
+            "{:?}",
+            python.readable()
+        );
+        assert!(python.readable().iter().all(|path| path.is_absolute() && path.exists()));
+        // It is found again by its own name.
+        assert_eq!(Python::find(Some(python.program())), Ok(python));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let says =
+            |script: &str| Python::find(Some(&pretender(directory.path(), script))).unwrap_err().to_string();
+        let nothing = Python::find(Some(Path::new("/no/such/python"))).unwrap_err().to_string();
+        assert!(nothing.starts_with("the Python /no/such/python cannot be used: No such file"), "{nothing}");
+        let old = says("echo '{\"program\": \"/bin/old\", \"version\": [3, 7, 16], \"readable\": []}'");
+        assert!(
+            old.starts_with("the Python /bin/old is version 3.7.16, and programs need 3.8 or newer"),
+            "{old}"
+        );
+        assert!(
+            says("echo pyenv: no version is set >&2; exit 127")
+                .contains("cannot be used: pyenv: no version is set")
+        );
+        assert!(says("echo hello").contains("it says what it should not"));
+    }
+}

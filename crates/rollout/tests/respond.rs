@@ -138,6 +138,7 @@ impl Bench {
                 ground_truth: Value::Null,
                 data_source: i.to_string(),
                 extra_info: Value::Null,
+                columns: isentrope_data::Row::new(),
                 origin: "made up".into(),
             })
             .collect();
@@ -250,7 +251,7 @@ fn all_workers_judge_at_the_same_time() {
 
 fn broken() -> VerifierError {
     let (key, problem) = ("reward.verifier.command".to_owned(), "it broke".to_owned());
-    VerifierError { key, command: vec!["sh".into()], problem, stderr: Some("why".into()) }
+    VerifierError { key, value: "sh".into(), problem, stderr: Some("why".into()) }
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn a_panic_of_a_verifier_is_carried_over() {
             Ok(())
         });
         let caught = catch_unwind(AssertUnwindSafe(|| bench.run(&|_| (), &|| false)));
-        let panic = caught.err().expect("it is not lost");
+        let Err(panic) = caught else { panic!("it is lost") };
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"at response seven"));
     }
 }

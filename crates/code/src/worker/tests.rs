@@ -30,6 +30,26 @@ fn shared() -> MutexGuard<'static, Worker> {
     WORKER.get_or_init(|| Mutex::new(worker())).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An interpreter of another place and name, as tools for environments make it.
+#[test]
+fn an_environment_of_its_own_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let python = Python::find(None).unwrap();
+    let made = std::process::Command::new(python.program())
+        .args(["-m", "venv", "--without-pip"])
+        .arg(directory.path().join("env"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let python = Python::find(Some(&directory.path().join("env/bin/python"))).unwrap();
+    let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 1 << 20, processes: 8 };
+    let mut worker = Worker::start(&Sandbox::find().unwrap(), &python, limits).unwrap();
+    let (printed, end) =
+        worker.script("import sys; print(sys.prefix, sys.prefix != sys.base_prefix)", "", &self::limits());
+    assert_eq!(end, End::Completed);
+    assert_eq!(printed, format!("{} True\n", directory.path().join("env").display()));
+}
+
 fn error(line: &str) -> End {
     End::RuntimeError(line.into())
 }

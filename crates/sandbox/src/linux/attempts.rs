@@ -23,8 +23,10 @@ pub enum Task {
     FillTemporary(Limits),
     /// To make more files there than there may be.
     FillWithFiles(Limits),
-    /// To take more memory than there is.
-    FillMemory,
+    /// To start more threads than there may be processes.
+    StartThreads(Limits),
+    /// To take more memory than there is, with so many other processes.
+    FillMemory(u32),
     /// To take more processor time than there is.
     BurnTime,
     /// To leave behind a process that has let go of everything, and has this among its arguments.
@@ -71,7 +73,10 @@ pub fn run() -> io::Result<()> {
         Task::FillWithFiles(limits) => {
             say(&[attempt("fill /tmp with files", excesses::fill_with_files(&limits))])
         }
-        Task::FillMemory => excesses::fill_memory(),
+        Task::StartThreads(limits) => {
+            say(&[attempt("start too many processes", excesses::start_threads(&limits))])
+        }
+        Task::FillMemory(others) => excesses::fill_memory(others),
         Task::BurnTime => loop {
             std::hint::spin_loop();
         },

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::mount::{MsFlags, mount};
-use nix::unistd::{Gid, Uid, chown, geteuid};
 
 use super::plan::{Plan, Shown};
 use super::role::{self, Role};
 use super::{Problem, attempt, identity, new_root};
+use crate::Limits;
 
 /// Where this program is in the jail until it has become the other. Landlock hides it from that one.
 const THIS_PROGRAM: &str = "/.isentrope";
@@ -31,17 +31,12 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     let (name, value) = role::variable(Role::Inner);
     command.env_clear().env(name, value).args(["--die-with-parent", "--new-session", "--as-pid-1"]);
     command.args(["--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--hostname", "jail"]);
-    let mut capabilities = vec!["CAP_SYS_ADMIN", "CAP_SETPCAP"];
-    if plan.user.is_some() {
-        capabilities.extend(["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN"]);
-    } else {
-        let user = identity::USER.to_string();
-        command.args(["--unshare-user", "--uid", &user, "--gid", &user]);
-    }
-    if bwrap.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0) && !geteuid().is_root() {
+    let user = identity::USER.to_string();
+    command.args(["--unshare-user", "--uid", &user, "--gid", &user]);
+    if bwrap.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0) {
         return Err("it is installed setuid root, and so lets nobody limit what /tmp holds".into());
     }
-    command.args(capabilities.into_iter().flat_map(|one| ["--cap-add", one]));
+    command.args(["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]);
     let size = plan.program.limits.temporary_bytes.max(4096).to_string();
     command.args(["--perms", "0700", "--size", &size, "--tmpfs", "/tmp"]);
     // What bwrap makes by itself only its owner may enter.
@@ -65,19 +60,10 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     Ok(command)
 }
 
-/// Does what `bwrap` cannot: limits the files in `/tmp` if this process may, and gives it to its owner.
-pub fn finish(plan: &Plan) -> Result<(), Problem> {
-    let options = format!(
-        "size={},nr_inodes={}",
-        plan.program.limits.temporary_bytes.max(4096),
-        plan.program.limits.temporary_files.saturating_add(1)
-    );
+/// Does what `bwrap` cannot: limits the files in `/tmp`, if this process may. If it may not, the outer process counts them.
+pub fn limit_files(limits: &Limits) {
+    let (bytes, files) = (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    // If it is refused, the outer process counts them.
+    let options = format!("size={bytes},nr_inodes={files}");
     let _ = mount(Some("tmpfs"), "/tmp", Some("tmpfs"), flags, Some(options.as_str()));
-    if let Some(user) = plan.user {
-        let given = chown("/tmp", Some(Uid::from_raw(user)), Some(Gid::from_raw(user)));
-        attempt("/tmp cannot be given to its owner", given)?;
-    }
-    Ok(())
 }

@@ -17,12 +17,14 @@ use crate::Limits;
 /// How much more than allowed is tried.
 const BEYOND: u64 = 2;
 
+/// After how long what is counted from outside has been counted.
+const NOTICED: Duration = Duration::from_secs(1);
+
 /// All of which the end can be survived.
 pub fn all(limits: &Limits) -> impl Iterator<Item = (&'static str, Outcome)> {
     [
         ("write a file that is too long", long_file(limits)),
         ("open too many files", open_files(limits)),
-        ("start too many processes", start_processes(limits)),
         ("take too much address space", take_space(limits)),
     ]
     .into_iter()
@@ -67,8 +69,7 @@ fn fill(files: u64, make: impl Fn(String) -> io::Result<()>) -> (u64, Option<io:
             return (number, Some(error));
         }
     }
-    // What is counted from outside is counted now and then.
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(NOTICED);
     (files, None)
 }
 
@@ -84,19 +85,18 @@ fn open_files(limits: &Limits) -> Outcome {
     within(open.len() as u64, limits.open_files, stopped)
 }
 
-fn start_processes(limits: &Limits) -> Outcome {
-    let mut threads = Vec::new();
+/// Starts threads, which are counted as processes are, as long as there may be more.
+pub fn start_threads(limits: &Limits) -> Outcome {
+    let mut started = 0;
     let mut stopped = None;
-    while (threads.len() as u64) < limits.processes * BEYOND && stopped.is_none() {
+    while started < limits.processes * BEYOND && stopped.is_none() {
         match thread::Builder::new().stack_size(64 << 10).spawn(thread::park) {
-            Ok(handle) => threads.push(handle),
+            Ok(_) => started += 1,
             Err(error) => stopped = Some(error),
         }
     }
-    let started = threads.len() as u64;
-    for handle in threads {
-        handle.thread().unpark();
-        let _ = handle.join();
+    if stopped.is_none() {
+        thread::sleep(NOTICED);
     }
     within(started, limits.processes, stopped)
 }
@@ -110,11 +110,11 @@ fn take_space(limits: &Limits) -> Outcome {
     }
 }
 
-/// Takes memory as long as there is any, in processes that each keep within their own limit.
-pub fn fill_memory() -> io::Result<()> {
+/// Takes memory as long as there is any, in this process and so many others, each of which keeps within its own limit.
+pub fn fill_memory(others: u32) -> io::Result<()> {
     let mut children = Vec::new();
-    for _ in 0..3 {
-        children.extend(this_with(&Task::FillMemory).and_then(|mut command| command.spawn()));
+    for _ in 0..others {
+        children.extend(this_with(&Task::FillMemory(0)).and_then(|mut command| command.spawn()));
     }
     let mut taken = Vec::new();
     loop {

@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use rustix::net::SendFlags;
 use rustix::process::{PidfdFlags, Signal as SignalByHandle, pidfd_open, pidfd_send_signal};
 
 use super::message::{receive, send};
@@ -77,6 +78,7 @@ impl Inner {
             Err(error) => return Err(self.silence(&error)),
         };
         self.first = Some(self.find_first()?);
+        attempt("the inner process has gone", rustix::net::send(&self.control, &[1], SendFlags::NOSIGNAL))?;
         match receive(&answers) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(landlock),
             Err(error) => Err(self.silence(&error)),

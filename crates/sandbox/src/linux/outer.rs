@@ -58,9 +58,8 @@ fn supervise(control: &UnixStream, mut plan: Plan, streams: Vec<OwnedFd>) -> Res
     let cgroup = plan.cgroups.as_deref().map(|place| Cgroup::make(place, &limits)).transpose()?;
     plan.shown = layout::shown(&plan.program)?;
     plan.user = match plan.way {
-        Way::UserNamespace => None,
-        Way::Bubblewrap(_) if !identity::is_root() => None,
-        Way::Root | Way::Bubblewrap(_) => Some(identity::unused_user()?),
+        Way::Root => Some(identity::unused_user()?),
+        Way::UserNamespace | Way::Bubblewrap(_) => None,
     };
     let mut inner = Inner::start(&plan)?;
     if let Some(cgroup) = &cgroup {

@@ -98,45 +98,54 @@ impl Way {
     }
 }
 
-/// The ways to make jails, the best first.
+/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it has made for root could not be
+/// ended by the kernel, since no process of it may signal another user's.
 fn ways() -> Vec<Way> {
-    let mut ways: Vec<Way> = bubblewrap::find().map(Way::Bubblewrap).into_iter().collect();
-    if identity::is_root() {
-        ways.push(Way::Root);
-    }
-    ways.push(Way::UserNamespace);
-    ways
+    let first = if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
+    first.into_iter().chain([Way::UserNamespace]).collect()
 }
+
+/// What switches user namespaces off, by the file below /proc/sys that says so: its value then, and what to do.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    (
+        "user/max_user_namespaces",
+        "0",
+        "User namespaces are switched off: set the sysctl user.max_user_namespaces to 10000",
+    ),
+    (
+        "kernel/unprivileged_userns_clone",
+        "0",
+        "User namespaces are for root alone: set the sysctl kernel.unprivileged_userns_clone to 1",
+    ),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor restricts user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0",
+    ),
+];
 
 /// What to say when no way works.
 fn unavailable(tried: &[Problem]) -> Unavailable {
-    let forbidden = [
-        (
-            "user/max_user_namespaces",
-            "0",
-            "user namespaces are switched off: set the sysctl user.max_user_namespaces to 10000",
-        ),
-        (
-            "kernel/unprivileged_userns_clone",
-            "0",
-            "user namespaces are for root alone: set the sysctl kernel.unprivileged_userns_clone to 1",
-        ),
-        (
-            "kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            "AppArmor restricts user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0",
-        ),
-    ];
-    let says = |file: &str, value: &str| {
+    let is_set = |file: &str, value: &str| {
         fs::read_to_string(Path::new("/proc/sys").join(file)).is_ok_and(|text| text.trim() == value)
     };
-    let why = forbidden.into_iter().find(|(file, value, _)| says(file, value)).map_or(
-        "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined \
-         --security-opt apparmor=unconfined); on a machine of your own, allow user namespaces",
-        |(_, _, why)| why,
-    );
-    Unavailable {
-        problem: tried.join("; "),
-        remedy: format!("{why}, or install bubblewrap, or run isentrope as root"),
+    let switch = SWITCHES.into_iter().find(|(file, value, _)| is_set(file, value));
+    let mut remedy = switch
+        .map_or(
+            "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN --security-opt \
+         seccomp=unconfined --security-opt apparmor=unconfined); elsewhere, allow user namespaces",
+            |(_, _, remedy)| remedy,
+        )
+        .to_owned();
+    let mut problem = tried.join("; ");
+    if tried.is_empty() {
+        problem = "bubblewrap is not installed, or not of use to root".into();
     }
+    if !identity::is_root() {
+        if bubblewrap::find().is_none() {
+            remedy += ", or install bubblewrap";
+        }
+        remedy += ", or run isentrope as root";
+    }
+    Unavailable { problem, remedy }
 }

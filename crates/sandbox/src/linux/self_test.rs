@@ -37,8 +37,9 @@ impl Sandbox {
     pub fn self_test(&self) -> Vec<Attempt> {
         let mut attempts = self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
         for (name, outcome) in [
-            ("fill /tmp", self.fill_temporary(&Task::FillTemporary(limits()))),
-            ("fill /tmp with files", self.fill_temporary(&Task::FillWithFiles(limits()))),
+            ("fill /tmp", self.exceed(&Task::FillTemporary(limits()))),
+            ("fill /tmp with files", self.exceed(&Task::FillWithFiles(limits()))),
+            ("start too many processes", self.exceed(&Task::StartThreads(limits()))),
             ("take more memory than all processes together may", self.fill_memory()),
             ("take more processor time than a process may", self.burn_time()),
             ("leave a process behind", self.outlive()),
@@ -76,16 +77,20 @@ impl Sandbox {
         Ok((serde_json::from_slice(&said).ok(), ending))
     }
 
-    fn fill_temporary(&self, task: &Task) -> Result<(bool, String), String> {
+    /// What is refused, or ends the jail.
+    fn exceed(&self, task: &Task) -> Result<(bool, String), String> {
         let (attempts, ending) = self.said_of(task)?;
         Ok(match attempts.and_then(|mut attempts| attempts.pop()) {
             Some(attempt) => (attempt.held, attempt.how),
-            None => (ending == Ending::TemporaryLimit, described(Some(ending))),
+            None => {
+                let held = matches!(ending, Ending::TemporaryLimit | Ending::ProcessLimit);
+                (held, described(Some(ending)))
+            }
         })
     }
 
     fn fill_memory(&self) -> Result<(bool, String), String> {
-        let mut jail = self.try_to(&Task::FillMemory, limits())?;
+        let mut jail = self.try_to(&Task::FillMemory(3), limits())?;
         let ending = jail.wait_for(PATIENCE);
         Ok((ending == Some(Ending::MemoryLimit), described(ending)))
     }
@@ -153,7 +158,9 @@ fn failed(name: &str, problem: String) -> Attempt {
 
 fn described(ending: Option<Ending>) -> String {
     match ending {
-        Some(Ending::MemoryLimit | Ending::TemporaryLimit) => "the jail was ended".into(),
+        Some(Ending::MemoryLimit | Ending::ProcessLimit | Ending::TemporaryLimit) => {
+            "the jail was ended".into()
+        }
         Some(Ending::Signaled(signal)) => format!("it died of signal {signal}"),
         Some(other) => format!("it ended otherwise ({other:?})"),
         None => "it still ran".into(),
