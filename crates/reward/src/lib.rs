@@ -1,9 +1,8 @@
 //! What a response is worth: verifiers and the penalty of overlong responses. Knows no network.
 //!
-//! `verdict` has what a verifier is asked and answers. [`countdown`], [`math`], `code`, [`mod@command`] and `python` are verifiers,
-//! `combined` makes one of several, and `verifier_settings` the one that a recipe asks for; `by_metric` sums up what they measure
-//! beside.
-//! When two answers of mathematics are the same is the business of the crate `isentrope-grader`.
+//! `verdict` has what a verifier is asked and answers. [`countdown`], [`math`], `code`, [`mod@command`] and `python` are
+//! verifiers, `combined` makes one of several, and `verifier_settings` the one that a recipe asks for; `by_metric` sums up
+//! what they measure beside. When two answers of mathematics are the same is the business of the crate `isentrope-grader`.
 //!
 //! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a response is left out
 //! of the loss and counted, never scored 0 in silence.
