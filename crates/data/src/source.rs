@@ -3,7 +3,8 @@
 use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
-use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
+use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
+use crate::rows::Row;
 use crate::place::Split;
 use crate::schema::Record;
 use crate::settings::TaskName;
@@ -37,13 +38,13 @@ impl<T: Record> Records<T> {
         settings: &DataSettings,
         seed: u64,
         of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
-        from_row: &FromRow<'_, T>,
+        from_row: &dyn Fn(&Row, String) -> Result<T, String>,
     ) -> Result<(Self, Report)> {
         let (supply, report) = match settings.open_task()? {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) = FileRecords::read(&found, seed, from_row)?;
+                let (files, report) = FileRecords::read(&found, seed, &RowReader::usual(from_row))?;
                 (Supply::Files(files), report)
             }
         };
@@ -153,7 +154,8 @@ pub fn evaluation_set(
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             let found = settings.found(Split::Test, &())?;
-            read_rows(&found, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
+            let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+            read_rows(&found, &RowReader::usual(&read))?
         }
     };
     problems.truncate(n);
