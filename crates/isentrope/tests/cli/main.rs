@@ -28,6 +28,7 @@ mod pages;
 #[cfg(unix)]
 mod processes;
 mod program;
+mod programs;
 mod recipes;
 mod report;
 mod score;

@@ -124,18 +124,3 @@ proptest! {
         prop_assert!(program.starts_with("def f(") && program.contains("return "), "{}", program);
     }
 }
-
-#[test]
-#[ignore = "TEMPORARY"]
-fn dump() {
-    use std::io::Write;
-    let mut file = std::fs::File::create("/tmp/w/demos.jsonl").unwrap();
-    for mistakes in [0.0, 0.25] {
-        let programs = Programs::new(&ProgramsSettings { mistakes, ..ProgramsSettings::default() }).unwrap();
-        for i in 0..if mistakes == 0.0 { 20000 } else { 200_000 } {
-            let (problem, response) = programs.demonstration(1, i);
-            let line = json!({"prompt": text(&problem), "response": response, "tests": problem.ground_truth, "mistakes": mistakes});
-            writeln!(file, "{line}").unwrap();
-        }
-    }
-}
