@@ -134,7 +134,7 @@ impl Benchmark {
             return Some(Self { task: Some(task), decoding: OF_TASK, verifier, ..Self::own(task.name()) });
         }
         if let Some(&(names, repo, files, decoding, layout)) = CODE.iter().find(|row| is_wanted(row.0)) {
-            let verifier = Some(VerifierName::Auto);
+            let verifier = Some(VerifierName::Code);
             return Some(Self { code: Some(layout), verifier, ..defined(names[0], repo, files, decoding) });
         }
         let &(names, repo, files, decoding) = MATHEMATICS.iter().find(|row| is_wanted(row.0))?;

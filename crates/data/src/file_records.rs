@@ -94,8 +94,8 @@ impl<T: Record> FileRecords<T> {
 
 /// How rows become records.
 pub(crate) struct RowReader<'a, T> {
-    /// The columns that are read, beside those that the settings name.
-    pub columns: Vec<&'static str>,
+    /// The columns that are read, beside those that the settings name; without any all.
+    pub columns: Option<Vec<&'static str>>,
     /// The columns that there should be, for messages.
     pub expected: &'a str,
     /// Largest row, in bytes, where it may be larger than usual.
@@ -105,9 +105,10 @@ pub(crate) struct RowReader<'a, T> {
 }
 
 impl<'a, T: Record> RowReader<'a, T> {
-    /// Rows in the layouts that training reads.
-    pub(crate) fn usual(read: &'a dyn Fn(&Row, String) -> Result<T, String>) -> Self {
-        Self { columns: T::columns(), expected: T::EXPECTED, row_bytes: None, read }
+    /// Rows in the layouts that training reads. With `takes_columns` they have all their columns.
+    pub(crate) fn usual(read: &'a dyn Fn(&Row, String) -> Result<T, String>, takes_columns: bool) -> Self {
+        let columns = (!takes_columns).then(T::columns);
+        Self { columns, expected: T::EXPECTED, row_bytes: None, read }
     }
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn read_rows<T: Record>(
 ) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];
     let limit = settings.limit.unwrap_or(usize::MAX);
-    let mut wanted = reader.columns.clone();
+    let mut wanted = reader.columns.clone().unwrap_or_default();
     wanted.push("extra_info");
     wanted.extend(chosen.into_iter().flatten().map(String::as_str));
     // A dot reaches into a column, which is then what must be read.
@@ -131,7 +132,7 @@ pub(crate) fn read_rows<T: Record>(
     for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
         let mut first_bad = None;
-        let mut read = Rows::open(path, Some(&wanted))?;
+        let mut read = Rows::open(path, reader.columns.is_some().then_some(&wanted[..]))?;
         if let Some(bytes) = reader.row_bytes {
             read.allow_rows_of(bytes);
         }

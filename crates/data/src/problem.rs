@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::rows::text_bytes;
+use crate::rows::{Row, text_bytes};
 
 /// Bytes of text that any prompt may have, and how many more for every token. The longest tokens of real vocabularies have 128.
 const BYTES_ALWAYS: usize = 64 << 10;
@@ -26,6 +26,14 @@ impl Prompt {
         match self {
             Self::Text(text) | Self::Beginning(text) => Some(text),
             Self::Chat(messages) => last_of_user(messages)?.get("content")?.as_str(),
+        }
+    }
+
+    /// The messages of a chat.
+    pub fn messages(&self) -> Option<&[Value]> {
+        match self {
+            Self::Text(_) => None,
+            Self::Chat(messages) => Some(messages),
         }
     }
 
@@ -85,6 +93,9 @@ pub struct Problem {
     pub data_source: String,
     /// Whatever else the data set says of the problem.
     pub extra_info: Value,
+    /// Further columns of the row, where the verifier takes them.
+    #[serde(default, skip_serializing_if = "Row::is_empty")]
+    pub columns: Row,
     /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`; of files of one
     /// name with their paths.
     pub origin: String,

@@ -22,6 +22,7 @@ fn verdict(problem: &Problem, answer: &str) -> Verdict {
         prompt: problem.prompt.question().unwrap(),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        ..Item::default()
     };
     VerifierName::Math.verify(&item, &format!("It is \\boxed{{{answer}}}.")).verdict
 }
@@ -91,10 +92,17 @@ fn dapo_is_read_once_per_problem() {
 }
 
 #[test]
-fn eurus_has_code_that_is_left_out_and_said() {
+fn eurus_has_code_that_is_left_out_of_mathematics_and_said() {
     let settings =
         DataSettings { files: vec![fixture("eurus.parquet")], shuffle: false, ..DataSettings::default() };
-    let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
+    for verifier in [VerifierName::Auto, VerifierName::Code] {
+        let (mut source, report) = Source::open(&settings, 1, &verifier.into()).unwrap();
+        let all = verifier == VerifierName::Auto;
+        assert_eq!((report.rows, report.usable), (3, if all { 3 } else { 1 }));
+        let code = source.problem(u64::from(all));
+        assert!(code.ground_truth.as_str().unwrap().contains("\"inputs\""), "{code:?}");
+    }
+    let (mut source, report) = Source::open(&settings, 1, &VerifierName::Math.into()).unwrap();
     assert_eq!((report.rows, report.usable), (3, 2));
     assert_eq!(report.bad.first()[0].origin, "eurus.parquet row 2");
     assert!(report.bad.first()[0].problem.contains("the tests of a program"), "{:?}", report.bad);

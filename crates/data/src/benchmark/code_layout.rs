@@ -58,7 +58,7 @@ impl CodeLayout {
         let limit = (n < usize::MAX).then_some(n);
         let settings = DataSettings { files, deduplicate: false, limit, ..DataSettings::default() };
         let row_bytes = (self == Self::LiveCodeBench).then_some(live_code_bench::ROW_BYTES);
-        let reader = RowReader { columns: columns.to_vec(), expected: &columns.join(", "), row_bytes, read: &read };
+        let reader = RowReader { columns: Some(columns.to_vec()), expected: &columns.join(", "), row_bytes, read: &read };
         read_rows(&settings, &reader)
     }
 }

@@ -32,6 +32,7 @@ fn asked(prompt: Prompt, row: &Row, origin: String) -> Result<Problem, String> {
         ground_truth: tests(row, &["prompt", "entry_point", "test"]),
         data_source: "humaneval".into(),
         extra_info: json!({ "task_id": row.get("task_id") }),
+        columns: Row::new(),
         origin,
     })
 }

@@ -20,6 +20,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         ground_truth: tests(row, &["prompt", "entry_point", "test"]),
         data_source: source("leetcode", difficulty),
         extra_info: json!({ "task_id": row.get("task_id") }),
+        columns: Row::new(),
         origin,
     })
 }

@@ -47,6 +47,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         ground_truth: tests(row, &["public_test_cases", "private_test_cases", "metadata"]),
         data_source: source("livecodebench", row.get("difficulty")),
         extra_info: json!({ "question_id": row.get("question_id"), "contest_date": row.get("contest_date") }),
+        columns: Row::new(),
         origin,
     })
 }

@@ -32,6 +32,7 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         ground_truth: tests(row, &["test_list", "test_setup_code", "test_imports"]),
         data_source: "mbpp".into(),
         extra_info: json!({ "task_id": task_id }),
+        columns: Row::new(),
         origin,
     })
 }

@@ -18,7 +18,7 @@ use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
 use super::{Endless, Stream, Task};
-use crate::{Content, Error, Example, Problem, Prompt, Result};
+use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};
 
@@ -332,6 +332,7 @@ fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {
         ground_truth: serde_json::json!({ "numbers": numbers, "target": target }),
         data_source: "countdown".into(),
         extra_info: Value::Null,
+        columns: Row::new(),
         origin: format!("countdown {} {position}", split.name()),
     }
 }

@@ -17,7 +17,7 @@ use isentrope_random::{Draws, Purpose};
 use serde_json::{Value, json};
 
 use super::{Endless, Stream, Task};
-use crate::{Content, Error, Example, Problem, Prompt, Result};
+use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 use expression::Expression;
 use list_function::ListFunction;
 
@@ -254,6 +254,7 @@ fn problem(Tested { function, inputs, outputs }: &Tested, origin: String) -> Pro
         ground_truth: json!({ "inputs": inputs, "outputs": outputs, "fn_name": "f" }),
         data_source: function.kind().into(),
         extra_info: Value::Null,
+        columns: Row::new(),
         origin,
     }
 }

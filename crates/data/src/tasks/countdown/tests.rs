@@ -28,6 +28,7 @@ fn judge(problem: &Problem, response: &str) -> Verdict {
         prompt: text(problem),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        ..Item::default()
     };
     isentrope_reward::countdown::Countdown.verify(&item, response).verdict
 }

@@ -147,7 +147,7 @@ impl Eval {
         };
         let results = Results::open(out, manifest)?;
         messages::say(&format!("{model}: results in {}", out.display()));
-        if let Some(note) = recommended {
+        for note in recommended.into_iter().chain(judge.verifier.notes()) {
             messages::note(&note);
         }
         let evaluator = Evaluator {

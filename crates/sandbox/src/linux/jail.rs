@@ -1,0 +1,167 @@
+//! The starter's end of a jail.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::message::{receive, send};
+use super::plan::{Plan, Report, Task};
+use super::role::{self, Role};
+use super::{Problem, Sandbox, attempt};
+use crate::{Ending, Error, Program};
+
+/// How long the outer process may take to end a jail before it is killed itself.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// The jails of this process that have not been ended.
+static RUNNING: Mutex<Running> = Mutex::new(Running { jails: BTreeMap::new(), closed: false });
+
+struct Running {
+    /// The sockets to the outer processes, by the numbers of these.
+    jails: BTreeMap<u32, UnixStream>,
+    /// Whether the program is about to end, so that no more may be started.
+    closed: bool,
+}
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program in a jail. It ends with this value, and all that it has started.
+#[derive(Debug)]
+pub struct Jail {
+    outer: Child,
+    control: UnixStream,
+    streams: Option<(ChildStdin, ChildStdout, ChildStderr)>,
+    ending: Option<Ending>,
+}
+
+impl Jail {
+    /// Starts a program, and returns once it runs.
+    ///
+    /// # Errors
+    /// When it cannot be started, or [`kill_all`] has been called.
+    pub fn start(sandbox: &Sandbox, program: &Program) -> Result<Self, Error> {
+        Self::with(sandbox.plan(program, Task::Run))
+            .map_err(|problem| Error { program: program.program.display().to_string(), problem })
+    }
+
+    /// Starts what a plan says.
+    pub(super) fn with(plan: Plan) -> Result<Self, Problem> {
+        let pipe = || attempt("a pipe cannot be made", io::pipe());
+        let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
+        let (control, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
+        let outer = attempt("this program cannot start itself", start_outer(theirs, &control))?;
+        let streams = (
+            ChildStdin::from(OwnedFd::from(to_stdin)),
+            ChildStdout::from(OwnedFd::from(from_stdout)),
+            ChildStderr::from(OwnedFd::from(from_stderr)),
+        );
+        // From here on the jail ends with this value.
+        let jail = Self { outer, control, streams: Some(streams), ending: None };
+        let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        let report = send(&jail.control, &plan, &theirs).and_then(|()| receive(&jail.control));
+        match report {
+            Ok((Report::Started, _)) => Ok(jail),
+            Ok((Report::Failed(problem), _)) => Err(problem),
+            Ok((Report::Ended(ending), _)) => Err(format!("it ended before it began ({ending:?})")),
+            Err(error) => Err(format!("the process in front of it does not answer: {error}")),
+        }
+    }
+
+    /// The program's standard input, output and error, the first time that they are asked for. Who writes much to the first must
+    /// read the others meanwhile.
+    pub fn streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
+        self.streams.take()
+    }
+
+    /// Waits until the program has ended by itself, or the jail was ended for what it took.
+    pub fn wait(&mut self) -> Ending {
+        self.ending.clone().unwrap_or_else(|| self.hear())
+    }
+
+    /// Waits as [`wait`](Self::wait) does, so long at most.
+    pub fn wait_for(&mut self, time: Duration) -> Option<Ending> {
+        let ended = self.ending.is_some() || is_readable(&self.control, time);
+        ended.then(|| self.wait())
+    }
+
+    /// Ends the jail, unless it has ended already, and says how it did. Nothing of it is left then.
+    pub fn end(&mut self) -> Ending {
+        if self.ending.is_none() {
+            let _ = self.control.shutdown(Shutdown::Write);
+            if !is_readable(&self.control, ENDING) {
+                let _ = self.outer.kill(); // the kernel kills the rest
+            }
+        }
+        self.wait()
+    }
+
+    /// Hears from the outer process how the jail ended, and buries it.
+    fn hear(&mut self) -> Ending {
+        let ending = match receive(&self.control) {
+            Ok((Report::Ended(ending), _)) => ending,
+            _ => Ending::Lost,
+        };
+        let _ = self.control.shutdown(Shutdown::Both);
+        running().jails.remove(&self.outer.id());
+        let _ = self.outer.wait();
+        self.ending = Some(ending.clone());
+        ending
+    }
+}
+
+impl Drop for Jail {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn start_outer(theirs: UnixStream, ours: &UnixStream) -> io::Result<Child> {
+    let mut command = role::command(Role::Outer)?;
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    let ours = ours.try_clone()?;
+    let mut running = running();
+    if running.closed {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "the program is ending"));
+    }
+    let outer = command.spawn()?;
+    running.jails.insert(outer.id(), ours);
+    Ok(outer)
+}
+
+/// Whether there is something to read, or the end, within this time.
+fn is_readable(socket: &UnixStream, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Rounded up, since with less than a millisecond left it would not wait at all.
+        let timeout = PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) | Err(_) if Instant::now() < deadline => {}
+            Ok(ready) => return ready > 0,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Ends all jails of this process and lets none be started any more: for a program that ends without unwinding.
+pub fn kill_all() {
+    let mut running = running();
+    running.closed = true;
+    for control in running.jails.values() {
+        let _ = control.shutdown(Shutdown::Write);
+    }
+    let deadline = Instant::now() + ENDING;
+    for control in running.jails.values() {
+        // What comes is left for the jail's owner to read; the end of the stream comes after it.
+        is_readable(control, deadline.saturating_duration_since(Instant::now()));
+    }
+}

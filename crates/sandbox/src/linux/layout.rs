@@ -1,0 +1,170 @@
+//! Which parts of the host's file system a jail shows: what the program needs, and the symbolic links on the way there.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::Problem;
+use super::plan::Shown;
+use crate::Program;
+
+/// Where the loader finds libraries. Whichever exist are shown.
+const LIBRARIES: [&str; 6] =
+    ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/local/lib"];
+
+/// What says something of the host, or reaches into the kernel.
+const NEVER: [&str; 5] = ["/dev", "/proc", "/run", "/sys", "/var/run"];
+
+/// Symbolic links that may lead from one to the next: as many as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// What a program's jail shows, parents before what is below them.
+pub fn shown(program: &Program) -> Result<Vec<Shown>, Problem> {
+    let mut layout = Layout::default();
+    for library in LIBRARIES.iter().map(Path::new).filter(|path| path.exists()) {
+        layout.show(library)?;
+    }
+    for path in program.readable.iter().chain(Some(&program.program).filter(|path| **path != Path::new(""))) {
+        layout.show(path)?;
+    }
+    Ok(layout.shown)
+}
+
+#[derive(Default)]
+struct Layout {
+    shown: Vec<Shown>,
+}
+
+impl Layout {
+    /// Shows what is at this path, by the same path.
+    fn show(&mut self, path: &Path) -> Result<(), Problem> {
+        let problem = |what: &str| format!("{} cannot be shown in a jail: {what}", path.display());
+        if !path.is_absolute() {
+            return Err(problem("it is no absolute path"));
+        }
+        let mut names = names(path);
+        let mut links = 0;
+        let mut at = PathBuf::from("/");
+        while let Some(name) = names.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            let found = fs::symlink_metadata(&next).map_err(|error| problem(&error.to_string()))?;
+            if !found.is_symlink() {
+                at = next;
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(problem("too many symbolic links"));
+            }
+            let target = fs::read_link(&next).map_err(|error| problem(&error.to_string()))?;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            names.extend(self::names(&target));
+            self.add(&next, Shown::Link(next.clone().into(), target.into()));
+        }
+        if at == Path::new("/") || NEVER.iter().any(|never| at.starts_with(never)) {
+            return Err(problem("it would show the host"));
+        }
+        let found = fs::metadata(&at).map_err(|error| problem(&error.to_string()))?;
+        let shown = if found.is_dir() {
+            Shown::Directory(at.clone().into())
+        } else if found.is_file() {
+            Shown::File(at.clone().into())
+        } else {
+            return Err(problem("it is neither a file nor a directory"));
+        };
+        self.add(&at, shown);
+        Ok(())
+    }
+
+    /// Adds something unless it is there already, by itself or within a directory.
+    fn add(&mut self, path: &Path, shown: Shown) {
+        let there = self.shown.iter().any(|other| match other {
+            Shown::Directory(directory) => path.starts_with(directory),
+            Shown::File(other) | Shown::Link(other, _) => path.as_os_str() == other,
+        });
+        if there {
+            return;
+        }
+        // A directory brings what is below it.
+        if matches!(shown, Shown::Directory(_)) {
+            self.shown.retain(|other| !Path::new(other.path()).starts_with(path));
+        }
+        self.shown.push(shown);
+    }
+}
+
+impl Shown {
+    /// Where it is.
+    pub fn path(&self) -> &OsStr {
+        match self {
+            Self::Link(path, _) | Self::Directory(path) | Self::File(path) => path,
+        }
+    }
+}
+
+/// The names in a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn layout(paths: &[PathBuf]) -> Result<Vec<Shown>, Problem> {
+        let mut layout = Layout::default();
+        paths.iter().try_for_each(|path| layout.show(path)).map(|()| layout.shown)
+    }
+
+    #[test]
+    fn links_are_shown_with_what_they_lead_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("store/python/bin")).unwrap();
+        fs::write(root.join("store/python/bin/python3.11"), "").unwrap();
+        symlink("python3.11", root.join("store/python/bin/python3")).unwrap();
+        symlink("store/python", root.join("current")).unwrap();
+        symlink(root.join("current/bin/python3"), root.join("python")).unwrap();
+        let os = |path: &str| root.join(path).into_os_string();
+        let shown = layout(&[root.join("python")]).unwrap();
+        let link = |at: &str, to: OsString| Shown::Link(os(at), to);
+        assert_eq!(
+            shown,
+            [
+                link("python", os("current/bin/python3")),
+                link("current", "store/python".into()),
+                link("store/python/bin/python3", "python3.11".into()),
+                Shown::File(os("store/python/bin/python3.11")),
+            ]
+        );
+        // A directory brings what is below it, whichever comes first.
+        let store = Shown::Directory(os("store"));
+        let both = [root.join("store/python/bin/python3"), root.join("store")];
+        assert_eq!(layout(&both).unwrap(), std::slice::from_ref(&store));
+        let both = [root.join("store"), root.join("store/python/bin/python3")];
+        assert_eq!(layout(&both).unwrap(), [store]);
+    }
+
+    #[test]
+    fn nothing_of_the_host_itself_is_shown() {
+        let refused = |path: &str| layout(&[path.into()]).unwrap_err();
+        assert!(refused("/proc/self/status").contains("it would show the host"));
+        assert!(refused("/").contains("it would show the host"));
+        assert!(refused("/usr/..").contains("it would show the host"));
+        assert!(refused("/dev/null").contains("it would show the host"));
+        assert!(refused("bin/sh").contains("no absolute path"));
+        assert!(refused("/no/such/file").starts_with("/no/such/file cannot be shown in a jail: "));
+    }
+}

@@ -1,0 +1,63 @@
+//! What the processes in front of a jail are told, and what they answer.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+use crate::{Ending, Program};
+
+/// How a process that may do nothing becomes one that can build walls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// It is root, and becomes a user that owns nothing.
+    Root,
+    /// It is anybody, in a user namespace of its own.
+    UserNamespace,
+    /// This program, `bwrap`, does it.
+    Bubblewrap(PathBuf),
+}
+
+/// What the starter tells the outer process, and that one the inner one. The three standard streams come beside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Plan {
+    pub way: Way,
+    pub task: Task,
+    pub program: Program,
+    /// What of the file system can be seen; the outer process finds it out, as it finds the next.
+    pub shown: Vec<Shown>,
+    /// The user and the group that the inner process must become, if another.
+    pub user: Option<u32>,
+}
+
+/// A part of the file system that can be seen in the jail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Shown {
+    /// A symbolic link at the first path, to the second.
+    Link(OsString, OsString),
+    /// A directory with all that it holds.
+    Directory(OsString),
+    /// A file.
+    File(OsString),
+}
+
+/// What to do once the walls stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// Become the program.
+    Run,
+    /// Only write Landlock's version to standard output, a byte: it is to be seen whether they can be built.
+    Probe,
+}
+
+/// What the outer process tells the starter.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The program runs.
+    Started,
+    /// It could not be started.
+    Failed(Problem),
+    /// The jail is no more.
+    Ended(Ending),
+}

@@ -1,0 +1,177 @@
+//! Which system calls the processes of a jail may make: those on a list, and no others.
+//!
+//! A call that is not listed answers as on a kernel that does not have it (ENOSYS), so that libraries fall back to an older one:
+//! `clone` for `clone3`, whose flags a filter cannot see. What is refused for its arguments answers EPERM.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
+
+use super::{Problem, attempt};
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Calls with any arguments, where they are not refused below.
+#[rustfmt::skip]
+const ALLOWED: &[c_long] = &[
+    // Files. What they may open is for mounts and Landlock to say.
+    libc::SYS_read, libc::SYS_write, libc::SYS_readv, libc::SYS_writev, libc::SYS_pread64, libc::SYS_pwrite64,
+    libc::SYS_preadv, libc::SYS_pwritev, libc::SYS_preadv2, libc::SYS_pwritev2, libc::SYS_lseek,
+    libc::SYS_openat, libc::SYS_openat2, libc::SYS_close, libc::SYS_close_range,
+    libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2,
+    libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_statfs, libc::SYS_fstatfs,
+    libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir,
+    libc::SYS_readlinkat, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_symlinkat,
+    libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_umask, libc::SYS_utimensat,
+    libc::SYS_truncate, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_flock,
+    libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr,
+    libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_flistxattr,
+    // Memory.
+    libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk, libc::SYS_mincore,
+    libc::SYS_msync, libc::SYS_membarrier,
+    // Processes and threads.
+    libc::SYS_execve, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
+    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid,
+    libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
+    libc::SYS_getgroups, libc::SYS_set_tid_address, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
+    libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
+    libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getpriority, libc::SYS_getrusage, libc::SYS_times,
+    libc::SYS_getcpu, libc::SYS_capget,
+    // Signals.
+    libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend, libc::SYS_rt_sigpending, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
+    // Time and chance.
+    libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
+    libc::SYS_setitimer, libc::SYS_getitimer, libc::SYS_timer_create, libc::SYS_timer_settime, libc::SYS_timer_gettime,
+    libc::SYS_timer_getoverrun, libc::SYS_timer_delete, libc::SYS_getrandom,
+    // Waiting.
+    libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
+    // What the system says of itself, and pairs of sockets, which lead nowhere else.
+    libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_recvfrom, libc::SYS_shutdown,
+];
+
+/// Older forms of these, which only this architecture has.
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const ALLOWED_HERE: &[c_long] = &[
+    libc::SYS_open, libc::SYS_creat, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_getdents, libc::SYS_readlink,
+    libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_unlink, libc::SYS_rename, libc::SYS_renameat, libc::SYS_link, libc::SYS_symlink,
+    libc::SYS_chmod, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat, libc::SYS_dup2, libc::SYS_pipe,
+    libc::SYS_fork, libc::SYS_vfork, libc::SYS_getpgrp, libc::SYS_getrlimit, libc::SYS_setrlimit, libc::SYS_arch_prctl,
+    libc::SYS_time, libc::SYS_alarm, libc::SYS_pause,
+    libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_eventfd,
+];
+
+#[cfg(target_arch = "aarch64")]
+const ALLOWED_HERE: &[c_long] = &[libc::SYS_renameat];
+
+/// Restricts this process and all that come from it.
+pub fn restrict() -> Result<(), Problem> {
+    let problem = "the system calls cannot be restricted (seccomp)";
+    for filter in attempt(problem, filters())? {
+        attempt(problem, apply_filter(&filter))?;
+    }
+    Ok(())
+}
+
+/// Two filters, of which the kernel takes the stricter answer: what may not be said in some calls, and
+/// what may be called, which comes last since nothing can be added to it.
+fn filters() -> Result<[BpfProgram; 2], BackendError> {
+    let mut allowed: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
+    allowed.extend(allowed_with()?);
+    let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
+    let filter = |rules, otherwise, matched| {
+        SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?.try_into()
+    };
+    Ok([
+        filter(refused()?, SeccompAction::Allow, errno(libc::EPERM))?,
+        filter(allowed, errno(libc::ENOSYS), SeccompAction::Allow)?,
+    ])
+}
+
+/// Calls that do many things, of which some are allowed.
+fn allowed_with() -> Result<Rules, BackendError> {
+    let namespaces = libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET;
+    // Who is told of a file's signals is not to be chosen, and pipes keep their size.
+    let fcntl = [
+        libc::F_DUPFD,
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+        libc::F_GETLK,
+        libc::F_SETLK,
+        libc::F_SETLKW,
+        libc::F_OFD_GETLK,
+        libc::F_OFD_SETLK,
+        libc::F_OFD_SETLKW,
+        libc::F_GETPIPE_SZ,
+    ];
+    // What libraries ask of files and pipes; TCGETS2 is how new ones ask whether something is a terminal.
+    const TCGETS2: u64 = 0x802C_542A;
+    let ioctl =
+        [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX];
+    let prctl = [
+        libc::PR_SET_NAME,
+        libc::PR_GET_NAME,
+        libc::PR_GET_DUMPABLE,
+        libc::PR_GET_PDEATHSIG,
+        libc::PR_CAPBSET_READ,
+        libc::PR_SET_NO_NEW_PRIVS,
+        libc::PR_GET_NO_NEW_PRIVS,
+        libc::PR_SET_VMA,
+    ];
+    let equal = |argument, value| condition(argument, SeccompCmpOp::Eq, value);
+    let each = |argument, values: Vec<u64>| -> Result<Vec<SeccompRule>, BackendError> {
+        values.into_iter().map(|value| SeccompRule::new(vec![equal(argument, value)?])).collect()
+    };
+    let one = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
+    let long =
+        |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value);
+    let masked = SeccompCmpOp::MaskedEq(u64::from(namespaces.cast_unsigned()));
+    let mut ioctls: Vec<u64> = ioctl.into_iter().collect();
+    ioctls.push(TCGETS2);
+    Ok(Rules::from([
+        (libc::SYS_clone, one(vec![condition(0, masked, 0)?])?),
+        (libc::SYS_fcntl, each(1, fcntl.map(|command| u64::from(command.cast_unsigned())).to_vec())?),
+        (libc::SYS_ioctl, each(1, ioctls)?),
+        (libc::SYS_prctl, each(0, prctl.map(|option| u64::from(option.cast_unsigned())).to_vec())?),
+        // Limits of the caller alone.
+        (libc::SYS_prlimit64, each(0, vec![0])?),
+        (libc::SYS_socketpair, each(0, vec![u64::from(libc::AF_UNIX.cast_unsigned())])?),
+        // To the other end of the pair, and to no address.
+        (libc::SYS_sendto, one(vec![long(4, 0)?])?),
+    ]))
+}
+
+/// Calls that are allowed, but not so.
+fn refused() -> Result<Rules, BackendError> {
+    let rule = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
+    let first_process = || rule(vec![condition(0, SeccompCmpOp::Eq, 1)?]);
+    let shared = u64::from((libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned());
+    Ok(Rules::from([
+        // The first process keeps the others in order: they cannot signal it.
+        (libc::SYS_kill, first_process()?),
+        (libc::SYS_tkill, first_process()?),
+        (libc::SYS_tgkill, first_process()?),
+        // Shared memory without a file outlives its mappings, and then no process is charged for it.
+        (libc::SYS_mmap, rule(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?),
+    ]))
+}
+
+/// A condition on the lower half of an argument: the kernel reads these as numbers of 32 bits.
+fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}

@@ -1,0 +1,113 @@
+//! Looks at what the processes of a jail take together, where the kernel does not count it.
+//!
+//! Counted is the memory that is theirs alone: nothing else can grow, since there is no shared memory without a file, and files
+//! are counted by the file system that holds them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+use crate::{Ending, Limits};
+
+/// What a processor can fill in a second, in bytes: pages come from the kernel, which clears them.
+const FILLED_PER_SECOND: f64 = 4e9;
+
+/// The shortest and the longest time between two looks.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// How far the processes of a jail are from its limits.
+pub struct Watchdog {
+    first: Pid,
+    memory_bytes: u64,
+    processes: u64,
+    page: u64,
+    processors: f64,
+    next: Duration,
+}
+
+/// What processes take.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Taken {
+    bytes: u64,
+    threads: u64,
+}
+
+impl Watchdog {
+    /// Watches this process and all that come from it.
+    pub fn new(first: Pid, limits: &Limits) -> Self {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| bytes.try_into().ok());
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            first,
+            memory_bytes: limits.memory_bytes,
+            processes: limits.processes,
+            page: page.unwrap_or(4096),
+            processors: processors.min(usize::try_from(limits.processes).unwrap_or(usize::MAX)).max(1) as f64,
+            next: LOOKS.0,
+        }
+    }
+
+    /// When to look next: before all processors together can have filled what is left.
+    pub fn next_look(&self) -> Duration {
+        self.next
+    }
+
+    /// Looks; why the jail must end, if it must.
+    pub fn look(&mut self) -> Option<Ending> {
+        let taken = taken(self.first, self.page);
+        let left = self.memory_bytes.saturating_sub(taken.bytes) as f64;
+        let time = Duration::from_secs_f64(left / FILLED_PER_SECOND / self.processors);
+        self.next = time.clamp(LOOKS.0, LOOKS.1);
+        if taken.bytes > self.memory_bytes {
+            return Some(Ending::MemoryLimit);
+        }
+        (taken.threads > self.processes).then_some(Ending::ProcessLimit)
+    }
+}
+
+/// What a process and all that come from it take now. One that ends meanwhile takes nothing.
+fn taken(first: Pid, page: u64) -> Taken {
+    let mut taken = Taken::default();
+    let mut processes = vec![first.to_string()];
+    while let Some(process) = processes.pop() {
+        let directory = PathBuf::from("/proc").join(process);
+        let statm = fs::read_to_string(directory.join("statm")).unwrap_or_default();
+        let mut pages = statm.split_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());
+        let (resident, of_files) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+        taken.bytes += resident.saturating_sub(of_files) * page;
+        for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten() {
+            taken.threads += 1;
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            processes.extend(children.split_whitespace().map(str::to_owned));
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn processes_are_counted_with_what_comes_from_them() {
+        let script = "x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 100 & sleep 100 & echo done; wait";
+        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 5];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let pid = Pid::from_raw(shell.id().cast_signed());
+        let found = taken(pid, 4096);
+        assert_eq!(found.threads, 3);
+        assert!((20_000_000..400_000_000).contains(&found.bytes), "{found:?}");
+        for child in
+            fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().split_whitespace()
+        {
+            nix::sys::signal::kill(Pid::from_raw(child.parse().unwrap()), nix::sys::signal::Signal::SIGKILL)
+                .unwrap();
+        }
+        shell.wait().unwrap();
+        assert_eq!(taken(pid, 4096), Taken::default());
+    }
+}

@@ -1,0 +1,128 @@
+//! What is said to a jail, and what is heard of it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Who makes the namespaces. Landlock (where the kernel has it), seccomp and resource limits come on top in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tier {
+    /// The program `bwrap`, which may do what this one may not.
+    Bubblewrap,
+    /// This program.
+    Namespaces,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bubblewrap => "bubblewrap",
+            Self::Namespaces => "namespaces",
+        })
+    }
+}
+
+/// A program to run in a jail. It is the first process of the jail: what loses its parent becomes its child, and when it ends,
+/// the jail does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The program's file, an absolute path. It is readable in the jail.
+    pub program: PathBuf,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<OsString>,
+    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are always the same; nothing comes from this process.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Files and directories that it can read, absolute paths, beside the libraries of the system. Where symbolic links lead
+    /// on the way is readable too. What only its owner may read is not, where this process is root.
+    pub readable: Vec<PathBuf>,
+    /// What it may take.
+    pub limits: Limits,
+}
+
+/// What all processes of a jail may take. The time on the clock is the starter's to watch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory of all processes together, in bytes, `/tmp` not included. Beyond it the jail is ended.
+    pub memory_bytes: u64,
+    /// Address space of each process, in bytes. Beyond it allocations fail.
+    pub address_space_bytes: u64,
+    /// Processes and threads at a time. Beyond it none can be started.
+    pub processes: u64,
+    /// Open files of each process.
+    pub open_files: u64,
+    /// What `/tmp` holds, in bytes. It is memory.
+    pub temporary_bytes: u64,
+    /// Files and directories in `/tmp`.
+    pub temporary_files: u64,
+    /// The longest file, in bytes. A process that writes more gets SIGXFSZ.
+    pub file_bytes: u64,
+    /// Processor time of each process, in seconds. Beyond it the process is killed.
+    pub cpu_s: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            address_space_bytes: 2 << 30,
+            processes: 64,
+            open_files: 256,
+            temporary_bytes: 64 << 20,
+            temporary_files: 4096,
+            file_bytes: 64 << 20,
+            cpu_s: None,
+        }
+    }
+}
+
+/// How a jail ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// The program has ended by itself, with this code.
+    Exited(i32),
+    /// The program has died of this signal.
+    Signaled(i32),
+    /// Its processes took more memory than all together may.
+    MemoryLimit,
+    /// There were more processes than there may be, on a kernel that does not refuse them.
+    ProcessLimit,
+    /// There were more files in `/tmp` than there may be, where nothing refuses them.
+    TemporaryLimit,
+    /// It was ended by whoever had started it.
+    Ended,
+    /// The process in front of it was killed, and it with that.
+    Lost,
+}
+
+/// An attempt to leave a jail, or to take more than it gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// What was attempted.
+    pub name: String,
+    /// Whether it failed, as it should.
+    pub held: bool,
+    /// How: what the system said, or what was found.
+    pub how: String,
+}
+
+/// A jail cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the program {program} cannot be started in a jail: {problem}")]
+pub struct Error {
+    /// The program's file.
+    pub program: String,
+    /// What happened.
+    pub problem: String,
+}
+
+/// This machine has no sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("programs cannot be run safely here: {problem}. {remedy}")]
+pub struct Unavailable {
+    /// What was tried, and what the system said.
+    pub problem: String,
+    /// What to install or enable.
+    pub remedy: String,
+}
