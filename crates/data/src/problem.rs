@@ -32,7 +32,7 @@ impl Prompt {
     /// The messages of a chat.
     pub fn messages(&self) -> Option<&[Value]> {
         match self {
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Beginning(_) => None,
             Self::Chat(messages) => Some(messages),
         }
     }

@@ -45,7 +45,8 @@ impl<T: Record> Records<T> {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) = FileRecords::read(&found, seed, &RowReader::usual(from_row, takes_columns))?;
+                let (files, report) =
+                    FileRecords::read(&found, seed, &RowReader::usual(from_row, takes_columns))?;
                 (Supply::Files(files), report)
             }
         };

@@ -58,7 +58,12 @@ impl CodeLayout {
         let limit = (n < usize::MAX).then_some(n);
         let settings = DataSettings { files, deduplicate: false, limit, ..DataSettings::default() };
         let row_bytes = (self == Self::LiveCodeBench).then_some(live_code_bench::ROW_BYTES);
-        let reader = RowReader { columns: Some(columns.to_vec()), expected: &columns.join(", "), row_bytes, read: &read };
+        let reader = RowReader {
+            columns: Some(columns.to_vec()),
+            expected: &columns.join(", "),
+            row_bytes,
+            read: &read,
+        };
         read_rows(&settings, &reader)
     }
 }
@@ -75,7 +80,9 @@ pub(super) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, String> {
 
 /// The part of a row that its tests are in.
 pub(super) fn tests(row: &Row, columns: &[&str]) -> Value {
-    let there = |column: &&str| Some(((*column).to_owned(), row.get(*column).filter(|value| !value.is_null())?.clone()));
+    let there = |column: &&str| {
+        Some(((*column).to_owned(), row.get(*column).filter(|value| !value.is_null())?.clone()))
+    };
     Value::Object(columns.iter().filter_map(there).collect())
 }
 

@@ -22,7 +22,10 @@ pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
         return Err(format!("task {task_id} is not among those for evaluation, 11 to 510"));
     }
     let task = text(row, "text").or_else(|_| text(row, "prompt"))?.trim();
-    let assertions: Option<Vec<&str>> = row.get("test_list").and_then(Value::as_array).and_then(|list| list.iter().map(Value::as_str).collect());
+    let assertions: Option<Vec<&str>> = row
+        .get("test_list")
+        .and_then(Value::as_array)
+        .and_then(|list| list.iter().map(Value::as_str).collect());
     let assertions = assertions.ok_or("column test_list is not a list of texts")?.join("\n");
     Ok(Problem {
         prompt: Prompt::Text(format!(

@@ -153,8 +153,7 @@ impl Programs {
         if function.is_for_test() != for_test {
             return None;
         }
-        let inputs: Vec<Arguments> =
-            (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
+        let inputs: Vec<Arguments> = (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
         let outputs = function.outputs(&inputs)?;
         let different: HashSet<String> = outputs.iter().map(Value::to_string).collect();
         (different.len() >= outputs.len().div_ceil(2)).then_some(Tested { function, inputs, outputs })

@@ -58,7 +58,8 @@ samples = 4
 fn the_built_in_task_is_a_benchmark_and_told_by_kind() {
     let scratch = Scratch::new();
     let (out, model) = (scratch.path("out"), text(&base()));
-    let arguments = ["eval", &model, "--bench", "programs", "--limit", "8", "--max-tokens", "64", "--out", &out];
+    let arguments =
+        ["eval", &model, "--bench", "programs", "--limit", "8", "--max-tokens", "64", "--out", &out];
     let table = stdout_of(&mut isentrope(&arguments));
     for part in ["programs: 8 problems, 4 responses each", "expressions/mean@4", "lists/mean@4"] {
         assert!(table.contains(part), "{part:?} is not in: {table}");
@@ -90,5 +91,10 @@ fn completions_go_past_the_chat_template() {
     let completed = response("humaneval-completion");
     assert_eq!((&completed["prompt"], &completed["response"]), (&json!(prompt), &generated("none")));
     assert_ne!(completed["response"], generated("chat"), "the template makes a difference");
-    assert!(response("humaneval")["prompt"].as_str().unwrap().contains("in a markdown code block:\n```\ndef one()"));
+    assert!(
+        response("humaneval")["prompt"]
+            .as_str()
+            .unwrap()
+            .contains("in a markdown code block:\n```\ndef one()")
+    );
 }

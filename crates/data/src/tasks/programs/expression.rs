@@ -134,8 +134,7 @@ impl Expression {
 
     /// A program that does it.
     pub(super) fn python(&self, stream: &mut Stream) -> String {
-        let (expression, _) =
-            self.0.iter().fold(("a".to_owned(), true), |of, step| step.python(of, stream));
+        let (expression, _) = self.0.iter().fold(("a".to_owned(), true), |of, step| step.python(of, stream));
         format!("def f(a,b):return {expression}")
     }
 

@@ -1,4 +1,4 @@
-//! Properties of the generator. What programs return is checked by running them, in tests of the program that has a Python.
+//! Properties of the generator, and programs that Python runs.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,11 +33,41 @@ fn demonstrations_are_reproducible_everywhere() {
     for (position, expected) in [
         (0, "# f(a,b): a negated, plus 9, at least 8\ndef f(a,b):return max(9+(-a),8)"),
         (1, "# f(a,b): a at most 4, minus 9\ndef f(a,b):return b*min(a,4)"),
-        (5, "# f(x): sort, square, keep even\ndef f(x):\n x=[v*2 for v in x]\n x=[v*v for v in x]\n x=[v for v in x if v%2==0]\n return x"),
+        (
+            5,
+            "# f(x): sort, square, keep even\ndef f(x):\n x=[v*2 for v in x]\n x=[v*v for v in x]\n x=[v for v in x if v%2==0]\n return x",
+        ),
     ] {
         let (problem, response) = programs().demonstration(1, position);
         assert_eq!(format!("{}{response}", text(&problem)), expected);
     }
+}
+
+/// What functions return is computed without Python; here Python is asked. Programs without a mistake pass all their tests, and
+/// those with one fail.
+#[cfg(target_os = "linux")]
+#[test]
+fn worked_examples_are_right_unless_they_are_mistaken() {
+    use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
+    let verifier = VerifierSettings::from(VerifierName::Code).build().unwrap();
+    let mut right = 0;
+    for mistakes in [0.0, 0.5] {
+        let programs =
+            Programs::new(&ProgramsSettings { steps: vec![1, 2, 3, 4], mistakes, tests: 8 }).unwrap();
+        let exact = Programs::new(&ProgramsSettings { mistakes: 0.0, ..programs.settings.clone() }).unwrap();
+        for position in 0..250 {
+            let mut stream = Stream::new(Draws::of(11, Purpose::Demonstration, position, TRAIN));
+            let tested = exact.train(&mut stream);
+            let written = programs.written(&tested, &mut stream);
+            let expected = if written == tested.function { Verdict::Correct } else { Verdict::Wrong };
+            let (problem, program) = (problem(&tested, String::new()), written.python(&mut stream));
+            let item = Item { ground_truth: &problem.ground_truth, ..Item::default() };
+            let judgement = verifier.verify_batch(&[(item, &program)]).unwrap().remove(0);
+            assert_eq!(judgement.verdict, expected, "{}{program}\n{}", text(&problem), judgement.reason);
+            right += usize::from(expected == Verdict::Correct);
+        }
+    }
+    assert!((270..400).contains(&right), "{right} of 500");
 }
 
 #[test]
@@ -68,7 +98,10 @@ fn test_problems_have_each_kind_and_size_in_turn() {
     }
     let one = Programs::new(&ProgramsSettings { steps: vec![1], ..ProgramsSettings::default() }).unwrap();
     let error = one.test_set(1000).unwrap_err().to_string();
-    assert!(error.contains("eval.problems is 1000") && error.contains("data.programs.steps = [1]"), "{error}");
+    assert!(
+        error.contains("eval.problems is 1000") && error.contains("data.programs.steps = [1]"),
+        "{error}"
+    );
 }
 
 #[test]
