@@ -17,7 +17,7 @@ from operations import OPERATIONS
 from values import Decoder, Encoder
 
 # What a message can do to whoever reads it, if it was made to.
-UNREADABLE = (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+UNREADABLE = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError, ImportError)
 
 
 def last_line(error):
@@ -38,6 +38,7 @@ class Bridge(Objects):
         self.channel = channel
         self.asking = threading.RLock()  # a thread of its own may ask too, when nobody else does
         self.printed = lambda: ""
+        self.plain = False
 
     def ask(self, op, *operands):
         """The value of an operation there, or its error."""
@@ -64,6 +65,8 @@ class Bridge(Objects):
             value = decoder.element(message.get("v"))
             printed = message.get("out", "")
         except UNREADABLE as problem:
+            if op == "global" and isinstance(problem, ImportError):
+                raise  # a module that is not here
             return self.misspoken(problem)
         if printed:
             sys.stdout.write(str(printed))
@@ -85,12 +88,13 @@ class Bridge(Objects):
                       if type(thing) in MUTABLE or self.is_shared(type(thing))]
         except UNREADABLE as problem:
             return self.misspoken(problem)
+        self.plain = bool(message.get("plain"))
         try:
             key, result = "v", self.perform(op, operands)
         except BaseException as error:
             key, result = "x", error
             error.__traceback__ = None  # so that what it holds on to is given back
-        if message.get("plain"):  # from who has nothing that could change
+        if self.plain:  # from who has nothing that could change, and no input
             self.reply((), (), key, result)
         else:
             self.reply(decoder.objects, before, key, result)

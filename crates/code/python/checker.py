@@ -49,6 +49,8 @@ class Checker(Bridge):
     def perform(self, op, operands):
         if op == "stdin":
             how, argument = operands
+            if how not in ("input", "readline", "read"):
+                raise TypeError(f"{how} is nothing that a program does with its input")
             return builtins.input(argument) if how == "input" else getattr(sys.stdin, how)(argument)
         target, *others = operands
         if id(target) not in self.export_numbers:
@@ -85,7 +87,7 @@ class Checker(Bridge):
         return error
 
     def misspoken(self, problem):
-        self.channel.send(b"x", f"what the program returned cannot be read: {problem}"[:MOST_SHOWN].encode())
+        self.channel.send(b"x", shown(f"what the program returned cannot be read: {problem}").encode())
         os._exit(0)
 
 
@@ -94,8 +96,13 @@ def is_data(thing, name):
     return not isinstance(thing, type) and not callable(getattr(type(thing), name, None))
 
 
+def shown(text):
+    """A text in a length that can be shown, without the halves of characters, which nobody else can read."""
+    return text[:MOST_SHOWN].encode("utf-8", "replace").decode()
+
+
 def report(channel, result):
-    channel.send(b"u", json.dumps({key: text[:MOST_SHOWN] for key, text in result.items()}).encode())
+    channel.send(b"u", json.dumps({key: shown(text) for key, text in result.items()}).encode())
 
 
 def judge(run, part):

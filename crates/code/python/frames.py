@@ -7,25 +7,25 @@ HEADER = struct.Struct("<cI")
 
 
 def read_exactly(fd, length):
-    """So many bytes, or what there is until the end."""
-    parts = []
-    while length:
-        part = os.read(fd, min(length, 1 << 20))
-        if not part:
-            break
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
+    """So many bytes, in an array that can be wiped; None if the end comes before."""
+    array = bytearray(length)
+    left = memoryview(array)
+    while left:
+        count = os.readv(fd, [left])
+        if not count:
+            return None
+        left = left[count:]
+    return array
 
 
 def read_frame(fd):
     """The next frame as (kind, bytes), or None at the end."""
     header = read_exactly(fd, HEADER.size)
-    if len(header) < HEADER.size:
+    if header is None:
         return None
     kind, length = HEADER.unpack(header)
     body = read_exactly(fd, length)
-    return (kind, body) if len(body) == length else None
+    return None if body is None else (kind, body)
 
 
 def write_all(fd, data):
@@ -34,9 +34,10 @@ def write_all(fd, data):
         view = view[os.write(fd, view):]
 
 
-def write_frame(fd, kind, body):
-    if len(body) < 4096:
-        write_all(fd, HEADER.pack(kind, len(body)) + body)
-    else:
-        write_all(fd, HEADER.pack(kind, len(body)))
-        write_all(fd, body)
+def write_frame(fd, kind, *parts):
+    """Writes a frame whose body is so many parts, at once if the other end takes it."""
+    parts = [HEADER.pack(kind, sum(map(len, parts))), *parts]
+    written = os.writev(fd, parts)
+    for part in parts:
+        write_all(fd, memoryview(part)[min(written, len(part)):])
+        written -= min(written, len(part))

@@ -99,10 +99,10 @@ class Asked(io.TextIOBase):
         return True
 
     def readline(self, size=-1):
-        return self.bridge.ask("stdin", "readline", size) if self.bridge.depth else ""
+        return self.bridge.ask("stdin", "readline", size) if self.bridge.has_input() else ""
 
     def read(self, size=-1):
-        return self.bridge.ask("stdin", "read", size) if self.bridge.depth else ""
+        return self.bridge.ask("stdin", "read", size) if self.bridge.has_input() else ""
 
     def __next__(self):
         line = self.readline()
@@ -123,7 +123,11 @@ class Program(Bridge):
         sys.stdin = Asked(self)
         module.__dict__.update(stdin=sys.stdin, stdout=sys.stdout)
         ask_for_line = builtins.input
-        builtins.input = lambda prompt="": self.ask("stdin", "input", str(prompt)) if self.depth else ask_for_line(prompt)
+        builtins.input = lambda prompt="": self.ask("stdin", "input", str(prompt)) if self.has_input() else ask_for_line(prompt)
+
+    def has_input(self):
+        """Whether there is a test whose input can be read."""
+        return self.depth and not self.plain
 
     def perform(self, op, operands):
         self.depth += 1

@@ -2,7 +2,8 @@
 
 The process with the test is careful: what the program returned may hear of what the program was given, and of other objects of
 the program, but never of a value that the test compares it with. Such a value would tell it what it should have been. Objects
-that the test itself has made, by calling a class of the program, are its own, and behave as their class says.
+that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
+the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
 """
 
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
@@ -11,7 +12,7 @@ INTERNAL = "_isentrope"
 
 
 class Remote:
-    """Where an object is."""
+    """Where an object is, and whether it is the test's own; of a class, whether its instances can be."""
 
     __slots__ = ("bridge", "number", "own")
 
@@ -74,7 +75,8 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        return make_own(_ask("call", cls, arguments, named))
+        made = _ask("call", cls, arguments, named)
+        return make_own(made) if remote(cls).own else made
 
     def __getattr__(cls, name):
         return _attribute(cls, name)

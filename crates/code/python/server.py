@@ -1,14 +1,15 @@
 """The first process of a jail: forks a process for each run, passes on what it says, and ends all that the run has started.
 
 It never looks at what runs are about: programs and tests are read by the forked process itself, so each run begins with the
-same memory, in which there is nothing of the runs before.
+same memory, in which there is nothing of the runs before. What it passes on stands in buffers that are wiped with each run, and
+never in an object of Python: what such an object leaves behind in the memory can be found by who looks there.
 
     in    R  an order: what the run may take, as JSON; its content follows in the next frame
           M  bytes for the process of the run
           K  end the run
     out   H  hello, once
           O  bytes from the process of the run
-          E  the end of the run, as JSON: nothing of it is left
+          E  the end of the run, as JSON, and behind a newline the end of its standard error: nothing of it is left
 """
 
 import gc
@@ -22,8 +23,10 @@ from frames import read_frame, write_frame
 from run_process import become
 
 CHUNK = 1 << 16
-# The end of the standard error that is kept, in bytes: enough for the last line of a traceback.
-TAIL = 4096
+# What a run has written, on its way.
+BUFFER = memoryview(bytearray(CHUNK))
+# The end of its standard error: enough for the last line of a traceback.
+TAIL = memoryview(bytearray(4096))
 
 
 class Server:
@@ -66,7 +69,7 @@ class Server:
                 if frame[0] == b"K":
                     run.ended_for = "asked"
                 elif frame[0] == b"M":
-                    run.pending = memoryview(bytes(run.pending) + frame[1])
+                    run.pending.append(memoryview(frame[1]))
             if run.outward in events and not run.pass_on():
                 watched.unregister(run.outward)
             if run.errors in events and not run.keep_error():
@@ -118,7 +121,9 @@ class Server:
                 empty("/tmp")
         except OSError as error:
             report["left"] = str(error)
-        write_frame(1, b"E", json.dumps(report).encode())
+        write_frame(1, b"E", json.dumps(report).encode() + b"\n", TAIL[:run.kept])
+        for buffer in (BUFFER, TAIL):
+            wipe(buffer)
 
 
 class Run:
@@ -128,8 +133,8 @@ class Run:
         script = order["mode"] == "script"
         self.limit = order.get("output_bytes") if script else None
         self.passed_on = 0
-        self.tail = b""
-        self.pending = b""
+        self.kept = 0  # bytes of the standard error
+        self.pending = []
         self.status = self.cpu = self.ended_for = None
         inward, self.inward = os.pipe()
         self.outward, outward = os.pipe()
@@ -148,35 +153,47 @@ class Run:
     def pass_on(self):
         """Passes on what the process has written; whether there may be more."""
         try:
-            data = os.read(self.outward, CHUNK)
+            length = os.readv(self.outward, [BUFFER])
         except BlockingIOError:
             return True
-        if not data:
+        if not length:
             return False
-        self.passed_on += len(data)
+        self.passed_on += length
         if self.limit is not None and self.passed_on > self.limit:
-            data = data[:len(data) - (self.passed_on - self.limit)]
+            length -= self.passed_on - self.limit
             self.ended_for = self.ended_for or "output"
-        if data:
-            write_frame(1, b"O", data)
+        if length > 0:
+            write_frame(1, b"O", BUFFER[:length])
         return not self.ended_for
 
     def keep_error(self):
         try:
-            data = os.read(self.errors, CHUNK)
+            length = os.readv(self.errors, [BUFFER])
         except BlockingIOError:
             return True
-        self.tail = (self.tail + data)[-TAIL:]
-        return bool(data)
+        new = min(length, len(TAIL))
+        old = min(self.kept, len(TAIL) - new)
+        TAIL[:old] = TAIL[self.kept - old:self.kept]
+        TAIL[old:old + new] = BUFFER[length - new:length]
+        self.kept = old + new
+        return length > 0
 
     def write_pending(self):
         try:
-            if self.pending:
-                self.pending = self.pending[os.write(self.inward, self.pending):]
+            while self.pending:
+                first = self.pending[0]
+                written = os.write(self.inward, first)
+                wipe(first[:written])
+                self.pending[:1] = [first[written:]] if written < len(first) else []
         except BlockingIOError:
             pass
         except OSError:  # nobody reads there any more
-            self.pending = b""
+            self.forget()
+
+    def forget(self):
+        for message in self.pending:
+            wipe(message)
+        self.pending = []
 
     def drain(self):
         """What is still in the pipes when all who could write there are gone."""
@@ -186,20 +203,23 @@ class Run:
                 pass
 
     def close(self):
+        self.forget()
         for fd in (self.inward, self.outward, self.errors):
             os.close(fd)
 
     def report(self):
         killed = os.WIFSIGNALED(self.status)
-        lines = self.tail.decode("utf-8", "replace").split("\n")
         return {
             "exit": None if killed else os.WEXITSTATUS(self.status),
             "signal": os.WTERMSIG(self.status) if killed else None,
             "cpu_s": self.cpu,
             "ended_for": self.ended_for,
             "left": None,  # why something is left in the temporary directory
-            "error": next((line.strip()[:500] for line in reversed(lines) if line.strip()), ""),
         }
+
+
+def wipe(buffer):
+    buffer[:] = bytes(len(buffer))
 
 
 def empty(top):

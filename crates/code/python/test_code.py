@@ -5,6 +5,8 @@ import builtins
 import sys
 import types
 
+from proxies import RemoteMeta, remote
+
 TEST = "test.py"
 # What tests call the module with the program.
 SOLUTION_NAMES = ("solution", "main", "your_module", "submission", "program", "answer", "candidate")
@@ -20,6 +22,8 @@ class Part:
         self.code = compile(self.tree, TEST, "exec", dont_inherit=True)
         self.used = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         self.classes = {node.name for node in self.tree.body if isinstance(node, ast.ClassDef)}
+        self.bound = set(names_bound(self.tree))
+        self.used_as_classes = names_used_as_classes(self.tree)
 
     def awaits_candidate(self):
         """Whether it defines `check(candidate)` and leaves it to others to call it."""
@@ -43,6 +47,44 @@ class Part:
         return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
 
+def names_bound(tree):
+    """The names that code gives a meaning, wherever."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).split(".")[0]
+
+
+def names_used_as_classes(tree):
+    """The capitalized names whose attributes code uses, or attributes of what it gets by calling them, and those that it calls
+    on both sides of a comparison."""
+    def path(node):
+        if isinstance(node, ast.Name):
+            return node.id
+        return f"{path(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+    def called(*nodes):
+        return {path(inner.func) for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+
+    made, found = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                made[path(target)] = path(node.value.func)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            thing = node.value.func if isinstance(node.value, ast.Call) else node.value
+            found |= {path(thing), made.get(path(thing), "")}
+        elif isinstance(node, ast.Compare):
+            found |= called(node.left) & called(*node.comparators)
+    return {name for name in found if name[:1].isupper()}
+
+
 class TestCode:
     """All parts, and the module in which they run."""
 
@@ -61,6 +103,7 @@ class TestCode:
 
     def bind(self, bridge, defined):
         """Puts proxies of what the program has defined where the test looks for it; `defined` says of each name what it is."""
+        defined = {name: what for name, what in defined.items() if not name.startswith("__")}
         everything = [self.entry, *self.parts]
         roots = self.entry.used if self.entry_point else set()
         shared = {name for name in self.preamble if isinstance(self.space[name], type)}
@@ -68,16 +111,29 @@ class TestCode:
         bridge.share(shared - roots)
         used = {name for part in everything for name in part.used} & set(defined) - self.preamble - bridge.shared
         # A program that redefines `abs` must not judge itself by it. One that was to define a function `sum` may do so: then the
-        # test uses no other name of it.
+        # test uses no other name of it, and none that it should have defined and has not.
         usual = {name for name in used if hasattr(builtins, name) or callable(self.prelude.get(name))}
-        for name in (used - usual or usual) | (roots & set(defined)):
+        bound = set().union(*(part.bound for part in everything))
+        missing = {name for part in everything for name in part.used - bound - set(defined) - set(self.space)
+                   if not hasattr(builtins, name)}
+        self.used_as_classes = set().union(*(part.used_as_classes for part in everything))
+        found = {}
+        for name in (used - usual or (set() if missing else usual)) | (roots & set(defined)):
             if defined[name] != "module" or name not in self.prelude:
                 try:
-                    self.space[name] = bridge.ask("global", name)
-                except ModuleNotFoundError:
+                    found[name] = self.ask(bridge, name)
+                except ImportError:
                     pass  # a module that the test has not
+        self.space.update(found)
         for name in SOLUTION_NAMES:
-            sys.modules[name] = Solution(name, bridge, defined)
+            sys.modules[name] = Solution(name, lambda name: self.ask(bridge, name), bridge, set(defined), sorted(set(found) - bound))
+
+    def ask(self, bridge, name):
+        """What the program has under a name."""
+        found = bridge.ask("global", name)
+        if name in self.used_as_classes and type(found) is RemoteMeta:
+            remote(found).own = True
+        return found
 
     def candidate(self):
         """What the tests are about."""
@@ -87,17 +143,20 @@ class TestCode:
 
 
 class Solution(types.ModuleType):
-    """The module of the program, as a test imports it."""
+    """The module of the program, as a test imports it: `ask` gives what is under a name. A test that takes all names of it gets
+    those that it uses (`used`), and keeps what it has from others under the same names."""
 
-    def __init__(self, name, bridge, defined):
+    def __init__(self, name, ask, bridge, defined, used):
         super().__init__(name)
-        public = [name for name in defined if not name.startswith("_")]
-        self.__dict__.update(_bridge=bridge, _defined=set(defined), __all__=public)
+        self.__dict__.update(_ask=ask, _bridge=bridge, _defined=defined, __all__=used)
 
     def __getattr__(self, name):
         if name not in self._defined:
             raise AttributeError(f"the program does not define {name!r}")
-        return self._bridge.ask("global", name)
+        try:
+            return self._ask(name)
+        except ImportError:
+            raise AttributeError(f"what the program calls {name!r} is a module that a test cannot have") from None
 
     def __setattr__(self, name, value):
         if name.startswith("__"):

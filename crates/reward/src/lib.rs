@@ -21,8 +21,10 @@ mod verifier_settings;
 
 pub use by_metric::ByMetric;
 pub use command::VerifierError;
+pub use isentrope_code::{CodeSettings, Tests, Verdict as CodeVerdict};
 pub use python::{Argument, PythonSettings};
 pub use settings::{Error, Overlong, RewardSettings, VerifierName, overlong_penalty};
 pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};
-pub use isentrope_code::{CodeSettings, Tests};
-pub use verifier_settings::{ByDataSource, CodeVerifierSettings, Combined, MathSettings, Part, Single, VerifierSettings, Weighted};
+pub use verifier_settings::{
+    ByDataSource, CodeVerifierSettings, Combined, MathSettings, Part, Single, VerifierSettings, Weighted,
+};

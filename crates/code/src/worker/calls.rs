@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::server::{Broken, Order, Said, Server};
-use super::values::{Values, value};
+use super::server::{Broken, LONGEST_LINE, Order, Said, Server};
+use super::values::{Unread, Values, value};
 use super::{End, RunLimits, Worker};
+use crate::wire::Frame;
 
 /// Longest message beside an answer: the names of a program.
 const NAMES: usize = 1 << 20;
@@ -80,25 +81,32 @@ fn call(
     let question = json!({"op": "invoke", "v": operands, "o": values.objects, "plain": true});
     server.tell(b'q', question.to_string().as_bytes());
     Ok(match server.message(limits.output_bytes, deadline)? {
-        Said::Message(message) => (answer(&message.body), true),
+        Said::Message(Frame { kind: b'a', body }) => (answer(&body, limits), true),
+        Said::Message(_) => (Err(End::RuntimeError("it says what is no answer".into())), false),
         Said::Ended(ended) => (Err(ended_early(ended.end(cpu_s))), false),
         Said::Late => (Err(End::TimeLimit), false),
         Said::TooLong => (Err(End::OutputLimit), false),
     })
 }
 
-fn answer(body: &[u8]) -> Result<Value, End> {
+fn answer(body: &[u8], limits: &RunLimits) -> Result<Value, End> {
     let answer: Value = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
     if answer.get("x").is_some() {
         return Err(raised(answer["line"].as_str().unwrap_or("an error")));
     }
-    value(&answer).map_err(|problem| unreadable(&problem))
+    value(&answer, limits.output_bytes).map_err(|problem| match problem {
+        Unread::TooLong => End::OutputLimit,
+        Unread::Malformed(problem) => unreadable(&problem),
+    })
 }
 
 /// An error that a program has raised, by the last line of its traceback.
 pub fn raised(line: &str) -> End {
     let name = line.split(':').next().unwrap_or_default();
-    if name.ends_with("MemoryError") { End::MemoryLimit } else { End::RuntimeError(line.to_owned()) }
+    if name.ends_with("MemoryError") {
+        return End::MemoryLimit;
+    }
+    End::RuntimeError(line.chars().take(LONGEST_LINE).collect())
 }
 
 /// How a process has ended that was to answer.

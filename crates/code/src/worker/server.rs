@@ -52,6 +52,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Longest frame that a server sends: the end of a run, or a part of what it says.
 const LONGEST: usize = 1 << 17;
 
+/// Longest line of an error that is kept, in characters.
+pub const LONGEST_LINE: usize = 500;
+
 /// What a jail is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
@@ -93,6 +96,8 @@ pub struct Ended {
     signal: Option<i32>,
     cpu_s: f64,
     ended_for: Option<String>,
+    /// The last line of its standard error.
+    #[serde(skip)]
     error: String,
     /// Why something of it is left in the temporary directory, if so. The next run needs a jail of its own then.
     left: Option<String>,
@@ -226,9 +231,8 @@ impl Server {
         let Some(frame) = self.frame(deadline)? else { return Ok(Event::Late) };
         match frame.kind {
             b'O' => Ok(Event::Output(frame.body)),
-            b'E' if self.running.is_some() => match serde_json::from_slice(&frame.body) {
+            b'E' if self.running.is_some() => match Ended::read(&frame.body) {
                 Ok(ended) => {
-                    let ended: Ended = ended;
                     self.running = None;
                     self.broken = ended.left.is_some();
                     Ok(Event::Ended(ended))
@@ -318,6 +322,14 @@ impl Server {
 }
 
 impl Ended {
+    /// From what the server says: JSON in a line, and behind it the end of the standard error.
+    fn read(body: &[u8]) -> serde_json::Result<Self> {
+        let (line, error) = body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
+        let error = String::from_utf8_lossy(error);
+        let last = error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        Ok(Self { error: last.chars().take(LONGEST_LINE).collect(), ..serde_json::from_slice(line)? })
+    }
+
     /// What this means for the program of a run that was given this order.
     pub fn end(self, cpu_s: u64) -> End {
         let is_memory = |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));

@@ -2,9 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-/// Most parts of a value, each as often as it occurs: a value of a few bytes can hold itself many times over.
-const MOST_PARTS: usize = 10_000_000;
-
 /// Deepest nesting of a value.
 const DEEPEST: usize = 100;
 
@@ -69,27 +66,53 @@ fn is_whole(key: &str) -> bool {
 }
 
 /// The value of an answer in JSON: tuples as lists, keys as texts, and what JSON has nothing for as an object that says what it
-/// is, which equals nothing that is expected.
+/// is, which equals nothing that is expected. An object that is referred to many times is written as often: no value has more
+/// bytes than `longest`, if it were printed.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn value(answer: &Value) -> Result<Value, String> {
+/// [`Unread`] when there is something wrong with it.
+pub fn value(answer: &Value, longest: usize) -> Result<Value, Unread> {
     let objects = answer["o"].as_array().ok_or("it has no objects")?;
-    let mut reader = Reader { objects, parts: 0 };
+    let mut reader = Reader { objects, left: longest };
     reader.element(&answer["v"], 0)
+}
+
+/// Why a value cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unread {
+    /// It is longer than it may be.
+    TooLong,
+    /// It is none: why.
+    Malformed(String),
+}
+
+impl From<&str> for Unread {
+    fn from(problem: &str) -> Self {
+        Self::Malformed(problem.to_owned())
+    }
 }
 
 struct Reader<'a> {
     objects: &'a [Value],
-    parts: usize,
+    /// Bytes that the value may still come to.
+    left: usize,
 }
 
 impl Reader<'_> {
-    fn element(&mut self, element: &Value, depth: usize) -> Result<Value, String> {
-        self.parts += 1;
-        if depth > DEEPEST || self.parts > MOST_PARTS {
+    /// Takes down what is about to be copied.
+    fn take(&mut self, copied: &Value) -> Result<(), Unread> {
+        // At least a sign and a comma.
+        let length = 2 + copied.as_str().map_or(0, str::len);
+        self.left = self.left.checked_sub(length).ok_or(Unread::TooLong)?;
+        copied.as_array().into_iter().flatten().try_for_each(|part| self.take(part))?;
+        copied.as_object().into_iter().flat_map(Map::values).try_for_each(|part| self.take(part))
+    }
+
+    fn element(&mut self, element: &Value, depth: usize) -> Result<Value, Unread> {
+        if depth > DEEPEST {
             return Err("it is nested too deep, or holds itself".into());
         }
+        self.take(element)?;
         let Value::Array(tagged) = element else { return Ok(element.clone()) };
         let text = |index: usize| tagged.get(index).and_then(Value::as_str).unwrap_or_default();
         match text(0) {
@@ -108,8 +131,8 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, object: &[Value], depth: usize) -> Result<Value, String> {
-        let mut items = |index: usize| -> Result<Vec<Value>, String> {
+    fn object(&mut self, object: &[Value], depth: usize) -> Result<Value, Unread> {
+        let mut items = |index: usize| -> Result<Vec<Value>, Unread> {
             let items = object.get(index).and_then(Value::as_array).ok_or("a container holds nothing")?;
             items.iter().map(|item| self.element(item, depth + 1)).collect()
         };
@@ -124,7 +147,11 @@ impl Reader<'_> {
                 });
                 Ok(keys.zip(values).collect::<Map<_, _>>().into())
             }
-            kind => Ok(unknown(kind, object.get(1).cloned().unwrap_or_default())),
+            kind => {
+                let content = object.get(1).unwrap_or(&Value::Null);
+                self.take(content)?;
+                Ok(unknown(kind, content.clone()))
+            }
         }
     }
 }
@@ -179,7 +206,7 @@ mod tests {
 
     #[test]
     fn values_are_read_as_json() {
-        let read = |answer: Value| value(&answer);
+        let read = |answer: Value| value(&answer, 10_000);
         let answer = json!({"v": ["r", 0], "o": [["t", [["r", 1], ["r", 1], "x"]], ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]]});
         let dict = json!({"1": null, "b": -18_446_744_073_709_551_616.0});
         assert_eq!(read(answer), Ok(json!([dict, dict, "x"])));

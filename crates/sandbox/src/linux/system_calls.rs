@@ -160,6 +160,7 @@ fn allowed_with() -> Result<Rules, BackendError> {
 fn refused() -> Result<Rules, BackendError> {
     let rule = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
     let first_process = || rule(vec![condition(0, SeccompCmpOp::Eq, 1)?]);
+    let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
     let shared = u64::from((libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned());
     Ok(Rules::from([
         // The first process keeps the others in order: they cannot signal it.
@@ -167,7 +168,14 @@ fn refused() -> Result<Rules, BackendError> {
         (libc::SYS_tkill, first_process()?),
         (libc::SYS_tgkill, first_process()?),
         // Shared memory without a file outlives its mappings, and then no process is charged for it.
-        (libc::SYS_mmap, rule(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?),
+        // Nor is any charged for huge pages, which are kept apart.
+        (
+            libc::SYS_mmap,
+            vec![
+                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?,
+                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(huge), huge)?])?,
+            ],
+        ),
     ]))
 }
 
