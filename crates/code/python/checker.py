@@ -113,6 +113,8 @@ def judge(run, part):
         line = last_line(error)
         if hasattr(error, "_arrived"):
             return {"error": line}
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            return {}  # as at the end of a file that runs its tests; they are found without that
         if isinstance(error, ModuleNotFoundError):
             return {"test": f"{line}: this Python does not have what the test imports"}
         if isinstance(error, (NameError, ImportError, MemoryError)):

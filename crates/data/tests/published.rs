@@ -153,7 +153,8 @@ fn mbpp_is_asked_with_its_assertions_and_for_its_test_tasks_alone() {
     assert_eq!(
         problems[0].prompt.question().unwrap(),
         "You are an expert Python programmer, and here is your task: Write a python function to count the vowels of a word. Your \
-         code should pass these tests:\n\nassert vowels('seashore') == 4\nassert vowels('') == 0\nassert vowels('rhythm') == 0\n\n\
+         code should pass these tests:\n\nassert vowels('seashore') == 4\nassert vowels('') == 0\n\
+         assert vowels('rhythm') == 0\n\n\
          Put it in a markdown code block."
     );
     let setup = json!({"test_list": ["assert add(1) == [item + 1 for item in kept]"], "test_setup_code": "kept = [1, 2]"});

@@ -1,5 +1,5 @@
-//! LiveCodeBench (arXiv:2403.07974): problems of contests, with `starter_code` where a method is asked for; `public_test_cases` and
-//! `private_test_cases` are texts of JSON, which may be packed.
+//! LiveCodeBench (arXiv:2403.07974): problems of contests, with `starter_code` where a method is asked for;
+//! `public_test_cases` and `private_test_cases` are texts of JSON, which may be packed.
 //!
 //! Unpacked, the tests of all problems would fill the memory of most machines. The ground truth has them as they are published,
 //! and the verifier unpacks those of a problem when it judges a response.
@@ -30,8 +30,8 @@ const INSTRUCTION: &str = "You are an expert Python programmer. You will be give
 const WITH_STARTER: &str = "You will use the following starter code to write the solution to the problem and enclose your code \
                             within delimiters.";
 const WITHOUT_STARTER: &str = "Read the inputs from stdin solve the problem and write the answer to stdout (do not directly test \
-                               on the sample inputs). Enclose your code within delimiters as follows. Ensure that when the python \
-                               program runs, it reads the inputs, runs the algorithm and writes output to STDOUT.";
+                               on the sample inputs). Enclose your code within delimiters as follows. Ensure that when the \
+                               python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT.";
 
 pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
     let question = text(row, "question_content")?;
