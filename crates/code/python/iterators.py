@@ -12,7 +12,7 @@ def generator(bridge, number):
         for item in items:
             given += 1
             if given > MOST_ITEMS:
-                raise RuntimeError(f"an iterator of the program gives more than {MOST_ITEMS} items")
+                raise bridge.arrived(RuntimeError(f"an iterator of the program gives more than {MOST_ITEMS} items"))
             sent = yield item
             while sent is not None:
                 sent = yield bridge.ask("send", Numbered(number), sent)
