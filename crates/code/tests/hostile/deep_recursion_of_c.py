@@ -1,7 +1,7 @@
 # Tries: to have the interpreter's own functions call themselves until the stack is full.
-# Scripts: runtime_error
-# Calls: runtime_error
-# Assertions: runtime_error
+# Scripts: runtime_error or memory_limit
+# Calls: runtime_error or memory_limit
+# Assertions: runtime_error or memory_limit
 import sys
 
 

@@ -1,7 +1,7 @@
 # Tries: to take the kernel's memory, in pipes and pairs of sockets of many processes.
-# Scripts: time_limit
-# Calls: time_limit
-# Assertions: time_limit
+# Scripts: time_limit or memory_limit
+# Calls: time_limit or memory_limit
+# Assertions: time_limit or memory_limit
 # Greedy: yes
 import os
 import socket
