@@ -48,6 +48,7 @@ def judge(question):
     }
 
 
-for line in sys.stdin:
-    question = json.loads(line)
-    print(json.dumps({"id": question["id"], **judge(question)}), flush=True)
+if __name__ == "__main__":
+    for line in sys.stdin:
+        question = json.loads(line)
+        print(json.dumps({"id": question["id"], **judge(question)}), flush=True)

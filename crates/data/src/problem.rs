@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::rows::text_bytes;
+use crate::rows::{Row, text_bytes};
 
 /// Bytes of text that any prompt may have, and how many more for every token. The longest tokens of real vocabularies have 128.
 const BYTES_ALWAYS: usize = 64 << 10;
@@ -14,6 +14,8 @@ const BYTES_PER_TOKEN: usize = 256;
 pub enum Prompt {
     /// Plain text.
     Text(String),
+    /// Plain text that the model is to go on with: it goes through no chat template.
+    Beginning(String),
     /// Messages of a chat, each an object with `role` and `content`.
     Chat(Vec<Value>),
 }
@@ -22,8 +24,16 @@ impl Prompt {
     /// The text, or the last message of the user.
     pub fn question(&self) -> Option<&str> {
         match self {
-            Self::Text(text) => Some(text),
+            Self::Text(text) | Self::Beginning(text) => Some(text),
             Self::Chat(messages) => last_of_user(messages)?.get("content")?.as_str(),
+        }
+    }
+
+    /// The messages of a chat.
+    pub fn messages(&self) -> Option<&[Value]> {
+        match self {
+            Self::Text(_) | Self::Beginning(_) => None,
+            Self::Chat(messages) => Some(messages),
         }
     }
 
@@ -36,7 +46,7 @@ impl Prompt {
     /// Bytes of its texts.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::Text(text) | Self::Beginning(text) => text.len(),
             Self::Chat(messages) => messages.iter().map(text_bytes).sum(),
         }
     }
@@ -46,7 +56,7 @@ impl Prompt {
         let Some(question) = self.question() else { return };
         let question = format!("{before}{question}{after}");
         match self {
-            Self::Text(text) => *text = question,
+            Self::Text(text) | Self::Beginning(text) => *text = question,
             Self::Chat(messages) => {
                 if let Some(message) = messages.iter_mut().rfind(|message| message["role"] == "user") {
                     message["content"] = question.into();
@@ -58,7 +68,7 @@ impl Prompt {
     /// What only equal prompts share.
     pub(crate) fn identity(&self) -> String {
         match self {
-            Self::Text(text) => Value::from(text.as_str()).to_string(),
+            Self::Text(text) | Self::Beginning(text) => Value::from(text.as_str()).to_string(),
             Self::Chat(messages) => Value::from(messages.clone()).to_string(),
         }
     }
@@ -83,6 +93,9 @@ pub struct Problem {
     pub data_source: String,
     /// Whatever else the data set says of the problem.
     pub extra_info: Value,
+    /// Further columns of the row, where the verifier takes them.
+    #[serde(default, skip_serializing_if = "Row::is_empty")]
+    pub columns: Row,
     /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`; of files of one
     /// name with their paths.
     pub origin: String,

@@ -4,10 +4,12 @@
 //! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages}` and `{prompt | problem |
 //! question, response | completion | output | answer | solution}`.
 
+use isentrope_code::Tests;
 use isentrope_grader::last_boxed;
 use isentrope_reward::VerifierSettings;
 use serde_json::Value;
 
+use crate::program_tests::{self, program_tests};
 use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
@@ -52,7 +54,8 @@ impl Record for Problem {
         "prompt, problem or question, with reward_model.ground_truth, ground_truth, answer or solution";
 
     fn columns() -> Vec<&'static str> {
-        [&["data_source"], PROMPT, GROUND_TRUTH].concat()
+        let usual = [&["data_source"], PROMPT, GROUND_TRUTH].concat();
+        usual.into_iter().chain(program_tests::columns()).collect()
     }
 
     fn identity(&self) -> String {
@@ -80,7 +83,7 @@ impl Problem {
         origin: String,
         verifier: &VerifierSettings,
     ) -> Result<Self, String> {
-        let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
+        let (prompt_column, prompt) = find(row, &columns.prompt, PROMPT)?;
         let prompt = read_prompt(prompt)?;
         let data_source = match row.get("data_source") {
             None | Some(Value::Null) => String::new(),
@@ -90,7 +93,11 @@ impl Problem {
         let check = |ground_truth: &Value| verifier.check_ground_truth(ground_truth, &data_source);
         // A verifier that needs no ground truth takes whatever there is.
         let takes_any = check(&Value::Null).is_ok();
+        // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
+        let tests = if takes_any || columns.answer.is_some() { None } else { program_tests(row) };
+        let tests = tests.filter(|tests| check(tests).is_ok());
         let ground_truth = match find(row, &columns.answer, GROUND_TRUTH) {
+            _ if tests.is_some() => tests.unwrap_or_default(),
             Err(_) if takes_any && columns.answer.is_none() => Value::Null,
             Err(problem) => return Err(problem),
             Ok((column, answer)) => {
@@ -101,17 +108,16 @@ impl Problem {
                     },
                     answer => answer.clone(),
                 };
-                if is_tests(&ground_truth) && !takes_any {
-                    return Err(format!(
-                        "in column {column} are the tests of a program, which the verifier does not run"
-                    ));
-                }
                 check(&ground_truth).map_err(|problem| format!("in column {column} {problem}"))?;
                 ground_truth
             }
         };
         let extra_info = row.get("extra_info").cloned().unwrap_or_default();
-        Ok(Self { prompt, ground_truth, data_source, extra_info, origin })
+        let columns = match verifier.takes_columns() {
+            true => further_columns(row, prompt_column, &ground_truth),
+            false => Row::new(),
+        };
+        Ok(Self { prompt, ground_truth, data_source, extra_info, columns, origin })
     }
 }
 
@@ -146,12 +152,15 @@ impl Record for Example {
     }
 }
 
-/// Whether a ground truth is the tests of a program, as a text of JSON: mixed sets such as Eurus-2-RL have them where other
-/// problems have their answer.
-fn is_tests(ground_truth: &Value) -> bool {
-    let text = ground_truth.as_str().filter(|text| text.trim_start().starts_with('{'));
-    let tests: Option<Row> = text.and_then(|text| serde_json::from_str(text).ok());
-    tests.is_some_and(|tests| tests.contains_key("inputs") && tests.contains_key("outputs"))
+/// The columns beside those that a problem has as its own. verl's `reward_model`, whose tests of programs may be large, is
+/// one only where it says more than the ground truth does.
+fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
+    let is_told = |name: &str, value: &Value| {
+        [prompt, "data_source", "extra_info"].contains(&name)
+            || name == "reward_model" && value.get("ground_truth") == Some(ground_truth)
+    };
+    let further = row.iter().filter(|(name, value)| !is_told(name, value));
+    further.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 impl Example {
@@ -265,12 +274,16 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The answer that the text of a column gives: what follows the last `####` (GSM8K); else all of a column that the user has
-/// named; of a `solution` what its last box holds, or all of it if it is nothing but an answer; else all of it.
+/// The answer that the text of a column gives: all of it if it is the tests of a program; what follows the last `####`
+/// (GSM8K); else all of a column that the user has named; of a `solution` what its last box holds, or all of it if it is
+/// nothing but an answer; else all of it.
 ///
 /// # Errors
 /// When a worked solution marks no answer, as a sentence.
 pub fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a str, String> {
+    if Tests::is_form_of_text(text) {
+        return Ok(text);
+    }
     if let Some((_, answer)) = text.rsplit_once("####") {
         return Ok(answer.trim());
     }

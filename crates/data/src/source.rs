@@ -3,8 +3,9 @@
 use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
-use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
+use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
 use crate::place::Split;
+use crate::rows::Row;
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
@@ -37,13 +38,15 @@ impl<T: Record> Records<T> {
         settings: &DataSettings,
         seed: u64,
         of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
-        from_row: &FromRow<'_, T>,
+        from_row: &dyn Fn(&Row, String) -> Result<T, String>,
+        takes_columns: bool,
     ) -> Result<(Self, Report)> {
         let (supply, report) = match settings.open_task()? {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) = FileRecords::read(&found, seed, from_row)?;
+                let (files, report) =
+                    FileRecords::read(&found, seed, &RowReader::usual(from_row, takes_columns))?;
                 (Supply::Files(files), report)
             }
         };
@@ -106,9 +109,8 @@ impl Records<Problem> {
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
     pub fn open(settings: &DataSettings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
         let of_task = |task: &dyn Task| Ok(task.problems(seed));
-        let (source, mut report) = Self::read(settings, seed, of_task, &|row, origin| {
-            Problem::from_row(row, &settings.columns, origin, verifier)
-        })?;
+        let from_row = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+        let (source, mut report) = Self::read(settings, seed, of_task, &from_row, verifier.takes_columns())?;
         if let Supply::Files(files) = &source.supply {
             report.doubtful = doubtful(files.rows(), verifier);
         }
@@ -129,9 +131,8 @@ impl Records<Example> {
     /// examples.
     pub fn open(settings: &DataSettings, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
-        Self::read(settings, seed, |task| demonstrations(task, name, seed), &|row, origin| {
-            Example::from_row(row, &settings.columns, origin)
-        })
+        let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
+        Self::read(settings, seed, |task| demonstrations(task, name, seed), &from_row, false)
     }
 
     /// The example at a position.
@@ -153,7 +154,8 @@ pub fn evaluation_set(
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             let found = settings.found(Split::Test, &())?;
-            read_rows(&found, &|row, origin| Problem::from_row(row, &settings.columns, origin, verifier))?
+            let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+            read_rows(&found, &RowReader::usual(&read, verifier.takes_columns()))?
         }
     };
     problems.truncate(n);
@@ -168,7 +170,7 @@ pub fn evaluation_set(
 fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
     let finding = |problem: &Problem| {
         let Problem { ground_truth, data_source, extra_info, origin, .. } = problem;
-        let item = Item { ground_truth, prompt: "", data_source, extra_info };
+        let item = Item { ground_truth, data_source, extra_info, ..Item::default() };
         Some(Finding { origin: origin.clone(), problem: verifier.concern(&item)? })
     };
     problems.iter().filter_map(finding).collect()
@@ -216,6 +218,7 @@ mod tests {
             ground_truth: ground_truth.into(),
             data_source: String::new(),
             extra_info: serde_json::Value::Null,
+            columns: Row::new(),
             origin: origin.into(),
         };
         let problems = [problem("\\frac12", "train.jsonl row 1"), problem("\\frac{1}{", "train.jsonl row 2")];

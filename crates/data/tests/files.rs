@@ -111,6 +111,7 @@ fn verl_parquet_is_read_and_linted() {
             prompt: problem.prompt.question().unwrap(),
             data_source: &problem.data_source,
             extra_info: &problem.extra_info,
+            ..Item::default()
         };
         let response = format!("So it is \\boxed{{{}}}.", problem.ground_truth.as_str().unwrap());
         assert_eq!(VerifierName::Auto.verify(&item, &response).verdict, Verdict::Correct, "{response}");
@@ -418,6 +419,43 @@ fn a_command_takes_any_ground_truth_and_none() {
     .unwrap();
     assert_eq!(report.usable, 2);
     assert_eq!(bad(&report)[0], "rows.jsonl line 2: column answer is missing");
+}
+
+/// What a function is given beside what every verifier is.
+#[test]
+fn a_function_takes_the_columns_that_a_problem_has_not_told_otherwise() {
+    let directory = TempDir::new().unwrap();
+    let shortened = json!({"style": "rule", "ground_truth": "2 #### 3"});
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"prompt": "a", "answer": "1", "nums": [1, 2], "data_source": "s", "extra_info": {"i": 0}}),
+            json!({"prompt": "b", "reward_model": shortened}),
+            json!({"prompt": "c", "reward_model": {"ground_truth": "4"}, "ability": "sums"}),
+        ],
+    );
+    let columns = |settings: &DataSettings, verifier: Value| -> Vec<Value> {
+        let verifier = serde_json::from_value(verifier).unwrap();
+        let (source, _) = Source::open(settings, 1, &verifier).unwrap();
+        let mut source = source;
+        (0..source.len().unwrap() as u64).map(|i| source.problem(i).columns.into()).collect()
+    };
+    let function = json!({"python": "reward.py:f"});
+    let all = [
+        json!({"answer": "1", "nums": [1, 2]}),
+        json!({"reward_model": shortened}),
+        json!({"ability": "sums"}),
+    ];
+    assert_eq!(columns(&settings(&path), function.clone()), all);
+    let sum = json!({"weighted": [{"verifier": function, "weight": 1.0}]});
+    let sources = json!({"by_data_source": {"other": sum}, "otherwise": "auto"});
+    assert_eq!(columns(&settings(&path), sources), all);
+    assert_eq!(columns(&settings(&path), json!({"command": ["judge"]})), [json!({}), json!({}), json!({})]);
+
+    let flat = flat_parquet(&directory, &[("a?", 7, 0.5)]);
+    let of_parquet = columns(&settings(&flat), function);
+    assert_eq!(of_parquet[0]["level"], 0.5);
+    assert!(of_parquet[0].get("question").is_none());
 }
 
 /// Origins have names where these tell files apart, else paths.

@@ -9,8 +9,8 @@ use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Completion, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
-    Sampling, sample_each, verifier_item,
+    Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler, Sampling,
+    respond, verifier_item,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -74,38 +74,36 @@ impl Evaluator<'_> {
         for problem in too_long {
             each(problem, vec![unanswered(set.problems[problem].1.len(), context); samples])?;
         }
-        let requests = fitting
-            .iter()
-            .map(|&problem| Request {
+        let question = |&problem: &usize| {
+            let (asked, prompt) = &set.problems[problem];
+            let request = Request {
                 key: Key { seed: self.seed, step: Purpose::Evaluation.word(), prompt: problem as u64 },
-                prompt: set.problems[problem].1.clone(),
+                prompt: prompt.clone(),
                 samples,
                 sampling: sampling.clone(),
                 cache_activations: false,
-            })
-            .collect();
+            };
+            (asked, request)
+        };
+        let questions = fitting.iter().map(question).collect();
         let judge = set.judge.as_deref().unwrap_or(self.judge);
         let mut faults = Faults::default();
-        let tokenizer = &self.prompter.tokenizer;
-        let finished = &mut |request: usize, completions: Vec<Completion>| {
+        let finished = &mut |request: usize, mut responses: Vec<Response>| {
             let problem = fitting[request];
-            let judged = judge.responses(vec![(&set.problems[problem].0, completions)])?;
-            judged.into_iter().try_for_each(|mut responses| {
-                cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
-                faults.add(problem, &responses);
-                each(problem, responses)
-            })
+            cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
+            faults.add(problem, &responses);
+            each(problem, responses)
         };
-        let ended = sample_each(
+        let sampler = Sampler {
             model,
-            None,
-            tokenizer,
-            requests,
-            self.limits,
-            (Phase::Evaluation, interrupt),
-            finished,
-            observer,
-        )?;
+            activation_cache: None,
+            tokenizer: &self.prompter.tokenizer,
+            limits: self.limits,
+            phase: Phase::Evaluation,
+            interrupt,
+        };
+        // One at a time, so that a problem is kept as soon as it is sampled.
+        let responded = respond(sampler, questions, judge, 1, finished, observer)?;
         if let Some((problem, reason)) = &faults.first {
             let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
             let Faults { count, of, .. } = faults;
@@ -113,7 +111,7 @@ impl Evaluator<'_> {
                 "{name}: {count} of {of} responses could not be judged; the first ({origin}): {reason}"
             ));
         }
-        Ok(ended)
+        Ok(responded.ended)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError};
 
-/// The weighted sum of several verifiers' scores, with the verdict of the first.
+/// The weighted sum of several verifiers' scores, with the verdict of the first that applies.
 pub struct WeightedVerifier(pub Vec<(f64, Box<dyn BatchVerifier>)>);
 
 impl BatchVerifier for WeightedVerifier {
@@ -15,7 +15,17 @@ impl BatchVerifier for WeightedVerifier {
                 add(sum, number, *weight, judgement);
             }
         }
-        Ok(sums.into_iter().flatten().map(with_finite_sum).collect())
+        let none = || Judgement::inapplicable("no part of the sum applies to this problem");
+        Ok(sums.into_iter().map(|sum| sum.map_or_else(none, with_finite_sum)).collect())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
+    }
+
+    /// A response is with one part at a time, so that it takes so many to give the workers of all parts something to do.
+    fn workers(&self) -> usize {
+        self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
     }
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
@@ -23,8 +33,11 @@ impl BatchVerifier for WeightedVerifier {
     }
 }
 
-/// Adds what part `number` found, unless the response could not be judged by that part or one before.
+/// Adds what part `number` found, unless the response could not be judged by that part or one before, or the part does not apply.
 fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement) {
+    if !part.applies {
+        return;
+    }
     let name = format!("part_{number}");
     if !part.verdict.is_scored() {
         if sum.as_ref().is_none_or(|sum| sum.verdict.is_scored()) {
@@ -32,7 +45,7 @@ fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement)
         }
         return;
     }
-    let Judgement { verdict, score, extracted, reason, metrics } = part;
+    let Judgement { verdict, score, extracted, reason, metrics, .. } = part;
     let sum =
         sum.get_or_insert_with(|| Judgement { score: 0.0, ..Judgement::new(verdict, extracted, reason) });
     if sum.verdict.is_scored() {
@@ -80,8 +93,16 @@ impl BatchVerifier for ByDataSourceVerifier {
         Ok(judgements)
     }
 
+    fn workers(&self) -> usize {
+        self.by_data_source.values().chain(&self.otherwise).map(|verifier| verifier.workers()).sum()
+    }
+
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
         let named = self.by_data_source.get(item.data_source);
         named.or(self.otherwise.as_ref()).map_or(a == b, |verifier| verifier.same_answer(item, a, b))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.by_data_source.values().chain(&self.otherwise).flat_map(|verifier| verifier.notes()).collect()
     }
 }

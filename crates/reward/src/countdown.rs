@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     fn verify(ground_truth: &Value, response: &str) -> Judgement {
-        let item = Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth, ..Item::default() };
         Countdown.verify(&item, response)
     }
 

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn verify(ground_truth: &Value, response: &str) -> Judgement {
-        let item = Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth, ..Item::default() };
         Math::default().verify(&item, response)
     }
 
@@ -114,8 +114,7 @@ mod tests {
     #[test]
     fn a_ground_truth_that_is_read_as_words_though_it_is_a_formula_is_a_concern() {
         let concern = |ground_truth: Value, extra_info: Value| {
-            let item =
-                Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &extra_info };
+            let item = Item { ground_truth: &ground_truth, extra_info: &extra_info, ..Item::default() };
             Math::default().concern(&item)
         };
         for damaged in ["\\frac{1}{", "x = = 3", "\\begin{tabular}1\\end{tabular}", "(1, 2"] {
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn problems_may_have_options_of_their_own() {
         let verify = |extra_info: &Value| {
-            let item = Item { ground_truth: &json!("\\pi"), prompt: "", data_source: "", extra_info };
+            let item = Item { ground_truth: &json!("\\pi"), extra_info, ..Item::default() };
             Math::default().verify(&item, "\\boxed{3.14}")
         };
         assert_eq!(verify(&json!({"index": 3})).verdict, Verdict::Wrong);

@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::VerifierError;
 
@@ -61,13 +61,30 @@ pub struct Judgement {
     /// What else the verifier has measured, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
+    /// Whether the verifier is one for such problems. A sum leaves out a part that is not; alone it cannot judge.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub applies: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_yes(yes: &bool) -> bool {
+    *yes
 }
 
 impl Judgement {
     /// A judgement with the verdict's own score.
     pub fn new(verdict: Verdict, extracted: Option<String>, reason: impl Into<String>) -> Self {
         let score = if verdict == Verdict::Correct { 1.0 } else { 0.0 };
-        Self { verdict, score, extracted, reason: reason.into(), metrics: BTreeMap::new() }
+        Self { verdict, score, extracted, reason: reason.into(), metrics: BTreeMap::new(), applies: true }
+    }
+
+    /// That the verifier is not one for such problems.
+    pub fn inapplicable(reason: impl Into<String>) -> Self {
+        Self { applies: false, ..Self::new(Verdict::Fault, None, reason) }
     }
 }
 
@@ -82,6 +99,25 @@ pub struct Item<'a> {
     pub data_source: &'a str,
     /// Whatever else the data set says of the problem.
     pub extra_info: &'a Value,
+    /// The messages of the prompt, where it is a chat.
+    pub messages: Option<&'a [Value]>,
+    /// Further columns of the problem's row, where the verifier
+    /// [takes them](crate::VerifierSettings::takes_columns).
+    pub columns: Option<&'a Map<String, Value>>,
+}
+
+/// A problem of which nothing is known.
+impl Default for Item<'_> {
+    fn default() -> Self {
+        Self {
+            ground_truth: &Value::Null,
+            prompt: "",
+            data_source: "",
+            extra_info: &Value::Null,
+            messages: None,
+            columns: None,
+        }
+    }
 }
 
 /// A judge of single responses that needs nothing but them: it cannot fail as a whole.
@@ -95,13 +131,26 @@ pub trait Verifier: Send + Sync {
     }
 }
 
-/// A judge of many responses at a time. Every [`Verifier`] is one.
+/// A judge of many responses at a time. Every [`Verifier`] is one. Any number of threads may ask it at the same time. A judgement
+/// depends on the problem and the response alone, not on what else is asked or when.
 pub trait BatchVerifier: Send + Sync {
     /// Judges the text of each response by its problem. The judgements are in the order of the batch.
     ///
     /// # Errors
     /// When no judgement can be had any more. A response that could not be judged is none: its judgement says so.
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
+
+    /// How many responses it judges at the same time outside the threads that ask, in processes of its own. So many threads
+    /// then ask it about one response each as soon as that is there. 0 of one that computes in the threads that ask: it gains
+    /// nothing from being asked early.
+    fn workers(&self) -> usize {
+        0
+    }
+
+    /// What users should know of it before it judges, as sentences without a full stop.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether two answers found in responses to the problem are one, whatever their spelling.
     fn same_answer(&self, _item: &Item<'_>, a: &str, b: &str) -> bool {
@@ -159,7 +208,7 @@ mod tests {
 
     #[test]
     fn small_batches_are_judged_where_they_are_asked_for_and_large_ones_in_order() {
-        let item = Item { ground_truth: &Value::Null, prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item::default();
         let here = format!("{:?}", thread::current().id());
         for count in [0, 1, PER_THREAD, PER_THREAD + 1, 1000] {
             let responses: Vec<String> = (0..count).map(|i| i.to_string()).collect();

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use isentrope_code::CodeSettings;
 use isentrope_grader::Options;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Item;
+use crate::code::{Auto, Code};
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
 use crate::command::{self, CommandVerifier};
 use crate::math::Math;
+use crate::python::PythonSettings;
 use crate::{BatchVerifier, Error, VerifierError, VerifierName};
 
 /// Which verifier judges.
@@ -31,7 +34,7 @@ pub enum Combined {
     Single(Single),
     /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The verdict and the answer are
     /// the first part's, so the one that decides what is correct comes first. What one part cannot judge is not judged at
-    /// all.
+    /// all; a part that does not apply to a problem is left out.
     Weighted(Weighted),
 }
 
@@ -43,8 +46,12 @@ pub enum Single {
     BuiltIn(VerifierName),
     /// The built-in verifier `math` with other options than the usual ones.
     Math(MathSettings),
+    /// The built-in verifier `code` with other options than the usual ones.
+    Code(CodeVerifierSettings),
     /// A program of your own; docs/rewards.md says what it is asked and what it answers.
     Command(command::CommandSettings),
+    /// A Python function of your own, as verl and TRL call them; docs/rewards.md has both forms.
+    Python(PythonSettings),
 }
 
 /// The verifier `math` with options.
@@ -53,6 +60,14 @@ pub enum Single {
 pub struct MathSettings {
     /// How answers are found and compared.
     pub math: Options,
+}
+
+/// The verifier `code` with options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeVerifierSettings {
+    /// How programs are run and judged.
+    pub code: CodeSettings,
 }
 
 /// A weighted sum.
@@ -67,7 +82,7 @@ pub struct Weighted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// A built-in verifier or a command.
+    /// A built-in verifier, a command or a function.
     pub verifier: Single,
     /// What its score is multiplied with. A negative weight makes a penalty of it; with 0 it is only measured.
     pub weight: f64,
@@ -77,7 +92,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByDataSource {
-    /// The verifier of each source: a built-in one, a command or a weighted sum.
+    /// The verifier of each source: a built-in one, a command, a function or a weighted sum.
     pub by_data_source: BTreeMap<String, Combined>,
     /// The verifier of all other sources. Unset: there must be none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,8 +165,8 @@ impl VerifierSettings {
         }
     }
 
-    /// Whether the verifier of a problem's data source can use the ground truth; null is none. Commands can use any and
-    /// none. Of a source without a verifier, any is fine: see [`check_data_source`](Self::check_data_source).
+    /// Whether the verifier of a problem's data source can use the ground truth; null is none. Commands and functions can use any
+    /// and none. Of a source without a verifier, any is fine: see [`check_data_source`](Self::check_data_source).
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
@@ -166,7 +181,8 @@ impl VerifierSettings {
         singles.into_iter().try_for_each(|single| match single {
             Single::BuiltIn(name) => name.check(ground_truth),
             Single::Math(_) => VerifierName::Math.check(ground_truth),
-            Single::Command(_) => Ok(()),
+            Single::Code(_) => VerifierName::Code.check(ground_truth),
+            Single::Command(_) | Single::Python(_) => Ok(()),
         })
     }
 
@@ -180,28 +196,44 @@ impl VerifierSettings {
         singles.into_iter().find_map(|single| match single {
             Single::BuiltIn(name) => name.concern(item),
             Single::Math(_) => VerifierName::Math.concern(item),
-            Single::Command(_) => None,
+            Single::Code(_) | Single::Command(_) | Single::Python(_) => None,
         })
     }
 
-    /// The settings of all commands.
-    pub fn commands(&self) -> Vec<&command::CommandSettings> {
+    /// Most processes of one verifier; none if all judge in this process.
+    pub fn workers(&self) -> Option<usize> {
+        let workers = self.singles().filter_map(|single| match single {
+            Single::Command(command) => Some(command.workers),
+            Single::Python(function) => Some(function.workers),
+            Single::Code(CodeVerifierSettings { code }) => Some(code.worker_count()),
+            Single::BuiltIn(VerifierName::Code) => Some(CodeSettings::default().worker_count()),
+            Single::BuiltIn(_) | Single::Math(_) => None,
+        });
+        workers.max()
+    }
+
+    /// What of the settings may be a file that says how responses are judged: the arguments of commands, the files of functions.
+    pub fn files(&self) -> Vec<&str> {
+        self.singles().flat_map(Single::files).collect()
+    }
+
+    /// Whether a verifier is given all columns of a problem's row: Python functions are.
+    pub fn takes_columns(&self) -> bool {
+        self.singles().any(|single| matches!(single, Single::Python(_)))
+    }
+
+    /// All verifiers that are not made of others.
+    fn singles(&self) -> impl Iterator<Item = &Single> {
         let combined: Vec<&Combined> = match self {
             Self::All(combined) => vec![combined],
             Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
                 by_data_source.values().chain(otherwise).collect()
             }
         };
-        let singles = combined.into_iter().flat_map(|combined| match combined {
+        combined.into_iter().flat_map(|combined| match combined {
             Combined::Single(single) => vec![single],
             Combined::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
-        });
-        singles
-            .filter_map(|single| match single {
-                Single::Command(command) => Some(command),
-                Single::BuiltIn(_) | Single::Math(_) => None,
-            })
-            .collect()
+        })
     }
 
     fn of(&self, data_source: &str) -> Option<&Combined> {
@@ -257,18 +289,35 @@ impl Combined {
 }
 
 impl Single {
+    fn files(&self) -> Vec<&str> {
+        match self {
+            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Vec::new(),
+            Self::Command(command) => command.command.iter().map(String::as_str).collect(),
+            Self::Python(function) => function.file().into_iter().collect(),
+        }
+    }
+
     fn check(&self, key: &str) -> Result<(), Error> {
         match self {
-            Self::BuiltIn(_) | Self::Math(_) => Ok(()),
+            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Ok(()),
             Self::Command(command) => command.check(key),
+            Self::Python(function) => function.check(key),
         }
     }
 
     fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
         Ok(match self {
+            Self::BuiltIn(VerifierName::Auto) => Box::new(Auto::new(key)),
+            Self::BuiltIn(VerifierName::Code) => {
+                Box::new(Code::start(&CodeSettings::default(), key, "\"code\"")?)
+            }
             Self::BuiltIn(name) => Box::new(*name),
             Self::Math(MathSettings { math }) => Box::new(Math { options: *math }),
-            Self::Command(command) => Box::new(CommandVerifier::start(command.clone(), key)?),
+            Self::Code(CodeVerifierSettings { code }) => {
+                Box::new(Code::start(code, key, "{ code = { ... } }")?)
+            }
+            Self::Command(command) => Box::new(CommandVerifier::start(command.workers(key))?),
+            Self::Python(function) => Box::new(CommandVerifier::start(function.workers(key)?)?),
         })
     }
 }
@@ -288,6 +337,15 @@ mod tests {
             json!("auto"),
             json!({"math": {"extraction": "boxed", "decimals": 4, "significant_digits": 5, "allow_set_relation": false}}),
             json!({"command": ["a"], "workers": 3, "timeout_s": 1.5, "startup_s": 0.0}),
+            json!({
+                "python": "a/b.py:f", "arguments": {"x": 1, "y": 0.5, "z": ["t"]}, "interpreter": "p", "sandbox": true,
+                "workers": 3, "timeout_s": 1.5, "startup_s": 0.0
+            }),
+            json!("code"),
+            json!({"code": {
+                "workers": 3, "score": "fraction", "timeout_s": 2.5, "total_timeout_s": 20.0, "memory_mib": 512, "output_mib": 4,
+                "tolerance": 1e-6, "python": "/usr/bin/python3"
+            }}),
             json!({"weighted": [{"verifier": "math", "weight": 0.5}]}),
             json!({"by_data_source": {"a": "math", "b": {"weighted": []}}, "otherwise": "auto"}),
             json!({"by_data_source": {}}),
@@ -295,7 +353,7 @@ mod tests {
             assert_eq!(serde_json::to_value(read(value.clone())).unwrap(), value);
         }
         let strict = read(json!({"math": {"extraction": "boxed"}})).build().unwrap();
-        let item = Item { ground_truth: &json!("3"), prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth: &json!("3"), ..Item::default() };
         let judged = strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
         let verdicts: Vec<crate::Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
         assert_eq!(verdicts, [crate::Verdict::Unparseable, crate::Verdict::Correct]);
@@ -313,20 +371,25 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_found_wherever_they_stand() {
-        let programs = |value: Value| -> Vec<String> {
-            read(value).commands().into_iter().map(|command| command.command[0].clone()).collect()
-        };
+    fn commands_and_functions_are_found_wherever_they_stand() {
         let sum = json!({"weighted": [
             {"verifier": "math", "weight": 1}, {"verifier": {"command": ["a"]}, "weight": 1},
-            {"verifier": {"command": ["b", "x"]}, "weight": 0}
+            {"verifier": {"command": ["b", "x"], "workers": 3}, "weight": 0}
         ]});
-        assert_eq!(programs(json!("math")), [""; 0]);
-        assert_eq!(programs(json!({"command": ["a"]})), ["a"]);
-        assert_eq!(programs(sum.clone()), ["a", "b"]);
-        let sources =
-            json!({"by_data_source": {"y": {"command": ["c"]}, "x": sum}, "otherwise": {"command": ["d"]}});
-        assert_eq!(programs(sources), ["a", "b", "c", "d"]);
+        let function = json!({"python": "d/e.py:f", "workers": 7});
+        let module = json!({"python": "d.e:f"});
+        let sources = json!({"by_data_source": {"y": {"command": ["c"]}, "x": sum}, "otherwise": function});
+        for (value, files, workers, takes_columns) in [
+            (json!("math"), &[][..], None, false),
+            (json!({"command": ["a"]}), &["a"], Some(2), false),
+            (sum.clone(), &["a", "b", "x"], Some(3), false),
+            (module, &[], Some(2), true),
+            (sources, &["a", "b", "x", "c", "d/e.py"], Some(7), true),
+        ] {
+            let settings = read(value);
+            assert_eq!(settings.files(), files);
+            assert_eq!((settings.workers(), settings.takes_columns()), (workers, takes_columns));
+        }
     }
 
     #[test]
@@ -339,6 +402,18 @@ mod tests {
         for (name, value) in [
             ("command", json!({"command": []})),
             ("command", json!({"command": ["", "a"]})),
+            ("code.workers", json!({"code": {"workers": 0}})),
+            ("code.timeout_s", json!({"code": {"timeout_s": 0}})),
+            ("code.memory_mib", json!({"code": {"memory_mib": 1}})),
+            ("code.tolerance", json!({"code": {"tolerance": 1.0}})),
+            ("python", json!({"python": "reward.py"})),
+            ("python", json!({"python": "reward.py:"})),
+            ("python", json!({"python": "reward.py:a b"})),
+            ("python", json!({"python": ":f"})),
+            ("python", json!({"python": "a/b:f"})),
+            ("interpreter", json!({"python": "reward.py:f", "interpreter": ""})),
+            ("workers", json!({"python": "reward.py:f", "workers": 0})),
+            ("timeout_s", json!({"python": "reward.py:f", "timeout_s": 0})),
             ("workers", json!({"command": ["a"], "workers": 0})),
             ("workers", json!({"command": ["a"], "workers": 1025})),
             ("timeout_s", json!({"command": ["a"], "timeout_s": 0})),

@@ -57,12 +57,8 @@ fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn BatchVerifi
 }
 
 fn judge(verifier: &dyn BatchVerifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
-    let item = Item {
-        ground_truth: &json!({"a": [1]}),
-        prompt: "why?\n",
-        data_source: "s",
-        extra_info: &Value::Null,
-    };
+    let item =
+        Item { ground_truth: &json!({"a": [1]}), prompt: "why?\n", data_source: "s", ..Item::default() };
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
@@ -99,13 +95,13 @@ fn a_worker_that_does_not_answer_is_replaced_and_its_response_not_judged() {
         ("dies", Verdict::Fault, "the worker ended (exit status: 3): it was too much"),
         ("killed", Verdict::Fault, "the worker ended (signal: 9 (SIGKILL))"),
         ("hangs", Verdict::TimedOut, "the worker gave no answer within 0.5 s"),
-        ("turn", Verdict::Fault, "the worker answered question 8 when asked question 1"),
+        ("turn", Verdict::Fault, "the worker answered question "),
         ("text", Verdict::Fault, "the worker printed \"correct!\", which is no answer: expected value"),
         ("bytes", Verdict::Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
         ("nan", Verdict::Fault, "which is no answer: expected"),
         ("verdict", Verdict::Fault, "unknown variant `excellent`, expected one of `correct`"),
         ("half-line", Verdict::Fault, "the worker ended (exit status: 0)"),
-        ("flood", Verdict::Fault, "the worker answered question 0 when asked question 1"),
+        ("flood", Verdict::Fault, "the worker answered question 0 when asked question "),
         ("long", Verdict::Fault, "the worker printed a line of more than 1048576 bytes"),
     ] {
         let (found, said) = misconduct(response);
@@ -139,8 +135,9 @@ fn a_worker_that_does_not_read_blocks_nobody() {
     let judged = judge(&*silent, &[&long, &long, &long]).unwrap();
     assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::TimedOut), "{judged:?}");
 
-    // One that answers all the same.
-    let eager = r#"sleep 0.5; i=0; while [ $i -lt 9 ]; do echo "{\"id\":$i,\"score\":1}"; i=$((i + 1)); done; sleep 1000"#;
+    // One that answers all the same: equal questions have equal numbers.
+    let eager = r#"line=$(head -n 1 | cut -c 1-30); id=${line#*:}; id=${id%%,*}
+        i=0; while [ $i -lt 9 ]; do echo "{\"id\":$id,\"score\":1}"; i=$((i + 1)); done; sleep 1000"#;
     let judged = judge(&*start(&directory, eager, 1), &[&long, &long, &long, &long]).unwrap();
     assert!(
         judged.iter().any(|judgement| judgement.reason == "the worker does not read its standard input"),
@@ -159,16 +156,45 @@ fn order_and_numbers_do_not_depend_on_who_is_fast() {
             _ => "wrong",
         })
         .collect();
-    let one: Vec<Judgement> = judge(&*start(&directory, WORKER, 1), &responses).unwrap();
+    let first = start(&directory, WORKER, 1);
+    let one: Vec<Judgement> = judge(&*first, &responses).unwrap();
+    let turn = judge(&*first, &["turn"]).unwrap();
+    assert!(turn[0].reason.starts_with("the worker answered question "), "{turn:?}");
     for workers in [2, 7] {
         let verifier = start(&directory, WORKER, workers);
+        assert_eq!(verifier.workers(), workers);
+        // The number is in the reason.
+        assert_eq!(judge(&*verifier, &["turn"]).unwrap(), turn);
         let started = Instant::now();
         assert_eq!(judge(&*verifier, &responses).unwrap(), one);
         assert!(workers == 2 || started.elapsed() < Duration::from_millis(2000), "they take turns");
-        // Questions are numbered through all batches.
-        let late = judge(&*verifier, &["turn"]).unwrap().remove(0);
-        assert_eq!(late.reason, "the worker answered question 47 when asked question 40");
     }
+}
+
+/// Each worker answers once all have been asked.
+#[test]
+fn threads_that_ask_about_a_response_each_keep_all_workers_busy() {
+    let directory = TempDir::new().unwrap();
+    let asked = directory.path().join("asked");
+    let meeting = format!(
+        r#"
+while read -r line; do
+    id=${{line#*:}}; id=${{id%%,*}}; echo asked >> '{0}'
+    until [ $(wc -l < '{0}') -ge 3 ]; do sleep 0.01; done
+    echo "{{\"id\":$id,\"score\":1}}"
+done"#,
+        asked.display()
+    );
+    let script = script(&directory, &meeting);
+    let patient = json!({"command": ["sh", script], "workers": 3, "timeout_s": 60});
+    let verifier = serde_json::from_value::<VerifierSettings>(patient).unwrap().build().unwrap();
+    thread::scope(|scope| {
+        // More threads than workers: who finds none free waits for one.
+        for _ in 0..7 {
+            scope.spawn(|| assert_eq!(judge(&*verifier, &["any"]).unwrap()[0].verdict, Verdict::Correct));
+        }
+    });
+    assert_eq!(fs::read_to_string(asked).unwrap().lines().count(), 7);
 }
 
 #[test]
@@ -211,6 +237,30 @@ fn a_command_that_never_works_stops_with_its_last_words() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("it wrote nothing to standard error"), "{error}");
+}
+
+/// A program for one line is told so, at whichever line it ends; one that fails says itself why.
+#[test]
+fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
+    const ADVICE: &str = "; a worker must read lines until its standard input ends";
+    for command in ["true", "false"] {
+        let error = settings(&[command], 1).build().err().unwrap().to_string();
+        assert!(
+            error.contains(&format!("before it was asked anything{ADVICE}; it wrote nothing")),
+            "{error}"
+        );
+    }
+    let directory = TempDir::new().unwrap();
+    let unheard = judge(&*start(&directory, "read -r line", 1), &["right"; 100]).unwrap_err().to_string();
+    assert!(unheard.contains(&format!("the last ended (exit status: 0){ADVICE}")), "{unheard}");
+    let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
+    let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
+    assert_eq!(judged[1].reason, format!("the worker ended (exit status: 0){ADVICE}"));
+    let error = judge(&*start(&directory, one, 1), &["right"; 200]).unwrap_err().to_string();
+    assert!(error.contains("32 of the last 64 questions") && error.contains(ADVICE), "{error}");
+    let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
+    let error = settings(&["sh", script.to_str().unwrap()], 1).build().err().unwrap().to_string();
+    assert!(!error.contains("must read lines"), "{error}");
 }
 
 #[test]
@@ -304,7 +354,8 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
     ]}))
     .unwrap();
     let verifier = sum.build().unwrap();
-    let item = |ground_truth| Item { ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
+    assert_eq!(verifier.workers(), 2);
+    let item = |ground_truth| Item { ground_truth, ..Item::default() };
     let (seven, null) = (json!("7"), Value::Null);
     let judged = verifier
         .verify_batch(&[
@@ -333,7 +384,7 @@ fn a_sum_that_is_not_finite_is_a_fault() {
     let part = json!({"verifier": "math", "weight": f64::MAX});
     let sum: VerifierSettings = serde_json::from_value(json!({"weighted": [part, part]})).unwrap();
     let seven = json!("7");
-    let item = Item { ground_truth: &seven, prompt: "", data_source: "", extra_info: &Value::Null };
+    let item = Item { ground_truth: &seven, ..Item::default() };
     let judged = sum.build().unwrap().verify_batch(&[(item, "7"), (item, "8")]).unwrap();
     assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Fault, 0.0));
     assert!(judged[0].reason.starts_with("the weighted sum of the scores is inf"), "{}", judged[0].reason);
@@ -349,9 +400,9 @@ fn each_data_source_has_its_verifier() {
         "otherwise": "countdown",
     });
     let verifier = serde_json::from_value::<VerifierSettings>(sources.clone()).unwrap().build().unwrap();
+    assert_eq!(verifier.workers(), 2, "of the command; the built-in ones have none");
     let (seven, game) = (json!("7"), json!({"numbers": [1, 2], "target": 3}));
-    let item =
-        |ground_truth, data_source| Item { ground_truth, prompt: "", data_source, extra_info: &Value::Null };
+    let item = |ground_truth, data_source| Item { ground_truth, data_source, ..Item::default() };
     let batch = [
         (item(&game, ""), "1+2=3!"),
         (item(&seven, "mine"), "half"),

@@ -19,28 +19,33 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Judges what was sampled for several problems as one batch: the responses to each, with verdicts and rewards.
+    /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order of the batch.
     ///
     /// # Errors
     /// [`Error::Verifier`] when the verifier can judge nothing any more.
-    pub fn responses(&self, sampled: Vec<(&Problem, Vec<Completion>)>) -> Result<Vec<Vec<Response>>> {
-        let pairs = || {
-            sampled.iter().flat_map(|(problem, completions)| completions.iter().map(move |c| (*problem, c)))
-        };
-        let batch: Vec<(Item<'_>, &str)> = pairs()
-            .map(|(problem, c)| (verifier_item(problem), c.text.as_deref().unwrap_or_default()))
-            .collect();
-        let mut judgements = self.verifier.verify_batch(&batch)?.into_iter();
+    pub fn responses(&self, sampled: Vec<(&Problem, Completion)>) -> Result<Vec<Response>> {
+        if sampled.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch: Vec<(Item<'_>, &str)> =
+            sampled.iter().map(|(problem, completion)| (verifier_item(problem), text(completion))).collect();
+        let judgements = self.verifier.verify_batch(&batch)?;
         drop(batch);
-        Ok(sampled
-            .into_iter()
-            .map(|(_, completions)| {
-                completions.into_iter().zip(&mut judgements).map(|(c, j)| self.response(c, j)).collect()
-            })
-            .collect())
+        let completions = sampled.into_iter().map(|(_, completion)| completion);
+        Ok(completions.zip(judgements).map(|(c, j)| self.rewarded(c, j)).collect())
     }
 
-    fn response(&self, completion: Completion, judgement: Judgement) -> Response {
+    /// Judges a single response.
+    ///
+    /// # Errors
+    /// As [`responses`](Self::responses).
+    pub(crate) fn response(&self, problem: &Problem, completion: Completion) -> Result<Response> {
+        let judgements = self.verifier.verify_batch(&[(verifier_item(problem), text(&completion))])?;
+        let judgement = judgements.into_iter().next().expect("a batch has a judgement for each response");
+        Ok(self.rewarded(completion, judgement))
+    }
+
+    fn rewarded(&self, completion: Completion, judgement: Judgement) -> Response {
         let judgement = with_finite_score(judgement);
         let Overlong { buffer, factor } = self.overlong;
         let penalty = overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor);
@@ -59,6 +64,10 @@ impl Judge {
     }
 }
 
+fn text(completion: &Completion) -> &str {
+    completion.text.as_deref().unwrap_or_default()
+}
+
 /// The part of a problem that the verifier sees.
 pub fn verifier_item(problem: &Problem) -> Item<'_> {
     Item {
@@ -66,6 +75,8 @@ pub fn verifier_item(problem: &Problem) -> Item<'_> {
         prompt: problem.prompt.question().unwrap_or_default(),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        messages: problem.prompt.messages(),
+        columns: Some(&problem.columns),
     }
 }
 

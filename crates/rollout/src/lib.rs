@@ -2,11 +2,12 @@
 //!
 //! [`Prompter`] turns a problem's text into tokens. The [`Engine`] samples by continuous batching over a paged key-value
 //! cache: [`Engine::submit`] queues a prompt to be sampled any number of times, [`Engine::step`] advances everything that
-//! fits by one token, and [`sample`] runs it to the end. A [`Judge`] makes [`Response`]s of what was sampled. A sample's
+//! fits by one token. [`respond`] runs it to the end and has a [`Judge`] make [`Response`]s of what was sampled. A sample's
 //! tokens depend on the weights, its prompt, its [`Key`] and its [`Sampling`] settings, and on nothing else: not on what
 //! shares its batch, on memory, on threads or on the order of completion.
 
 mod activation_slots;
+mod beside;
 mod engine;
 mod error;
 mod judge;
@@ -14,6 +15,7 @@ mod kept;
 mod observer;
 mod prompter;
 mod random;
+mod respond;
 mod response;
 mod sample;
 mod sampling;
@@ -29,7 +31,8 @@ pub use kept::KeptTokens;
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use prompter::{Prompter, template_variables};
 pub use random::Key;
+pub use respond::{Responded, respond};
 pub use response::Response;
-pub use sample::{Interrupt, sample, sample_each};
+pub use sample::{Interrupt, Sampler};
 pub use sampling::{Sampling, check_stop_texts};
 pub use sequence::{Completion, FinishReason};

@@ -18,85 +18,68 @@ pub enum Interrupt {
     WhenAsked,
 }
 
-/// The completions of each request, in the order of requests and samples. The activations of requests with
-/// `cache_activations` go into the activation cache, if there is one.
-///
-/// # Errors
-/// As [`Engine::submit`] and [`Engine::step`].
-pub fn sample<B: Backend>(
-    model: &Model<B>,
-    activation_cache: Option<&mut ActivationCache<B>>,
-    tokenizer: &Tokenizer,
-    requests: Vec<Request>,
-    limits: Limits,
-    phase: Phase,
-    observer: &mut dyn ProgressObserver,
-) -> Result<Vec<Vec<Completion>>> {
-    let mut all = vec![Vec::new(); requests.len()];
-    let each = &mut |request: usize, completions| -> Result<()> {
-        all[request] = completions;
-        Ok(())
-    };
-    let _: ControlFlow<()> = sample_each(
-        model,
-        activation_cache,
-        tokenizer,
-        requests,
-        limits,
-        (phase, Interrupt::Never),
-        each,
-        observer,
-    )?;
-    Ok(all)
+/// What requests are sampled with.
+pub struct Sampler<'a, B: Backend> {
+    /// The policy.
+    pub model: &'a Model<B>,
+    /// Where the activations of requests with `cache_activations` go, if anywhere.
+    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    /// Turns tokens into text.
+    pub tokenizer: &'a Tokenizer,
+    /// Memory.
+    pub limits: Limits,
+    /// What the observer is told that this is.
+    pub phase: Phase,
+    /// Whether it may be broken off.
+    pub interrupt: Interrupt,
 }
 
-/// Gives `each` the number of a request and its completions, in the order of samples, as soon as all of them are there.
-///
-/// # Errors
-/// As [`Engine::submit`] and [`Engine::step`]; and what `each` returns.
-#[allow(clippy::too_many_arguments, reason = "sampling's whole surroundings")]
-pub fn sample_each<B: Backend, E: From<Error>>(
-    model: &Model<B>,
-    activation_cache: Option<&mut ActivationCache<B>>,
-    tokenizer: &Tokenizer,
-    requests: Vec<Request>,
-    limits: Limits,
-    (phase, interrupt): (Phase, Interrupt),
-    each: &mut dyn FnMut(usize, Vec<Completion>) -> Result<(), E>,
-    observer: &mut dyn ProgressObserver,
-) -> Result<ControlFlow<()>, E> {
-    let mut completions: Vec<Vec<Option<Completion>>> =
-        requests.iter().map(|r| vec![None; r.samples]).collect();
-    let total = requests.iter().map(|r| r.samples).sum();
-    let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &requests)), ..limits };
-    let mut engine = Engine::new(model, Some(tokenizer), limits)?
-        .decoding_at_the_end()
-        .caching_activations(activation_cache);
-    for request in requests {
-        engine.submit(request)?;
-    }
-    let (mut done, mut tokens) = (0, 0);
-    observer.progress(Progress { phase, done, total, tokens });
-    while !engine.is_idle() {
-        if interrupt == Interrupt::WhenAsked && observer.stop_requested() {
-            return Ok(ControlFlow::Break(()));
+/// Which response: the number of its request, and its own among the samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub request: usize,
+    pub sample: usize,
+}
+
+impl<B: Backend> Sampler<'_, B> {
+    /// Samples to the end, and gives `each` every completion as soon as it is there.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`] and [`Engine::step`]; and what `each` returns.
+    pub(crate) fn sample<E: From<Error>>(
+        self,
+        requests: Vec<Request>,
+        each: &mut dyn FnMut(Place, Completion) -> Result<(), E>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<ControlFlow<()>, E> {
+        let Self { model, activation_cache, tokenizer, limits, phase, interrupt } = self;
+        let total = requests.iter().map(|r| r.samples).sum();
+        let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &requests)), ..limits };
+        let mut engine = Engine::new(model, Some(tokenizer), limits)?
+            .decoding_at_the_end()
+            .caching_activations(activation_cache);
+        for request in requests {
+            engine.submit(request)?;
         }
-        for event in engine.step()? {
-            match event {
-                Event::Token { .. } => tokens += 1,
-                Event::Finished { request, sample, completion } => {
-                    let samples = &mut completions[request];
-                    samples[sample] = Some(completion);
-                    done += 1;
-                    if samples.iter().all(Option::is_some) {
-                        each(request, std::mem::take(samples).into_iter().flatten().collect())?;
+        let (mut done, mut tokens) = (0, 0);
+        observer.progress(Progress { phase, done, total, tokens });
+        while !engine.is_idle() {
+            if interrupt == Interrupt::WhenAsked && observer.stop_requested() {
+                return Ok(ControlFlow::Break(()));
+            }
+            for event in engine.step()? {
+                match event {
+                    Event::Token { .. } => tokens += 1,
+                    Event::Finished { request, sample, completion } => {
+                        done += 1;
+                        each(Place { request, sample }, completion)?;
                     }
                 }
             }
+            observer.progress(Progress { phase, done, total, tokens });
         }
-        observer.progress(Progress { phase, done, total, tokens });
+        Ok(ControlFlow::Continue(()))
     }
-    Ok(ControlFlow::Continue(()))
 }
 
 /// Bytes of keys and values if all requests ran at once: more memory than this is of no use.

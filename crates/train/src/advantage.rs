@@ -100,6 +100,7 @@ mod tests {
             ground_truth: Value::Null,
             data_source: String::new(),
             extra_info: Value::Null,
+            columns: isentrope_data::Row::new(),
             origin: "made up".into(),
         };
         let responses = rewards.iter().map(|&reward| response(reward)).collect();

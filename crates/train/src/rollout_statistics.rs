@@ -202,6 +202,7 @@ mod tests {
             ground_truth: Value::Null,
             data_source: String::new(),
             extra_info: Value::Null,
+            columns: isentrope_data::Row::new(),
             origin: "made up".into(),
         };
         let completion = Completion {
@@ -214,8 +215,8 @@ mod tests {
             finish_reason: FinishReason::Stop,
             activation_slots: None,
         };
-        let sampled = vec![(&problem, vec![completion.clone(), completion])];
-        let responses = judge.responses(sampled).unwrap().remove(0);
+        let sampled = vec![(&problem, completion.clone()), (&problem, completion)];
+        let responses = judge.responses(sampled).unwrap();
         Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: None }
     }
 

@@ -173,6 +173,7 @@ impl Fixture {
                 ground_truth: serde_json::Value::Null,
                 data_source: String::new(),
                 extra_info: serde_json::Value::Null,
+                columns: isentrope_data::Row::new(),
                 origin: String::new(),
             },
             prompt: group.prompt.clone(),

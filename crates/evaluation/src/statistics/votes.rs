@@ -57,7 +57,7 @@ mod tests {
     fn vote(verifier: &Value, ground_truth: &Value, answers: &[&str]) -> (Vec<Option<String>>, f64) {
         let settings: VerifierSettings = serde_json::from_value(verifier.clone()).unwrap();
         let verifier = settings.build().unwrap();
-        let item = Item { ground_truth, prompt: "", data_source: "sums", extra_info: &Value::Null };
+        let item = Item { ground_truth, data_source: "sums", ..Item::default() };
         let texts: Vec<String> = answers.iter().map(|answer| format!("\\boxed{{{answer}}}")).collect();
         let batch: Vec<_> = texts.iter().map(|text| (item, text.as_str())).collect();
         let judgements = verifier.verify_batch(&batch).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn answers_to_the_built_in_task_are_told_apart_by_their_spelling() {
         let challenge = json!({"numbers": [1, 2], "target": 3});
-        let item = Item { ground_truth: &challenge, prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth: &challenge, ..Item::default() };
         let answered = |text: &str| response(Judgement::new(Verdict::Correct, Some(text.into()), ""));
         for verifier in [VerifierName::Auto, VerifierName::Countdown] {
             let mut responses = ["1+2=3", "2+1=3", "1+2=3"].map(answered);
@@ -144,7 +144,7 @@ mod tests {
                 a.parse::<i32>().unwrap().abs_diff(b.parse().unwrap()) <= 1
             }
         }
-        let item = Item { ground_truth: &Value::Null, prompt: "", data_source: "", extra_info: &Value::Null };
+        let item = Item { ground_truth: &Value::Null, ..Item::default() };
         let fault = response(Judgement::new(Verdict::Fault, Some("2".into()), ""));
         let answered = |text: &str| response(Judgement::new(Verdict::Wrong, Some(text.into()), ""));
         let mut responses = ["1", "2", "3", "2", "4"].map(answered).to_vec();

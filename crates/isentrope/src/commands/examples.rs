@@ -63,6 +63,7 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/arithmetic/make.py"
     "examples/arithmetic/test.jsonl"
     "examples/arithmetic/train.jsonl"
+    "examples/own-reward/functions.py"
     "examples/own-reward/held_out.jsonl"
     "examples/own-reward/problems.jsonl"
     "examples/own-reward/problems.py"

@@ -251,6 +251,30 @@ fn verifiers_are_chosen_as_in_recipes() {
     failure_saying(&mut with("[1"), &["--verifier", "not valid TOML"]);
 }
 
+/// With the keys of a line as columns, and a prompt that is a chat as one.
+#[cfg(unix)]
+#[test]
+fn a_function_is_given_what_a_line_has() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("there is no python3 here: functions are not tested");
+        return;
+    }
+    let scratch = Scratch::new();
+    let code = r#"
+def reward(prompts, completions, nums, gold, **kwargs):
+    assert "response" not in kwargs and "prompt" not in kwargs, kwargs
+    text = completions[0] if prompts == ["p"] else completions[0][0]["content"]
+    return [1.0 if text == "6" and gold == ["6"] and nums == [[1, 2, 3]] else 0.0]
+"#;
+    let file = scratch.file("reward.py", code);
+    let line = |prompt: Value| json!({"prompt": prompt, "response": "6", "gold": "6", "nums": [1, 2, 3]});
+    let lines = [line(json!("p")), line(json!([{"role": "user", "content": "p"}]))];
+    let verifier = format!("{{python = \"{file}:reward\"}}");
+    let (judged, said) = grade(&lines, &["--verifier", &verifier]);
+    assert!(judged.iter().all(|line| line["verdict"] == "correct"), "{judged:?}");
+    assert!(said.contains("reward of") && said.contains("is called as by TRL"), "{said}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_command_judges_without_a_ground_truth() {

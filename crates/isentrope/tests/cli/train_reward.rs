@@ -343,6 +343,11 @@ fn verifiers_that_are_none_are_refused() {
         ),
         ("{ command = [\"a\"], timeout_s = 0 }", &["reward.verifier.timeout_s must be a number from 0.001"]),
         ("{ command = [] }", &["reward.verifier.command is []", "a program and its arguments"]),
+        (
+            "{ python = \"reward.py\" }",
+            &["reward.verifier.python is \"reward.py\"", "such as \"reward.py:compute_score\""],
+        ),
+        ("{ python = \"reward.py:f\", arguments = { a = {} } }", &["reward.verifier.arguments.a must be"]),
         ("{ command = [\"a\"], weighted = [] }", &["unknown key `reward.verifier.weighted`"]),
         ("{ weighted = [] }", &["reward.verifier.weighted is []", "at least one part"]),
         (
@@ -404,7 +409,7 @@ fn the_example_runs_where_there_is_python() {
         "--set",
         "eval.problems=2",
     ];
-    succeed(isentrope(&arguments).current_dir(root).env("ISENTROPE_THREADS", "1"));
+    succeed(isentrope(&arguments).current_dir(&root).env("ISENTROPE_THREADS", "1"));
     let lines = metrics(Path::new(&out));
     for line in &lines[1..] {
         assert_eq!((&line["verdict/fault"], &line["verdict/timed_out"]), (&json!(0.0), &json!(0.0)));
@@ -412,4 +417,44 @@ fn the_example_runs_where_there_is_python() {
         let score = line["reward/score"].as_f64().unwrap();
         assert!(score > 0.05 && score < 1.0, "{score}");
     }
+
+    // The same rewards by functions make the same steps.
+    for (function, called) in [
+        ("compute_score", "verl, with data_source, solution_str, ground_truth, extra_info"),
+        ("largest", "TRL, with prompts, completions, the data's columns (answer, extra_info)"),
+    ] {
+        let file = "examples/own-reward/functions.py";
+        let set = format!("reward.verifier={{ python = \"{file}:{function}\" }}");
+        let said = succeed(
+            isentrope(&[&arguments[..], &["--overwrite", "--set", &set]].concat())
+                .current_dir(&root)
+                .env("ISENTROPE_THREADS", "1"),
+        );
+        let note = format!("reward.verifier.python: {function} of {file} is called as by {called}");
+        assert!(said.contains(&note), "{said}");
+        for (line, same) in lines.iter().zip(metrics(Path::new(&out))).skip(1) {
+            for name in ["reward/score", "policy/entropy", "verdict/fault"] {
+                assert_eq!(line[name], same[name], "{function}: {name}");
+            }
+            assert_eq!(same.get("reward/attempts").is_some(), function == "compute_score");
+        }
+    }
+}
+
+/// A function that never judges ends the run with what was wrong, and so does one that is not there.
+#[test]
+fn a_function_that_judges_nothing_ends_the_run_with_why() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("there is no python3 here: functions are not tested");
+        return;
+    }
+    let bench = Bench::train();
+    let code = "def f(completions, **kwargs):\n    return [completions[0][\"text\"]]\n";
+    let file = bench.scratch.file("reward.py", code);
+    let set = |function: &str| format!("reward.verifier={{ python = \"{file}:{function}\" }}");
+    let message = failure_of(&bench, &set("f"));
+    assert!(message.contains("TypeError: string indices must be integers"), "{message}");
+    assert!(message.contains("(reward.py, line 2)"), "{message}");
+    let message = failure_of(&bench, &set("g"));
+    assert!(message.contains("reward.py has no function g; it has f"), "{message}");
 }

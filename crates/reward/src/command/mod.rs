@@ -1,22 +1,25 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `processes` how they begin and end, `supervisor` what ends with them. A
-//! worker that does anything but answer is ended and replaced; the response it was asked about counts as one that could not be
-//! judged.
+//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
+//! what ends with them. A worker that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the shim in front of a function
+//! (`crate::python`).
 
+mod launch;
+mod places;
 mod processes;
 mod protocol;
 #[cfg(unix)]
 mod supervisor;
 mod worker;
 
-pub use processes::kill_all;
+pub(crate) use launch::{Launch, Workers, interpreter_failed};
 #[cfg(unix)]
 pub use supervisor::supervision;
 
-use std::io::ErrorKind;
+use std::mem;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +27,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{BatchVerifier, Error, Item, Judgement, Verdict};
-use protocol::Misconduct;
+use places::{Place, Places};
+use protocol::{Greeting, Misconduct};
 use worker::{Remains, Worker};
 
 /// How long a fresh worker is watched before the run begins. A program that cannot work, such as one whose script is
@@ -40,6 +44,12 @@ const MAX_FAILURES: u32 = 8;
 /// Failures among the last 64 questions at which the run is stopped: workers that answer and then fail are no better than
 /// workers that never answer.
 const MAX_RECENT_FAILURES: u32 = 32;
+
+/// Ends all workers and lets none be started any more: for a program that ends without unwinding.
+pub fn kill_all() {
+    processes::kill_all();
+    isentrope_sandbox::kill_all();
+}
 
 /// A command whose processes judge responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,19 +71,31 @@ pub struct CommandSettings {
     pub startup_s: f64,
 }
 
-fn default_workers() -> usize {
+pub(crate) fn default_workers() -> usize {
     2
 }
 
-fn default_timeout_s() -> f64 {
+pub(crate) fn default_timeout_s() -> f64 {
     10.0
 }
 
-fn default_startup_s() -> f64 {
+pub(crate) fn default_startup_s() -> f64 {
     20.0
 }
 
 impl CommandSettings {
+    /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
+    pub(crate) fn workers(&self, key: &str) -> Workers {
+        Workers {
+            key: format!("{key}.command"),
+            value: format!("{:?}", self.command),
+            launch: Launch::Command(self.command.clone()),
+            count: self.workers,
+            timeout_s: self.timeout_s,
+            startup_s: self.startup_s,
+        }
+    }
+
     /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
     ///
     /// # Errors
@@ -90,14 +112,14 @@ impl CommandSettings {
     }
 }
 
-/// A command cannot judge any more, or never could.
+/// A verifier cannot judge any more, or never could.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{key} = {command:?}: {problem}{}", tail(.stderr.as_deref()))]
+#[error("{key} = {value}: {problem}{}", tail(.stderr.as_deref()))]
 pub struct VerifierError {
     /// The recipe's key.
     pub key: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
+    /// What the recipe has there, as it is written: of a command the program and its arguments.
+    pub value: String,
     /// What happened.
     pub problem: String,
     /// The end of the last worker's standard error, if there was a worker.
@@ -114,70 +136,84 @@ fn tail(stderr: Option<&str>) -> String {
 
 /// The verifier. Its processes end with it.
 pub(crate) struct CommandVerifier {
-    settings: CommandSettings,
-    key: String,
-    places: Mutex<Vec<Place>>,
-    /// Questions asked so far. A question's number follows from its place in the batches, not from who answers it.
-    asked: AtomicU64,
+    workers: Workers,
+    /// What the workers say of themselves before they are asked anything.
+    notes: Vec<String>,
+    places: Places,
     /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the worker failed.
     recent: AtomicU64,
 }
 
-/// Where there is a worker, but for the time between one and the next.
-#[derive(Default)]
-struct Place {
-    worker: Option<Worker>,
-    /// Workers in a row that failed before they had answered anything.
-    failures: u32,
-}
-
 impl CommandVerifier {
-    /// Starts the workers; `key` is the recipe's key of the table with the command, for messages.
+    /// Starts the workers.
     ///
     /// # Errors
-    /// When they cannot be started, or end or speak before they are asked.
-    pub(crate) fn start(settings: CommandSettings, key: &str) -> Result<Self, VerifierError> {
-        let key = format!("{key}.command");
-        let places = Mutex::new(Vec::new());
-        let verifier = Self { settings, key, places, asked: AtomicU64::new(0), recent: AtomicU64::new(0) };
-        for _ in 0..verifier.settings.workers {
+    /// When they cannot be started, end or speak before they are asked, or have no function that can be used.
+    pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
+        let (notes, places) = (Vec::new(), Places::default());
+        let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
+        for _ in 0..verifier.workers.count {
             let place = Place { worker: Some(verifier.worker()?), failures: 0 };
-            verifier.places().push(place);
+            verifier.places.all().push(place);
         }
-        let deadline = Instant::now() + WATCHED;
-        for place in verifier.places().iter_mut() {
-            if let Some(misconduct) = place.worker.as_ref().and_then(|worker| worker.unasked(deadline))
-                && let Some(worker) = place.worker.take()
-            {
-                let remains = worker.end(&misconduct);
-                let did = with_status(&misconduct, &remains);
-                let problem = format!("a worker {did} before it was asked anything");
-                return Err(verifier.error(problem, Some(remains.stderr)));
-            }
+        if verifier.workers.launch.greets() {
+            verifier.notes = verifier.greet()?.into_iter().collect();
+        } else {
+            verifier.watch()?;
         }
         Ok(verifier)
     }
 
-    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Watches fresh workers for a moment.
+    fn watch(&mut self) -> Result<(), VerifierError> {
+        let deadline = Instant::now() + WATCHED;
+        let unasked = |worker: &Worker| worker.unasked(deadline);
+        let failed = self.places.all().iter_mut().find_map(|place| {
+            let misconduct = place.worker.as_ref().and_then(unasked)?;
+            Some((misconduct, place.worker.take()?))
+        });
+        match failed {
+            None => Ok(()),
+            Some((misconduct, worker)) => {
+                let remains = worker.end(&misconduct);
+                let did = with_status(&misconduct, &remains);
+                let advice = advice(&misconduct, &remains, &self.workers.launch);
+                let problem = format!("a worker {did} before it was asked anything{advice}");
+                Err(self.error(problem, Some(remains.stderr)))
+            }
+        }
+    }
+
+    /// Waits until all workers have loaded their function; what they say of it.
+    fn greet(&mut self) -> Result<Option<String>, VerifierError> {
+        let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
+        let mut says = None;
+        for index in 0..self.places.all().len() {
+            let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
+            let greeting = worker.ask(protocol::HELLO.into(), limit);
+            match greeting.and_then(|line| protocol::greeting(&line)) {
+                Ok(Greeting::Hello(said)) => {
+                    says = Some(format!("{}: {said}{}", self.workers.key, self.workers.launch.walls()));
+                }
+                Ok(Greeting::Refused(why)) => return Err(self.error(why.replace('\n', "\n  "), None)),
+                Err(misconduct) => {
+                    let remains = worker.end(&misconduct);
+                    let did = with_status(&misconduct, &remains);
+                    let problem = format!("a worker {did} while it loaded the function");
+                    return Err(self.error(problem, Some(remains.stderr)));
+                }
+            }
+            self.places.all()[index].worker = Some(worker);
+        }
+        Ok(says)
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
-        Worker::start(&self.settings.command).map_err(|e| {
-            let is_line = |program: &String| program.contains(char::is_whitespace);
-            let hint = match self.settings.command.first() {
-                Some(program) if e.kind() == ErrorKind::NotFound && is_line(program) => {
-                    "; each word must be an entry of its own, as in [\"python3\", \"reward.py\"]"
-                }
-                _ => "",
-            };
-            let problem = format!("the command cannot be started: {e}{hint}");
-            self.error(problem, None)
-        })
+        Worker::start(&self.workers.launch).map_err(|e| self.error(self.workers.launch.failed(&e), None))
     }
 
     fn error(&self, problem: String, stderr: Option<String>) -> VerifierError {
-        VerifierError { key: self.key.clone(), command: self.settings.command.clone(), problem, stderr }
+        self.workers.error(problem, stderr)
     }
 
     /// Takes down whether a worker failed at its question; how many of the last 64 that makes.
@@ -189,20 +225,14 @@ impl CommandVerifier {
     }
 
     /// Asks the worker of a place, a fresh one if need be.
-    fn judge(
-        &self,
-        place: &mut Place,
-        id: u64,
-        item: &Item<'_>,
-        response: &str,
-    ) -> Result<Judgement, VerifierError> {
+    fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
         let mut worker = match place.worker.take() {
             Some(worker) => worker,
             None => self.worker()?,
         };
-        let startup = if worker.has_answered { 0.0 } else { self.settings.startup_s };
-        let limit = Duration::from_secs_f64(self.settings.timeout_s + startup);
-        let line = protocol::question(id, item, response);
+        let startup = if worker.has_answered { 0.0 } else { self.workers.startup_s };
+        let limit = Duration::from_secs_f64(self.workers.timeout_s + startup);
+        let (id, line) = protocol::question(item, response, self.workers.launch.greets());
         let misconduct = match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
             Ok(judgement) => {
                 worker.has_answered = true;
@@ -215,26 +245,28 @@ impl CommandVerifier {
         place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
         let remains = worker.end(&misconduct);
         let did = with_status(&misconduct, &remains);
+        let advice = advice(&misconduct, &remains, &self.workers.launch);
         if place.failures == MAX_FAILURES {
             let problem = format!(
-                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}"
+                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}{advice}"
             );
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let recent = self.recent_failures(true);
         if recent >= MAX_RECENT_FAILURES {
-            let problem = format!("workers failed at {recent} of the last 64 questions; the last {did}");
+            let problem =
+                format!("workers failed at {recent} of the last 64 questions; the last {did}{advice}");
             return Err(self.error(problem, Some(remains.stderr)));
         }
         let verdict =
             if matches!(misconduct, Misconduct::TimedOut(_)) { Verdict::TimedOut } else { Verdict::Fault };
-        Ok(Judgement::new(verdict, None, format!("the worker {}", told(&misconduct, &remains))))
+        Ok(Judgement::new(verdict, None, format!("the worker {}{advice}", told(&misconduct, &remains))))
     }
 }
 
 /// What a worker did, as it follows "the worker": of one that ended, with how.
 fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
-    match (misconduct, remains.status) {
+    match (misconduct, &remains.status) {
         (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
         (Misconduct::Ended, None) => "closed its standard output".to_owned(),
         _ => misconduct.to_string(),
@@ -250,17 +282,25 @@ fn told(misconduct: &Misconduct, remains: &Remains) -> String {
     with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
 }
 
+/// What a program should do that ended as if it had done all it is for, such as one that answers a single line.
+fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'static str {
+    match (misconduct, launch) {
+        (Misconduct::Ended, Launch::Command(_)) if remains.seems_done() => {
+            "; a worker must read lines until its standard input ends"
+        }
+        _ => "",
+    }
+}
+
 impl BatchVerifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let mut places = self.places();
-        let first = self.asked.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
-        let work = |place: &mut Place| {
+        let work = || {
             let mut judged = Vec::new();
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some((item, response)) = batch.get(index) else { return Ok(judged) };
-                match self.judge(place, first + index as u64, item, response) {
+                match self.judge(&mut self.places.take().place, item, response) {
                     Ok(judgement) => judged.push((index, judgement)),
                     Err(error) => {
                         next.store(batch.len(), Ordering::Relaxed); // the others need not go on
@@ -270,11 +310,14 @@ impl BatchVerifier for CommandVerifier {
             }
         };
         let parts: Vec<Result<Vec<(usize, Judgement)>, VerifierError>> = thread::scope(|scope| {
-            let threads: Vec<_> = places.iter_mut().map(|place| scope.spawn(|| work(place))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            // The calling thread is one of them.
+            let others = 1..self.workers().min(batch.len());
+            let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+            let mut parts = vec![work()];
+            parts.extend(
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            );
+            parts
         });
         let mut judged = Vec::with_capacity(batch.len());
         for part in parts {
@@ -283,13 +326,21 @@ impl BatchVerifier for CommandVerifier {
         judged.sort_by_key(|(index, _)| *index);
         Ok(judged.into_iter().map(|(_, judgement)| judgement).collect())
     }
+
+    fn workers(&self) -> usize {
+        self.workers.count.max(1)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
 }
 
 impl Drop for CommandVerifier {
     fn drop(&mut self) {
         let deadline = Instant::now() + GRACE;
-        let places = self.places.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let workers: Vec<Worker> = places.drain(..).filter_map(|place| place.worker).collect();
+        let places = mem::take(self.places.all());
+        let workers: Vec<Worker> = places.into_iter().filter_map(|place| place.worker).collect();
         // All are asked to end before one is waited for.
         thread::scope(|scope| {
             for worker in workers {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use isentrope_files::sha256;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::worker::printable;
 use crate::{Item, Judgement, Verdict};
 
 /// Longest line that a worker may print, in bytes.
@@ -31,30 +33,65 @@ const SHOWN: usize = 120;
 pub const STRAY: &str =
     "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
 
-/// A response to judge.
+/// A response to judge, without its number.
 #[derive(Serialize)]
 struct Question<'a> {
-    id: u64,
     prompt: &'a str,
     response: &'a str,
     ground_truth: &'a Value,
     data_source: &'a str,
     extra_info: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<&'a [Value]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<&'a Map<String, Value>>,
 }
 
-/// A question as a line.
-pub fn question(id: u64, item: &Item<'_>, response: &str) -> Vec<u8> {
-    let Item { ground_truth, prompt, data_source, extra_info } = *item;
-    let question = Question { id, prompt, response, ground_truth, data_source, extra_info };
-    let mut line = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+/// A question's number and its line: to the shim of a function with all that is known, to a command with what docs/rewards.md
+/// promises. The number follows from the rest of the question, not from when it is asked or how many were asked before: an answer
+/// that depends on it depends on the question alone.
+pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
+    let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
+    let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
+    let question = Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
+    let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let [a, b, c, d, ..] = sha256(&json);
+    let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
+    let mut line = format!("{{\"id\":{id},").into_bytes();
+    line.extend_from_slice(&json[1..]); // what follows the opening brace
     line.push(b'\n');
-    line
+    (u64::from(id), line)
+}
+
+/// The line by which the shim of a function is asked whether it can use it.
+pub const HELLO: &str = "{\"hello\":true}\n";
+
+/// What the shim of a function says to [`HELLO`].
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Greeting {
+    /// How the function is called, as a sentence without a full stop.
+    Hello(String),
+    /// Why it cannot be used, of several lines where a traceback is part of it.
+    Refused(String),
+}
+
+/// Reads what the shim of a function says to [`HELLO`].
+///
+/// # Errors
+/// [`Misconduct::Rubbish`].
+pub fn greeting(line: &[u8]) -> Result<Greeting, Misconduct> {
+    Ok(match serde_json::from_slice(line).map_err(|e| rubbish(line, e.to_string()))? {
+        Greeting::Hello(text) => Greeting::Hello(one_line(&printable(&text))),
+        Greeting::Refused(text) => Greeting::Refused(printable(&text)),
+    })
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
     id: u64,
+    applies: Option<bool>,
     score: Option<f64>,
     verdict: Option<Verdict>,
     extracted: Option<String>,
@@ -101,14 +138,7 @@ pub enum Misconduct {
 /// # Errors
 /// [`Misconduct::Rubbish`] and [`Misconduct::OutOfTurn`].
 pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
-    let rubbish = |problem: String| {
-        let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
-        if let Some((end, _)) = text.char_indices().nth(SHOWN) {
-            text.truncate(end);
-            text.push('…');
-        }
-        Misconduct::Rubbish { line: text, problem }
-    };
+    let rubbish = |problem: String| rubbish(line, problem);
     let answer: Answer = serde_json::from_slice(line).map_err(|e| {
         let is_object = line.trim_ascii_start().starts_with(b"{");
         rubbish(if is_object { e.to_string() } else { format!("{e}; {STRAY}") })
@@ -117,6 +147,11 @@ pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
         return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
     }
     check_names(&answer.metrics).map_err(rubbish)?;
+    if answer.applies == Some(false) {
+        let reason =
+            answer.reason.as_deref().unwrap_or("the worker says that it does not apply to this problem");
+        return Ok(Judgement::inapplicable(one_line(reason)));
+    }
     let score = match (answer.score, answer.verdict) {
         (Some(score), _) => score,
         // There is nothing to score where nothing could be judged.
@@ -133,6 +168,15 @@ pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
         metrics: answer.metrics,
         ..Judgement::new(verdict, answer.extracted, one_line(&reason))
     })
+}
+
+fn rubbish(line: &[u8], problem: String) -> Misconduct {
+    let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    Misconduct::Rubbish { line: text, problem }
 }
 
 fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
@@ -170,15 +214,56 @@ mod tests {
     #[test]
     fn a_question_is_one_line_with_everything() {
         let (ground_truth, extra_info) = (json!({"n": [1, "\n"]}), json!(null));
-        let item =
-            Item { ground_truth: &ground_truth, prompt: "p\n", data_source: "d", extra_info: &extra_info };
-        let line = String::from_utf8(question(3, &item, "r\u{2028}\n\"")).unwrap();
-        assert!(line.ends_with('\n') && line.lines().count() == 1);
-        let expected = json!({
-            "id": 3, "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]},
-            "data_source": "d", "extra_info": null
+        let (messages, columns) = ([json!({"role": "user"})], json!({"nums": [1]}));
+        let item = Item {
+            ground_truth: &ground_truth,
+            prompt: "p\n",
+            data_source: "d",
+            extra_info: &extra_info,
+            messages: Some(&messages),
+            columns: columns.as_object(),
+        };
+        let mut expected = json!({
+            "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]}, "data_source": "d",
+            "extra_info": null
         });
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+        for to_shim in [false, true] {
+            let (id, line) = question(&item, "r\u{2028}\n\"", to_shim);
+            let line = String::from_utf8(line).unwrap();
+            assert!(line.ends_with('\n') && line.lines().count() == 1);
+            assert!(line.starts_with(&format!("{{\"id\":{id},")), "shells look for it there: {line}");
+            expected["id"] = json!(id);
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+            expected["messages"] = json!(messages);
+            expected["columns"] = columns.clone();
+        }
+    }
+
+    /// The first four bytes of `sha256sum` of the line without its number, halved.
+    #[test]
+    fn a_question_has_the_same_number_whenever_it_is_asked() {
+        let number = |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
+        assert_eq!(number("p", "r"), 737_890_388);
+        assert_ne!(number("p", "s"), number("p", "r"));
+        assert_ne!(number("q", "r"), number("p", "r"));
+    }
+
+    #[test]
+    fn a_shim_says_hello_or_why_not() {
+        let hello = greeting(b"{\"hello\":\"f is called\"}").unwrap();
+        assert_eq!(hello, Greeting::Hello("f is called".into()));
+        let refused = greeting(b"{\"refused\":\"no:\\n  \\u001b[31mf\"}").unwrap();
+        assert_eq!(refused, Greeting::Refused("no:\n   [31mf".into()));
+        assert!(greeting(b"{\"id\":0,\"score\":1}").is_err());
+    }
+
+    #[test]
+    fn a_worker_may_say_that_it_does_not_apply() {
+        let judged = judgement(r#"{"id":5,"applies":false,"reason":"no\n sums"}"#).unwrap();
+        assert_eq!(judged, Judgement::inapplicable("no sums"));
+        assert_eq!(judged.verdict, Verdict::Fault);
+        assert!(judgement(r#"{"id":5,"applies":true,"score":1}"#).unwrap().applies);
+        assert!(judgement(r#"{"id":5,"applies":true}"#).is_err());
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::processes::Process;
+use super::launch::{Body, Launch, Status};
 use super::protocol::{MAX_LINE, Misconduct, STRAY};
 
 /// How much of the end of a worker's standard error is kept, in bytes.
@@ -19,7 +19,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A worker process.
 pub struct Worker {
-    process: Process,
+    process: Body,
     /// To the thread that writes. One question may wait there, no more: a worker that answers is one that has read.
     questions: SyncSender<Vec<u8>>,
     /// From the thread that reads; closed when standard output is.
@@ -32,28 +32,26 @@ pub struct Worker {
 /// What is left of a worker.
 pub struct Remains {
     /// How it ended, if by itself.
-    pub status: Option<ExitStatus>,
+    pub status: Option<Status>,
     /// The end of its standard error.
     pub stderr: String,
 }
 
+impl Remains {
+    /// Whether it seems to have done what it is for, or does not say why not: it ended without an error, or without a word.
+    pub fn seems_done(&self) -> bool {
+        let code = self.status.as_ref().and_then(Status::code);
+        code.is_some_and(|code| code == 0 || self.stderr.is_empty())
+    }
+}
+
 impl Worker {
-    /// Starts the program of a command with its arguments.
+    /// Starts a worker.
     ///
     /// # Errors
-    /// As [`Command::spawn`](std::process::Command::spawn).
-    pub fn start(command: &[String]) -> io::Result<Self> {
-        let (program, arguments) = command
-            .split_first()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is empty"))?;
-        let mut process = Process::start(program, arguments, |command| {
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            // Else Python keeps an answer back until it has many.
-            command.env("PYTHONUNBUFFERED", "1");
-        })?;
-        let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
-            return Err(io::Error::other("its streams are not there"));
-        };
+    /// As [`Launch::start`].
+    pub fn start(launch: &Launch) -> io::Result<Self> {
+        let (process, stdin, stdout, stderr) = launch.start()?;
         let (questions, to_write) = mpsc::sync_channel(1);
         thread::spawn(move || write(stdin, &to_write));
         let (read, answers) = mpsc::sync_channel(1);
@@ -170,7 +168,11 @@ impl Tail {
         let _ = self.reading.recv_timeout(LAST_WORDS); // nothing is ever sent
         let bytes: Vec<u8> =
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        // A terminal would obey control characters.
-        String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control() && c != '\n', " ").trim().to_owned()
+        printable(&String::from_utf8_lossy(&bytes))
     }
+}
+
+/// A text of lines without what a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && c != '\n', " ").trim().to_owned()
 }

@@ -98,8 +98,8 @@ impl Way {
     }
 }
 
-/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it has made for root could not be
-/// ended by the kernel, since no process of it may signal another user's.
+/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it has made for root could
+/// not be ended by the kernel, since no process of it may signal another user's.
 fn ways() -> Vec<Way> {
     let first = if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
     first.into_iter().chain([Way::UserNamespace]).collect()

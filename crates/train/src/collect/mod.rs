@@ -13,11 +13,13 @@ use crate::token_records::{Budget, Dropped};
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Model};
-use isentrope_rollout::{Completion, Judge, Key, Limits, Prompter, Request, Sampling, sample};
+use isentrope_rollout::{
+    Interrupt, Judge, Key, Limits, Prompter, Request, Responded, Sampler, Sampling, respond,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Responses that are sampled to learn from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -133,8 +135,10 @@ pub struct Collected {
     pub(crate) dropped: Dropped,
     /// How many problems were taken from the source.
     pub taken: u64,
-    /// Time spent on verdicts.
-    pub verification: Duration,
+    /// Time for which the step only waited for verdicts.
+    pub waited: Duration,
+    /// Time that all verdicts took, added up over the verifier's workers.
+    pub verdicts: Duration,
 }
 
 impl<B: Backend> Collector<'_, B> {
@@ -153,7 +157,8 @@ impl<B: Backend> Collector<'_, B> {
             statistics: RolloutStatistics::default(),
             dropped: Dropped::new(self.recorded),
             taken: 0,
-            verification: Duration::ZERO,
+            waited: Duration::ZERO,
+            verdicts: Duration::ZERO,
         };
         let mut batches = 0;
         while self.carried + collected.groups.len() < wanted {
@@ -173,12 +178,12 @@ impl<B: Backend> Collector<'_, B> {
             let first_update = self.first_update.saturating_sub(there);
             // Which groups will pass the filter is not known yet.
             let cached = if filter && first_update > 0 { count } else { first_update };
-            let groups = self.sample(collected.taken, count, cached)?;
+            let (groups, responded) = self.sample(collected.taken, count, cached)?;
             collected.taken += count as u64;
+            collected.waited += responded.waited;
+            collected.verdicts += responded.verdicts;
             batches += 1;
-            let judging = Instant::now();
-            let judged = self.judge(groups)?;
-            for group in self.ranks.gather_groups(judged) {
+            for group in self.ranks.gather_groups(groups) {
                 seen(&group)?;
                 collected.statistics.add(&group);
                 if !filter || self.teaches(&group) {
@@ -187,7 +192,6 @@ impl<B: Backend> Collector<'_, B> {
                     collected.dropped.add(&group);
                 }
             }
-            collected.verification += judging.elapsed();
             collected.statistics.check_faults()?;
             if !filter {
                 break;
@@ -217,69 +221,52 @@ impl<B: Backend> Collector<'_, B> {
         )))
     }
 
-    /// Samples responses to `count` problems, after the `taken` ones of this step. The activations of the first `cached`
-    /// groups are kept for the update, as far as there is room.
-    fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Vec<Sampled>> {
+    /// Samples responses to `count` problems, after the `taken` ones of this step, and judges them. The activations of the first
+    /// `cached` groups are kept for the update, as far as there is room.
+    fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<(Vec<Group>, Responded)> {
         let first_position = self.position + taken;
         let problems: Vec<Problem> =
             (0..count as u64).map(|i| self.source.problem(first_position + i)).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
-        let request = |i: usize, samples, sampling: &Arc<Sampling>, cache_activations| Request {
-            key: Key { seed: self.seed, step: self.step, prompt: taken + i as u64 },
-            prompt: prompts[i].clone(),
-            samples,
-            sampling: sampling.clone(),
-            cache_activations,
+        let question = |i: usize, samples, sampling: &Arc<Sampling>, cache_activations| {
+            let request = Request {
+                key: Key { seed: self.seed, step: self.step, prompt: taken + i as u64 },
+                prompt: prompts[i].clone(),
+                samples,
+                sampling: sampling.clone(),
+                cache_activations,
+            };
+            (&problems[i], request)
         };
-        let mut requests: Vec<Request> = (0..prompts.len())
-            .map(|i| request(i, self.settings.responses, &self.sampling, i < cached))
-            .collect();
+        let mut questions: Vec<_> =
+            (0..count).map(|i| question(i, self.settings.responses, &self.sampling, i < cached)).collect();
         if self.greedy {
             let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
             let greedy = Arc::new(greedy);
-            requests.extend((0..prompts.len()).map(|i| request(i, 1, &greedy, false)));
+            questions.extend((0..count).map(|i| question(i, 1, &greedy, false)));
         }
-        let mut completions = sample(
-            self.model,
-            self.activation_cache.as_deref_mut(),
-            &self.prompter.tokenizer,
-            requests,
-            self.limits,
-            Phase::Rollout,
-            self.observer,
-        )?
-        .into_iter();
-        let mut sampled: Vec<Vec<Completion>> = completions.by_ref().take(prompts.len()).collect();
-        for (sampled, greedy) in sampled.iter_mut().zip(completions) {
-            sampled.extend(greedy); // the last of a group, where there is one
-        }
-        let parts = problems.into_iter().zip(prompts).zip(sampled);
-        Ok((first_position..)
-            .zip(parts)
-            .map(|(position, ((problem, prompt), completions))| {
-                let responses = Vec::new();
-                let group = Group { step: self.step, position, problem, prompt, responses, greedy: None };
-                Sampled { group, completions }
-            })
-            .collect())
+        let mut judged = vec![Vec::new(); questions.len()];
+        let keep = &mut |request: usize, responses| -> Result<()> {
+            judged[request] = responses;
+            Ok(())
+        };
+        let sampler = Sampler {
+            model: self.model,
+            activation_cache: self.activation_cache.as_deref_mut(),
+            tokenizer: &self.prompter.tokenizer,
+            limits: self.limits,
+            phase: Phase::Rollout,
+            interrupt: Interrupt::Never,
+        };
+        // What computes where sampling computes had better wait until all cores are free.
+        let responded = respond(sampler, questions, self.judge, usize::MAX, keep, self.observer)?;
+        let mut greedy = judged.split_off(count).into_iter().flatten();
+        let parts = (first_position..).zip(problems.into_iter().zip(prompts).zip(judged));
+        let groups = parts.map(|(position, ((problem, prompt), responses))| {
+            let greedy = greedy.next();
+            Group { step: self.step, position, problem, prompt, responses, greedy }
+        });
+        Ok((groups.collect(), responded))
     }
-
-    fn judge(&self, sampled: Vec<Sampled>) -> Result<Vec<Group>> {
-        let (mut groups, completions): (Vec<Group>, Vec<Vec<Completion>>) =
-            sampled.into_iter().map(|sampled| (sampled.group, sampled.completions)).unzip();
-        let problems = groups.iter().map(|group| &group.problem);
-        let judged = self.judge.responses(problems.zip(completions).collect())?;
-        for (group, mut responses) in groups.iter_mut().zip(judged) {
-            group.greedy = if self.greedy { responses.pop() } else { None };
-            group.responses = responses;
-        }
-        Ok(groups)
-    }
-}
-
-/// A group whose responses have not been judged.
-struct Sampled {
-    group: Group,
-    completions: Vec<Completion>,
 }

@@ -115,7 +115,8 @@ impl Trainer for PolicyGradient {
         let clock = &mut context.record.clock;
         let collected = clock.time("rollout", || collector.collect(&mut |group| file.group(group)))?;
         file.finish()?;
-        clock.add("verify", collected.verification);
+        clock.add("verify", collected.waited);
+        clock.add("verdicts", collected.verdicts);
         clock.count("rollout", collected.statistics.tokens());
         Ok(collected)
     }

@@ -145,6 +145,7 @@ impl TrainingRecipe for Recipe {
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.rollout.max_tokens,
         };
+        notes.extend(judge.verifier.notes());
         Ok(Prepared {
             notes,
             model_dir: model_dir.to_owned(),

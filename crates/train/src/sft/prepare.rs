@@ -98,6 +98,7 @@ impl TrainingRecipe for Recipe {
             overlong: recipe.reward.overlong.clone(),
             max_tokens: recipe.longest_response(),
         };
+        notes.extend(judge.verifier.notes());
         Ok(Prepared {
             notes,
             model_dir: model_dir.to_owned(),

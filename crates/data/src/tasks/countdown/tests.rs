@@ -8,7 +8,7 @@ use proptest::prelude::*;
 fn text(problem: &Problem) -> &str {
     match &problem.prompt {
         Prompt::Text(text) => text,
-        Prompt::Chat(_) => panic!("countdown prompts are text"),
+        other => panic!("countdown prompts are text, not {other:?}"),
     }
 }
 
@@ -28,6 +28,7 @@ fn judge(problem: &Problem, response: &str) -> Verdict {
         prompt: text(problem),
         data_source: &problem.data_source,
         extra_info: &problem.extra_info,
+        ..Item::default()
     };
     isentrope_reward::countdown::Countdown.verify(&item, response).verdict
 }

@@ -85,17 +85,15 @@ impl Measured {
     }
 }
 
-/// Hashes of the files that the verifier's commands are started with, such as scripts, by the arguments that name them;
-/// none without any.
+/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the verifier names them; none
+/// without any.
 fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
-    let arguments = settings.commands().into_iter().flat_map(|command| &command.command);
-    let files = arguments.filter(|argument| Path::new(argument).is_file());
+    let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
     let hash = |file: &str| {
         sha256_of_file(Path::new(file))
             .map_err(io::Error::from)
             .with_context(|| format!("--verifier: {file}"))
     };
-    let hashes: BTreeMap<&str, String> =
-        files.map(|file| Ok((file.as_str(), hash(file)?))).collect::<Result<_>>()?;
+    let hashes: BTreeMap<&str, String> = files.map(|file| Ok((file, hash(file)?))).collect::<Result<_>>()?;
     Ok((!hashes.is_empty()).then_some(hashes))
 }

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 use isentrope_reward::math::Math;
-use isentrope_reward::{Combined, Item, MathSettings, Single, Verifier, VerifierName, VerifierSettings};
+use isentrope_reward::{
+    Combined, Item, Judgement, MathSettings, Single, Tests, Verifier, VerifierName, VerifierSettings,
+};
 use serde_json::Value;
 
 /// The steps from a ground truth, as the command line gives it, and a response to the verdict.
@@ -17,23 +19,35 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
             return Ok(explain_math(Math { options: *math }, gold, response));
         }
         Single::BuiltIn(VerifierName::Math) => return Ok(explain_math(Math::default(), gold, response)),
+        Single::Code(_) | Single::BuiltIn(VerifierName::Code) => {
+            return explain_code(settings, gold, response);
+        }
+        Single::BuiltIn(VerifierName::Auto) if Tests::is_form_of_text(gold) => {
+            return explain_code(settings, gold, response);
+        }
         Single::BuiltIn(VerifierName::Auto) if object.is_none() => {
             return Ok(explain_math(Math::default(), gold, response));
         }
         Single::BuiltIn(verifier) => verifier,
-        Single::Command(_) => {
-            bail!("--explain is for the built-in verifiers: set --verifier to auto, math or countdown")
+        Single::Command(_) | Single::Python(_) => {
+            bail!("--explain is for the built-in verifiers: set --verifier to auto, math, countdown or code")
         }
     };
     let ground_truth = object.unwrap_or_else(|| gold.into());
-    let item = Item { ground_truth: &ground_truth, prompt: "", data_source: "", extra_info: &Value::Null };
-    let judgement = verifier.verify(&item, response);
-    Ok(format!(
-        "response: {}\n{:?}: {}\n",
-        judgement.extracted.unwrap_or_default(),
-        judgement.verdict,
-        judgement.reason
-    ))
+    let item = Item { ground_truth: &ground_truth, ..Item::default() };
+    Ok(explain_judgement(verifier.verify(&item, response)))
+}
+
+fn explain_judgement(judgement: Judgement) -> String {
+    let Judgement { verdict, extracted, reason, .. } = judgement;
+    format!("response: {}\n{verdict:?}: {reason}\n", extracted.unwrap_or_default())
+}
+
+fn explain_code(settings: &VerifierSettings, gold: &str, response: &str) -> Result<String> {
+    let ground_truth = gold.into();
+    let item = Item { ground_truth: &ground_truth, ..Item::default() };
+    let judgements = settings.build()?.verify_batch(&[(item, response)])?;
+    Ok(judgements.into_iter().map(explain_judgement).collect())
 }
 
 fn explain_math(verifier: Math, gold: &str, response: &str) -> String {

@@ -38,7 +38,8 @@ pub struct Grade {
     /// Where JSON lines go; - is standard output, where they go without a name
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, or all else that a recipe's
+    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, code (tests of
+    /// programs), or all else that a recipe's
     /// reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
     #[arg(long, value_name = "VERIFIER", default_value = "auto")]
     verifier: String,
@@ -69,6 +70,7 @@ impl Grade {
         let mut lines = Lines::open(&input)?;
         let mut output = Output::create(self.out.as_deref())?;
         let verifier = settings.build()?;
+        verifier.notes().iter().for_each(|note| messages::note(note));
         let mut rounds = Rounds::new(&settings, threads);
         let reader = Reader { gold: self.gold, response: self.response, verifier: settings };
 

@@ -25,10 +25,10 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A command judges one batch at a time with its own workers: more threads would only wait for them, and fewer lines
-    /// than workers would leave some without work.
+    /// A command or a function judges with its own workers: more threads would only wait for them, and fewer lines than workers
+    /// would leave some without work.
     pub fn new(settings: &VerifierSettings, threads: usize) -> Self {
-        match settings.commands().iter().map(|command| command.workers).max() {
+        match settings.workers() {
             Some(workers) => {
                 let batch = BATCH.max(workers);
                 Self { threads: 1, batch, fewest: workers, most: batch, size: workers }

@@ -2,7 +2,7 @@
 
 use crate::lines::Line;
 use anyhow::Result;
-use isentrope_data::{final_answer, find};
+use isentrope_data::{Prompt, final_answer, find, program_tests, read_prompt};
 use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
 
@@ -37,9 +37,11 @@ struct Question {
     ground_truth: Value,
     response: String,
     expected: Option<bool>,
-    prompt: String,
+    prompt: Option<Prompt>,
     data_source: String,
     extra_info: Value,
+    /// What else the line says, for verifiers that take it.
+    columns: Map<String, Value>,
 }
 
 impl Reader {
@@ -57,23 +59,27 @@ impl Reader {
 
     fn understand(&self, object: &Map<String, Value>) -> Result<Question, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let prompt = find(object, &None, PROMPT).map(|(_, prompt)| text(prompt)).unwrap_or_default();
+        let prompt = find(object, &None, PROMPT).ok().and_then(|(_, prompt)| read_prompt(prompt).ok());
         let data_source = object.get("data_source").map(text).unwrap_or_default();
         self.verifier.check_data_source(&data_source)?;
+        let check = |ground_truth: &Value| self.verifier.check_ground_truth(ground_truth, &data_source);
+        // Some verifiers need none.
+        let takes_any = check(&Value::Null).is_ok();
+        let tests = if takes_any || self.gold.is_some() { None } else { program_tests(object) };
+        let tests = tests.filter(|tests| check(tests).is_ok());
         let ground_truth = match find(object, &self.gold, GOLD) {
+            _ if tests.is_some() => tests.unwrap_or_default(),
             Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
             Ok((_, value)) => value.clone(),
-            // Some verifiers need none.
-            Err(missing) => match self.verifier.check_ground_truth(&Value::Null, &data_source) {
-                Ok(()) => Value::Null,
-                Err(_) => return Err(missing),
-            },
+            Err(_) if takes_any => Value::Null,
+            Err(missing) => return Err(missing),
         };
-        let response = match find(object, &self.response, RESPONSE)? {
-            (_, Value::String(text)) => text.clone(),
+        let (response_key, response) = find(object, &self.response, RESPONSE)?;
+        let response = match response {
+            Value::String(text) => text.clone(),
             // A bare answer may be a number.
-            (_, Value::Number(number)) => number.to_string(),
-            (key, _) => return Err(format!("\"{key}\" must be text")),
+            Value::Number(number) => number.to_string(),
+            _ => return Err(format!("\"{response_key}\" must be text")),
         };
         let expected = match object.get("expected") {
             None | Some(Value::Null) => None,
@@ -83,17 +89,23 @@ impl Reader {
             Some(_) => return Err("\"expected\" must be 0, 1, false or true".into()),
         };
         let extra_info = self.extra_info(object);
-        Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info })
+        let mut columns = Map::new();
+        if self.verifier.takes_columns() {
+            let told = [&[response_key, "data_source", "extra_info"], PROMPT].concat();
+            let further = object.iter().filter(|(key, _)| !told.contains(&key.as_str()));
+            columns.extend(further.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info, columns })
     }
 
-    /// The line's, with the options that it has under Math-Verify's names; commands get it as it is.
+    /// The line's, with the options that it has under Math-Verify's names; commands and functions get it as it is.
     fn extra_info(&self, object: &Map<String, Value>) -> Value {
         let given = object.get("extra_info").cloned().unwrap_or_default();
         let set = MATH_VERIFYS
             .iter()
             .filter_map(|(theirs, ours)| Some(((*ours).to_owned(), object.get(*theirs)?.clone())));
         let set: Map<String, Value> = set.collect();
-        if set.is_empty() || !self.verifier.commands().is_empty() {
+        if set.is_empty() || self.verifier.workers().is_some() {
             return given;
         }
         let own = given.get(math::OF_PROBLEM).and_then(Value::as_object).cloned().unwrap_or_default();
@@ -107,8 +119,15 @@ impl Reader {
 impl Row {
     /// The problem that the response is judged by.
     pub fn item(&self) -> Item<'_> {
-        let Question { ground_truth, prompt, data_source, extra_info, .. } = &self.question;
-        Item { ground_truth, prompt, data_source, extra_info }
+        let Question { ground_truth, prompt, data_source, extra_info, columns, .. } = &self.question;
+        Item {
+            ground_truth,
+            prompt: prompt.as_ref().and_then(Prompt::question).unwrap_or_default(),
+            data_source,
+            extra_info,
+            messages: prompt.as_ref().and_then(Prompt::messages),
+            columns: Some(columns),
+        }
     }
 
     pub fn response(&self) -> &str {

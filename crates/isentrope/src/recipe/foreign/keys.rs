@@ -169,16 +169,24 @@ pub const FOREIGN: &[Foreign] = &[
     ),
     // Rewards.
     but(
-        &[
-            "reward_funcs",
-            "custom_reward_function",
-            "custom_reward_function.path",
-            "custom_reward_function.name",
-            "reward_manager",
-            "reward_manager.*",
-        ],
+        &["reward_funcs"],
         "reward.verifier",
-        "a built-in verifier or a program of your own: docs/rewards.md",
+        "a built-in verifier, or { python = \"reward.py:my_reward\" } with your function as it is: docs/rewards.md",
+    ),
+    but(
+        &["custom_reward_function", "custom_reward_function.path", "custom_reward_function.name"],
+        "reward.verifier",
+        "as { python = \"reward.py:compute_score\" } with your function as it is: docs/rewards.md",
+    ),
+    but(
+        &["custom_reward_function.reward_kwargs"],
+        "reward.verifier",
+        "as a table with `arguments` beside `python`: docs/rewards.md",
+    ),
+    but(
+        &["reward_manager", "reward_manager.*"],
+        "reward.verifier",
+        "a built-in verifier, a function or a program of your own: docs/rewards.md",
     ),
     but(
         &["reward_weights"],
@@ -188,7 +196,7 @@ pub const FOREIGN: &[Foreign] = &[
     but(
         &["reward.num_workers", "reward_model.num_workers"],
         "reward.verifier",
-        "as a table with the keys `command` and `workers`",
+        "as a table with `workers` beside `command` or `python`",
     ),
     but(
         &["reward_fn_key"],

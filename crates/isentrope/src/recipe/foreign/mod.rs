@@ -30,6 +30,13 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
     if let Some(reason) = absent::reason(path) {
         return Some(format!("; absent here, because {reason}"));
     }
+    if let Some(function) = reward_function(path, node) {
+        let verifier = format!("{{ python = {function:?} }}");
+        let elsewhere = elsewhere("reward.verifier", root);
+        return Some(format!(
+            "; here it is `reward.verifier = {verifier}`{elsewhere}, which takes the function as it is: docs/rewards.md"
+        ));
+    }
     let value = text(node).and_then(|text| values::of_foreign_key(path, &text));
     match value {
         Some(value) => Some(format!("; {}", value.advice(root))),
@@ -40,6 +47,14 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
 /// What to say of a value that one of our own choices does not have: it follows "found ...".
 pub fn value_hint(path: &str, value: &str, root: &Shape) -> Option<String> {
     values::of_own_key(path, value).map(|value| format!("; {}", value.advice(root)))
+}
+
+/// The function that verl's table `custom_reward_function` names, as a verifier does.
+fn reward_function(path: &str, node: &Node) -> Option<String> {
+    let Value::Table(entries) = &node.value else { return None };
+    let named = |name: &str| entries.iter().find(|(key, _)| key == name).and_then(|(_, node)| text(node));
+    let file = ends(path, "custom_reward_function").then(|| named("path"))??;
+    Some(format!("{file}:{}", named("name").as_deref().unwrap_or("compute_score")))
 }
 
 /// All values of other trainers that are known.

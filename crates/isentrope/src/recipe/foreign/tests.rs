@@ -169,6 +169,26 @@ fn values_of_other_trainers_are_translated() {
         ("loss_type = \"sapo\"", "absent here, because the losses are"),
         ("optimizer.schedule = \"cosine_with_restarts\"", "absent here, because the schedules are"),
         ("reward.verifier = \"math_verify\"", "here it is `reward.verifier = \"math\"`"),
+        (
+            "reward_funcs = [\"my.reward\"]",
+            "or { python = \"reward.py:my_reward\" } with your function as it is",
+        ),
+        (
+            "reward_funcs = \"think_format_reward\"",
+            "here it is `reward.verifier = { python = \"trl.rewards:think_format_reward\" }`; it needs TRL",
+        ),
+        (
+            "[custom_reward_function]\npath = \"a/r.py\"\nname = \"f\"",
+            "here it is `reward.verifier = { python = \"a/r.py:f\" }`, which takes the function as it is",
+        ),
+        (
+            "reward.custom_reward_function.path = \"r.py\"",
+            "`reward.verifier = { python = \"r.py:compute_score\" }`",
+        ),
+        (
+            "reward.custom_reward_function.name = \"f\"",
+            "as { python = \"reward.py:compute_score\" } with your function",
+        ),
         ("checkpoint.dtype = \"bf16\"", "here it is `checkpoint.dtype = \"bfloat16\"`"),
     ] {
         let told = told(text, &rl());

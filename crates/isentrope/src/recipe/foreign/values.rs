@@ -328,9 +328,15 @@ pub const FOREIGN: &[Foreign] = &[
     ),
     is(
         VERIFIER,
-        &["think_format_reward", "format_reward", "code", "sandbox_fusion", "reward_model"],
+        &["think_format_reward"],
+        &[("reward.verifier", "{ python = \"trl.rewards:think_format_reward\" }")],
+        "it needs TRL for the Python that `interpreter` names",
+    ),
+    is(
+        VERIFIER,
+        &["format_reward", "code", "sandbox_fusion", "reward_model"],
         &[],
-        "only answers are judged here; a program of your own can judge anything: docs/rewards.md",
+        "only answers are judged here; a function or a program of your own can judge anything: docs/rewards.md",
     ),
     // Checkpoints.
     is(FORMAT, &["bf16", "torch_bfloat16"], &[("checkpoint.dtype", "\"bfloat16\"")], ""),

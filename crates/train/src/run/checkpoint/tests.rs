@@ -34,6 +34,7 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
         ground_truth: json!("2"),
         data_source: String::new(),
         extra_info: Value::Null,
+        columns: isentrope_data::Row::new(),
         origin: "row 1".into(),
     };
     let group = Group { step: 2, position: 0, problem, prompt: vec![1], responses: Vec::new(), greedy: None };

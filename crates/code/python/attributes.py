@@ -1,0 +1,64 @@
+"""What containers and instances hold: read, replaced, and seen to change."""
+
+import collections
+from operator import is_
+
+# Containers that change: how they are filled, and their tag.
+MUTABLE = {
+    list: "l", dict: "d", set: "s", bytearray: "B", collections.deque: "deque", collections.OrderedDict: "od",
+    collections.Counter: "counter", collections.defaultdict: "dd",
+}
+DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+
+
+class Malformed(Exception):
+    """A message that no honest other side sends."""
+
+
+def _slots(kind):
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+
+
+def attributes_of(x):
+    """The attributes of an instance, by name."""
+    attributes = dict(getattr(x, "__dict__", {}))
+    for name in _slots(type(x)):
+        if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+            attributes[name] = getattr(x, name)
+    return attributes
+
+
+def set_attributes(x, attributes):
+    """Makes these the attributes of an instance. None may hide what its class defines for all: methods, for one."""
+    slots, kind = set(_slots(type(x))), type(x)
+    own = getattr(x, "__dict__", None)
+    if own is not None:
+        own.clear()
+    for name, value in attributes.items():
+        if type(name) is not str or name.startswith("__"):
+            raise Malformed("an attribute's name")
+        if name in slots:
+            object.__setattr__(x, name, value)
+        elif own is None or callable(getattr(kind, name, None)) or hasattr(type(getattr(kind, name, None)), "__get__"):
+            raise Malformed(f"the attribute {name}")
+        else:
+            own[name] = value
+
+
+def snapshot(x):
+    """What a container holds, to see later whether it still does."""
+    kind = type(x)
+    if kind in DICTS:
+        return [*x.keys(), *x.values()]
+    if kind is bytearray:
+        return [bytes(x)]
+    return list(x) if kind in MUTABLE else [part for pair in attributes_of(x).items() for part in pair]
+
+
+def is_unchanged(x, before):
+    now = snapshot(x)
+    if type(x) is bytearray:
+        return now == before
+    return len(now) == len(before) and all(map(is_, now, before))

@@ -1,0 +1,189 @@
+"""What the process of a test does: runs assertion code in which proxies stand for what the program defines.
+
+    in    n  the names that the program has defined and what they are, as JSON
+    out   p  where the test is: [part, test function], as JSON; -1 for a part itself
+          u  how that went, as JSON: {} passed; otherwise "assertion", "error" or "test" with a text
+          z  all is done
+          x  what the program says cannot be read, and why
+and the questions and answers of the bridge.
+"""
+
+import builtins
+import importlib
+import io
+import json
+import os
+import sys
+import types
+
+import collecting
+import prelude
+from bridge import Bridge, last_line
+from objects import BUILTIN_ITERATORS, CLASSES
+from program import PRELUDE
+from run_process import Channel
+from test_code import MOST_SHOWN, TestCode
+
+# Modules that a test finds under the name that the program has given them.
+MODULES = CLASSES | {
+    "math", "cmath", "random", "re", "string", "heapq", "bisect", "itertools", "functools", "operator", "copy", "json", "typing",
+    "statistics", "time", "array", "enum", "dataclasses", "numpy",
+}
+OF_ITERATORS = {"batch", "next", "iter", "send", "is_iterator", "await"}
+OF_ATTRIBUTES = {"getattr", "setattr", "delattr"}
+OF_ANYTHING = {"str", "repr", "hash", "eq", "bool", "is_iterator"}
+
+
+class Checker(Bridge):
+    """The test's end of the talk. It answers the program's questions about functions and objects that the test gave it, and no
+    others: what a test holds beside them is not the program's to know."""
+
+    careful = True
+
+    def share(self, names):
+        """Says under which names both sides define the same classes."""
+        self.shared = names
+        if names:
+            self.ask("share", sorted(names))
+
+    def perform(self, op, operands):
+        if op == "stdin":
+            how, argument = operands
+            read = {"input": builtins.input, "readline": sys.stdin.readline, "read": sys.stdin.read}
+            return read[how](argument)
+        target, *others = operands
+        if id(target) not in self.export_numbers:
+            raise TypeError("this is no object of the test")
+        if isinstance(target, (types.GeneratorType, types.CoroutineType, BUILTIN_ITERATORS)):
+            allowed = op in OF_ITERATORS
+        elif self.is_open(target):
+            allowed = op not in OF_ATTRIBUTES or not others[0].startswith("_") and (op == "getattr" or is_data(target, others[0]))
+        else:
+            allowed = op in OF_ANYTHING
+        if op != "call" and not allowed:
+            refusal = AttributeError if op in OF_ATTRIBUTES else TypeError
+            raise refusal(f"{op} is not for this object of the test")
+        return super().perform(op, operands)
+
+    @staticmethod
+    def is_open(thing):
+        """Whether a program may look into it: what tests define to be used by programs."""
+        kind = thing if isinstance(thing, type) else type(thing)
+        return kind.__module__ in ("__main__", "unittest.mock") or kind in (io.StringIO, io.BytesIO)
+
+    def export(self, x, encoder):
+        if isinstance(x, (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)):
+            raise TypeError(f"a {type(x).__name__} cannot be given to a program")
+        return super().export(x, encoder)
+
+    def module(self, name):
+        if name not in MODULES:
+            raise ModuleNotFoundError(name)
+        return importlib.import_module(name)
+
+    def arrived(self, error):
+        object.__setattr__(error, "_arrived", True)
+        return error
+
+    def misspoken(self, problem):
+        self.channel.send(b"x", shown(f"what the program returned cannot be read: {problem}").encode())
+        os._exit(0)
+
+
+def is_data(thing, name):
+    """Whether an attribute may be changed: it is no method, and the thing is no class, which would be all of its instances."""
+    return not isinstance(thing, type) and not callable(getattr(type(thing), name, None))
+
+
+def shown(text):
+    """A text in a length that can be shown, without the halves of characters, which nobody else can read."""
+    return text[:MOST_SHOWN].encode("utf-8", "replace").decode()
+
+
+def report(channel, result):
+    channel.send(b"u", json.dumps({key: shown(text) for key, text in result.items()}).encode())
+
+
+def judge(run, part):
+    """Runs a part, or one of its tests; how it went."""
+    try:
+        run()
+    except BaseException as error:
+        line = last_line(error)
+        if hasattr(error, "_arrived"):
+            return {"error": line}
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            return {}  # as at the end of a file that runs its tests; they are found without that
+        if isinstance(error, ModuleNotFoundError):
+            return {"test": f"{line}: this Python does not have what the test imports"}
+        if isinstance(error, (NameError, ImportError, MemoryError)):
+            return {"error": line}
+        if isinstance(error, collecting.TestError):
+            return {"test": str(error)}
+        statement = part.statement(error)
+        return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
+    return {}
+
+
+def session(content):
+    """Runs all parts, from the part and test function that `content` names."""
+    channel = Channel()
+    sys.stdin = open(os.devnull)
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+    sys.setrecursionlimit(prelude.RECURSION)
+    try:
+        code = TestCode(content, PRELUDE)
+    except BaseException as error:
+        report(channel, {"test": last_line(error)})
+        channel.send(b"z", b"")
+        return 0
+    _, defined = channel.receive()
+    bridge = Checker(channel, code.space)
+    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code.parts[0])
+    if bind:
+        report(channel, bind)
+    else:
+        run_parts(channel, code, *content["from"])
+    channel.send(b"z", b"")
+    return 0
+
+
+def run_parts(channel, code, first_part, first_test):
+    def at(number, test):
+        channel.send(b"p", json.dumps([number, test]).encode())
+
+    for number, part in enumerate(code.parts, -1):  # the setup first, as part -1
+        if 0 <= number < first_part:
+            continue
+
+        def run():
+            if code.entry_point and "candidate" in part.used:
+                code.candidate()
+            exec(part.code, code.space)
+            if part.awaits_candidate():
+                if not code.entry_point:
+                    raise collecting.TestError("it defines check(candidate) and does not call it, and no entry point is named")
+                code.space["check"](code.candidate())
+            return None
+
+        at(number, -1)
+        result = judge(run, part)
+        if result or number < 0:
+            if result:
+                report(channel, result)
+            if result and number < 0:
+                return
+            continue
+        tests, problem = [], {}
+        try:
+            tests = collecting.collect(part, code.space)
+        except BaseException as error:
+            problem = {"test": last_line(error)}
+        if problem or not tests:
+            if number > first_part or first_test < 0:
+                report(channel, problem)
+            continue
+        for index, test in enumerate(tests):
+            if number > first_part or index >= first_test:
+                at(number, index)
+                report(channel, judge(test, part))

@@ -1,0 +1,249 @@
+"""Proxies: objects that stand for objects of another process. What is done to them is asked of that process.
+
+The process with the test is careful: what the program returned may hear of what the program was given, and of other objects of
+the program, but never of a value that the test compares it with. Such a value would tell it what it should have been. Objects
+that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
+the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
+"""
+
+# Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
+ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
+INTERNAL = "_isentrope"
+
+
+class Remote:
+    """Where an object is, and whether it is the test's own; of a class, whether its instances can be."""
+
+    __slots__ = ("bridge", "number", "own")
+
+    def __init__(self, bridge, number, own=False):
+        self.bridge, self.number, self.own = bridge, number, own
+
+    def __reduce__(self):
+        raise TypeError("an object of the program cannot be copied here")
+
+
+def is_proxy(x):
+    return type(x) is RemoteMeta or type(type(x)) is RemoteMeta
+
+
+def remote(proxy):
+    """The [`Remote`] of a proxy."""
+    return (type.__getattribute__(proxy, "__dict__") if type(proxy) is RemoteMeta
+            else object.__getattribute__(proxy, "__dict__"))[INTERNAL]
+
+
+def make_own(result):
+    """Marks what the test has made itself."""
+    if is_proxy(result) and type(result) is not RemoteMeta:
+        remote(result).own = True
+    return result
+
+
+def _ask(op, proxy, *operands):
+    return remote(proxy).bridge.ask(op, proxy, *operands)
+
+
+def _exactly(kind, value):
+    if type(value) is not kind:
+        raise TypeError(f"an object of the program gave a value that is no {kind.__name__}")
+    return value
+
+
+def _may_hear(proxy, other):
+    """Whether an object may hear of a value that stands beside it in an operation."""
+    where = remote(proxy)
+    return not where.bridge.careful or where.own or is_proxy(other)
+
+
+def _is_own(x):
+    return is_proxy(x) and type(x) is not RemoteMeta and remote(x).own
+
+
+def _attribute(proxy, name):
+    if name.startswith("__") and name.endswith("__") and name not in ASKED or name == INTERNAL:
+        raise AttributeError(name)
+    return _ask("getattr", proxy, name)
+
+
+class RemoteMeta(type):
+    """The class of classes that stand for classes of another process. An instance of such a class stands for an instance."""
+
+    def __new__(meta, name, bases, content):
+        if INTERNAL not in content:
+            raise TypeError("a test cannot derive from a class of the program")
+        return super().__new__(meta, name, bases, content)
+
+    def __call__(cls, *arguments, **named):
+        made = _ask("call", cls, arguments, named)
+        return make_own(made) if remote(cls).own else made
+
+    def __getattr__(cls, name):
+        return _attribute(cls, name)
+
+    def __setattr__(cls, name, value):
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            _ask("setattr", cls, name, value)
+
+    def __iter__(cls):
+        return iter(_ask("iter", cls))
+
+    def __len__(cls):
+        return _exactly(int, _ask("len", cls))
+
+    def __bool__(cls):
+        return True
+
+    def __getitem__(cls, key):
+        return _ask("getitem", cls, key)
+
+    def __contains__(cls, item):
+        return _ask("contains", cls, item) is True
+
+
+def new_instance(cls, bridge, number):
+    """An instance of a class of this kind, without asking anybody."""
+    proxy = cls.__new__(cls)
+    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number)
+    return proxy
+
+
+class Handle(metaclass=RemoteMeta):
+    """The base of all these classes."""
+
+    _isentrope = None
+
+    def __call__(self, *arguments, **named):
+        return _ask("call", self, arguments, named)
+
+    def __getattr__(self, name):
+        return _attribute(self, name)
+
+    def __setattr__(self, name, value):
+        if name.startswith("__"):
+            object.__setattr__(self, name, value)
+        else:
+            _ask("setattr", self, name, value)
+
+    def __delattr__(self, name):
+        _ask("delattr", self, name)
+
+    def __eq__(self, other):
+        if is_proxy(other) and remote(self).number == remote(other).number:
+            return True
+        return _ask("eq", self, other) is True if _may_hear(self, other) else NotImplemented
+
+    def __ne__(self, other):
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+    def __hash__(self):
+        return _exactly(int, _ask("hash", self))
+
+    def __bool__(self):
+        return _exactly(bool, _ask("bool", self))
+
+    def __len__(self):
+        return _exactly(int, _ask("len", self))
+
+    def __str__(self):
+        return _exactly(str, _ask("str", self))
+
+    def __repr__(self):
+        return _exactly(str, _ask("repr", self))
+
+    def __format__(self, how):
+        return _exactly(str, _ask("format", self, how))
+
+    def __int__(self):
+        return _exactly(int, _ask("int", self))
+
+    def __float__(self):
+        return _exactly(float, _ask("float", self))
+
+    def __complex__(self):
+        return _exactly(complex, _ask("complex", self))
+
+    def __index__(self):
+        return _exactly(int, _ask("index", self))
+
+    def __iter__(self):
+        return iter(_ask("iter", self)) if not _is_iterator(self) else self
+
+    def __next__(self):
+        return _ask("next", self)
+
+    def __reversed__(self):
+        return iter(_ask("reversed", self))
+
+    def __contains__(self, item):
+        if _may_hear(self, item):
+            return _ask("contains", self, item) is True
+        return any(item == each for each in self)
+
+    def __getitem__(self, key):
+        return _ask("getitem", self, key)
+
+    def __setitem__(self, key, value):
+        _ask("setitem", self, key, value)
+
+    def __delitem__(self, key):
+        _ask("delitem", self, key)
+
+    def __enter__(self):
+        return _ask("enter", self)
+
+    def __exit__(self, kind, error, traceback):
+        if isinstance(error, AssertionError) and remote(self).bridge.careful:
+            _ask("exit", self, None)  # a failure is not the program's to hear of, nor to forgive
+            return False
+        return _ask("exit", self, error) is True
+
+    def __copy__(self):
+        copied = _ask("copy", self)
+        return make_own(copied) if _is_own(self) else copied
+
+    def __deepcopy__(self, memory):
+        copied = _ask("deepcopy", self)
+        return make_own(copied) if _is_own(self) else copied
+
+
+def _is_iterator(proxy):
+    return _ask("is_iterator", proxy) is True
+
+
+def _binary(op, mirrored):
+    def operation(self, other):
+        if not _may_hear(self, other):
+            raise TypeError(f"an object of the program and a value of the test are not combined ({op})")
+        result = remote(self).bridge.ask(op, *((other, self) if mirrored else (self, other)))
+        return make_own(result) if _is_own(self) or _is_own(other) else result
+    return operation
+
+
+def _unary(op):
+    def operation(self, *operands):
+        result = _ask(op, self, *operands)
+        return make_own(result) if _is_own(self) else result
+    return operation
+
+
+ARITHMETIC = (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift", "and", "xor", "or",
+)
+ORDER = ("lt", "le", "gt", "ge")
+UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
+
+for _op in ARITHMETIC:
+    type.__setattr__(Handle, f"__{_op}__", _binary(_op, False))
+    type.__setattr__(Handle, f"__r{_op}__", _binary(_op, True))
+for _op in ORDER:
+    type.__setattr__(Handle, f"__{_op}__", _binary(_op, False))
+for _op in UNARY:
+    type.__setattr__(Handle, f"__{_op}__", _unary(_op))
+
+
+class function(Handle):  # the name that type() shows
+    _isentrope = None

@@ -1,0 +1,254 @@
+"""The first process of a jail: forks a process for each run, passes on what it says, and ends all that the run has started.
+
+It never looks at what runs are about: programs and tests are read by the forked process itself, so each run begins with the
+same memory, in which there is nothing of the runs before. What it passes on stands in buffers that are wiped with each run, and
+never in an object of Python: what such an object leaves behind in the memory can be found by who looks there.
+
+    in    R  an order: what the run may take, as JSON; its content follows in the next frame
+          M  bytes for the process of the run
+          K  end the run
+    out   H  hello, once
+          O  bytes from the process of the run
+          E  the end of the run, as JSON, and behind a newline the end of its standard error: nothing of it is left
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import time
+
+from frames import read_frame, write_frame
+from run_process import become
+
+CHUNK = 1 << 16
+# What a run has written, on its way.
+BUFFER = memoryview(bytearray(CHUNK))
+# The end of its standard error: enough for the last line of a traceback.
+TAIL = memoryview(bytearray(4096))
+
+
+class Server:
+    """Serves runs of one `main(content)` each, in modes by name, until its input ends."""
+
+    def __init__(self, modes, in_jail):
+        self.modes = modes
+        # In a jail everything but this process is the run's. Elsewhere (in tests of this file) that would be everything.
+        self.in_jail = in_jail and os.getpid() == 1
+        self.wake, wake_up = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_up, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a first process gets only signals that it handles
+        signal.set_wakeup_fd(wake_up, warn_on_full_buffer=False)
+
+    def serve(self):
+        gc.collect()
+        gc.freeze()
+        write_frame(1, b"H", b"")
+        while True:
+            frame = read_frame(0)
+            if frame is None:
+                return
+            if frame[0] == b"R":  # anything else came too late for its run
+                self.run(json.loads(frame[1]))
+
+    def run(self, order):
+        run = Run(order, self.modes[order["mode"]])
+        watched = select.poll()
+        for fd in (0, self.wake, run.outward, run.errors):
+            watched.register(fd, select.POLLIN)
+        waits = False
+        while run.status is None:
+            events = dict(watched.poll())
+            if 0 in events and not run.ended_for:
+                frame = read_frame(0)
+                if frame is None:
+                    os._exit(0)  # nobody is left to answer, and with the first process all others end
+                if frame[0] == b"K":
+                    run.ended_for = "asked"
+                elif frame[0] == b"M":
+                    run.pending.append(memoryview(frame[1]))
+            if run.outward in events and not run.pass_on():
+                watched.unregister(run.outward)
+            if run.errors in events and not run.keep_error():
+                watched.unregister(run.errors)
+            if run.pending:
+                run.write_pending()
+            if bool(run.pending) != waits:
+                waits = not waits
+                (watched.register if waits else watched.unregister)(run.inward, *[select.POLLOUT] * waits)
+            if run.ended_for:
+                self.kill(run)
+            if self.wake in events:
+                os.read(self.wake, CHUNK)
+                self.reap(run)
+        self.end(run)
+
+    def kill(self, run):
+        try:
+            if self.in_jail:
+                os.kill(-1, signal.SIGKILL)  # all processes but this one, at once
+            else:
+                os.killpg(run.process, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def reap(self, run, options=os.WNOHANG):
+        """Buries what has ended; whether there is anything left that may end."""
+        while True:
+            try:
+                process, status, usage = os.wait4(-1, options)
+            except ChildProcessError:
+                return False
+            if process == 0:
+                return True
+            if process == run.process:
+                run.status, run.cpu = status, usage.ru_utime + usage.ru_stime
+
+    def end(self, run):
+        """Leaves nothing of a run behind, then tells its end."""
+        self.kill(run)
+        while self.in_jail and self.reap(run, 0):
+            self.kill(run)
+        if run.ended_for != "asked":
+            run.drain()
+        run.close()
+        report = run.report()
+        try:
+            if self.in_jail:
+                empty("/tmp")
+        except OSError as error:
+            report["left"] = str(error)
+        write_frame(1, b"E", json.dumps(report).encode() + b"\n", TAIL[:run.kept])
+        for buffer in (BUFFER, TAIL):
+            wipe(buffer)
+
+
+class Run:
+    """One run: its process, and the pipes to it."""
+
+    def __init__(self, order, main):
+        script = order["mode"] == "script"
+        self.limit = order.get("output_bytes") if script else None
+        self.passed_on = 0
+        self.kept = 0  # bytes of the standard error
+        self.pending = []
+        self.status = self.cpu = self.ended_for = None
+        inward, self.inward = os.pipe()
+        self.outward, outward = os.pipe()
+        self.errors, errors = os.pipe()
+        ready, is_ready = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            become(main, order, inward, outward, errors, is_ready)
+        for fd in (inward, outward, errors, is_ready):
+            os.close(fd)
+        os.read(ready, 1)  # ends when the content has been read, and standard input is this process's again
+        os.close(ready)
+        for fd in (self.inward, self.outward, self.errors):
+            os.set_blocking(fd, False)
+
+    def pass_on(self):
+        """Passes on what the process has written; whether there may be more."""
+        try:
+            length = os.readv(self.outward, [BUFFER])
+        except BlockingIOError:
+            return True
+        if not length:
+            return False
+        self.passed_on += length
+        if self.limit is not None and self.passed_on > self.limit:
+            length -= self.passed_on - self.limit
+            self.ended_for = self.ended_for or "output"
+        if length > 0:
+            write_frame(1, b"O", BUFFER[:length])
+        return not self.ended_for
+
+    def keep_error(self):
+        try:
+            length = os.readv(self.errors, [BUFFER])
+        except BlockingIOError:
+            return True
+        new = min(length, len(TAIL))
+        old = min(self.kept, len(TAIL) - new)
+        TAIL[:old] = TAIL[self.kept - old:self.kept]
+        TAIL[old:old + new] = BUFFER[length - new:length]
+        self.kept = old + new
+        return length > 0
+
+    def write_pending(self):
+        try:
+            while self.pending:
+                first = self.pending[0]
+                written = os.write(self.inward, first)
+                wipe(first[:written])
+                self.pending[:1] = [first[written:]] if written < len(first) else []
+        except BlockingIOError:
+            pass
+        except OSError:  # nobody reads there any more
+            self.forget()
+
+    def forget(self):
+        for message in self.pending:
+            wipe(message)
+        self.pending = []
+
+    def drain(self):
+        """What is still in the pipes when all who could write there are gone."""
+        deadline = time.monotonic() + 1  # for runs outside of a jail, where somebody may be left
+        for read in (self.pass_on, self.keep_error):
+            while not self.ended_for and time.monotonic() < deadline and read():
+                pass
+
+    def close(self):
+        self.forget()
+        for fd in (self.inward, self.outward, self.errors):
+            os.close(fd)
+
+    def report(self):
+        killed = os.WIFSIGNALED(self.status)
+        return {
+            "exit": None if killed else os.WEXITSTATUS(self.status),
+            "signal": os.WTERMSIG(self.status) if killed else None,
+            "cpu_s": self.cpu,
+            "ended_for": self.ended_for,
+            "left": None,  # why something is left in the temporary directory
+        }
+
+
+def wipe(buffer):
+    buffer[:] = bytes(len(buffer))
+
+
+def empty(top):
+    """Empties a directory, however deep and however closed what is in it, without following a link out of it."""
+    os.chmod(top, 0o700)
+    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    number, mark = 0, os.urandom(16).hex()
+    try:
+        while True:
+            entries = list(os.scandir(directory))
+            if not entries:
+                return
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=directory)
+                    continue
+                # What is inside moves up beside it, so that no path is ever long.
+                os.chmod(entry.name, 0o700, dir_fd=directory)
+                inside = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+                try:
+                    for inner in list(os.scandir(inside)):
+                        if inner.is_dir(follow_symlinks=False):
+                            os.chmod(inner.name, 0o700, dir_fd=inside)
+                            number += 1
+                            os.rename(inner.name, f"{mark}.{number}", src_dir_fd=inside, dst_dir_fd=directory)
+                        else:
+                            os.unlink(inner.name, dir_fd=inside)
+                finally:
+                    os.close(inside)
+                os.rmdir(entry.name, dir_fd=directory)
+    finally:
+        os.close(directory)

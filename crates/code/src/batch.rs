@@ -1,0 +1,202 @@
+//! Many responses judged at a time, each by one of several workers.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use isentrope_sandbox::{Sandbox, Unavailable};
+use serde_json::Value;
+
+use crate::forms::Tests;
+use crate::judge::Rules;
+use crate::pool::Pool;
+use crate::settings::CodeSettings;
+use crate::verdict::{Report, Verdict};
+use crate::{End, Python, PythonError, StartError, Worker};
+
+/// Responses in a row that a failing sandbox may leave without a verdict before there is no use in going on.
+const MOST_FAULTS: usize = 16;
+
+/// Judges programs.
+pub struct Judge {
+    rules: Rules,
+    settings: CodeSettings,
+    sandbox: Sandbox,
+    python: Python,
+    pool: Pool<Worker>,
+    /// Faults of the sandbox since it last worked.
+    faults: AtomicUsize,
+}
+
+/// Why programs cannot be judged, here or any more.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum JudgeError {
+    /// There is no interpreter.
+    #[error(transparent)]
+    Python(#[from] PythonError),
+    /// Programs cannot be run without danger to the machine.
+    #[error(transparent)]
+    Sandbox(#[from] Unavailable),
+    /// A worker cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A worker does not run a program as it should.
+    #[error("the sandbox does not run Python {version} ({program}) as it should: {what}")]
+    Trial {
+        /// The interpreter's version.
+        version: String,
+        /// The interpreter.
+        program: String,
+        /// What it does instead.
+        what: String,
+    },
+    /// The sandbox fails every time.
+    #[error("the sandbox failed at {0} responses in a row; the last time: {1}")]
+    Failing(usize, String),
+}
+
+impl Judge {
+    /// Finds what is needed, and has a worker run a program, so that what is missing is known before there is a response.
+    ///
+    /// # Errors
+    /// [`JudgeError`] saying what to install or to enable.
+    pub fn start(settings: &CodeSettings) -> Result<Self, JudgeError> {
+        let judge = Self {
+            rules: Rules::new(settings),
+            settings: settings.clone(),
+            sandbox: Sandbox::find()?,
+            python: Python::find(settings.python.as_deref())?,
+            pool: Pool::new(settings.worker_count()),
+            faults: AtomicUsize::new(0),
+        };
+        judge.trial()?;
+        Ok(judge)
+    }
+
+    /// Programs that run at the same time.
+    pub fn workers(&self) -> usize {
+        self.settings.worker_count()
+    }
+
+    /// By what programs are run, as a sentence without a full stop.
+    pub fn says(&self) -> String {
+        let (version, program) = (self.python.version(), self.python.program().display());
+        format!("programs run in Python {version} ({program}), in sandboxes of {}", self.sandbox.tier())
+    }
+
+    /// Judges each response by its tests, in the order of the batch.
+    ///
+    /// # Errors
+    /// [`JudgeError`] when no more responses can be judged.
+    pub fn judge(&self, batch: &[(&Value, &str)]) -> Result<Vec<Report>, JudgeError> {
+        // The responses to a problem share its tests, which may take a while to read.
+        let mut problems: HashMap<usize, OnceLock<Result<Tests, String>>> = HashMap::new();
+        for (tests, _) in batch {
+            problems.entry(std::ptr::from_ref(*tests).addr()).or_default();
+        }
+        let judge = |(tests, response): &(&Value, &str)| {
+            let read = || Tests::from_value(tests);
+            match problems.get(&std::ptr::from_ref(*tests).addr()).map(|known| known.get_or_init(read)) {
+                Some(Ok(tests)) => self.response(tests, response),
+                Some(Err(what)) => Ok(unusable(what.clone())),
+                None => Ok(unusable("they were not read".into())),
+            }
+        };
+        in_order(batch, self.settings.worker_count(), judge)
+    }
+
+    fn response(&self, tests: &Tests, response: &str) -> Result<Report, JudgeError> {
+        let mut worker = self.worker()?;
+        let report = self.rules.judge(worker.worker(), tests, response);
+        drop(worker);
+        if let Verdict::Fault(what) = &report.verdict {
+            let faults = self.faults.fetch_add(1, Ordering::Relaxed) + 1;
+            if faults >= MOST_FAULTS {
+                return Err(JudgeError::Failing(faults, what.clone()));
+            }
+        } else {
+            self.faults.store(0, Ordering::Relaxed);
+        }
+        Ok(report)
+    }
+
+    fn worker(&self) -> Result<crate::pool::Lent<'_, Worker>, StartError> {
+        self.pool.borrow(|| Worker::start(&self.sandbox, &self.python, self.settings.worker_limits()))
+    }
+
+    fn trial(&self) -> Result<(), JudgeError> {
+        let found =
+            self.worker()?.worker().script("print(int(input()) * 7)", "6\n", &self.settings.run_limits());
+        let what = match found {
+            (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
+            (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),
+            (_, end) => format!("a program that prints 42 ended with {end:?}"),
+        };
+        let (version, program) =
+            (self.python.version().to_owned(), self.python.program().display().to_string());
+        Err(JudgeError::Trial { version, program, what })
+    }
+}
+
+fn unusable(what: String) -> Report {
+    Report { verdict: Verdict::UnusableTests(what), failed: None, passed: 0, tests: 0, program: None }
+}
+
+/// What `judge` says of each, in their order, by so many threads at most. After an error no more are begun.
+fn in_order<T: Sync, R: Send, E: Send>(
+    items: &[T],
+    threads: usize,
+    judge: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(usize, R)>, E> {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return Ok(done) };
+            done.push((index, judge(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?));
+        }
+    };
+    let parts: Vec<Result<Vec<(usize, R)>, E>> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(items.len())).map(|_| scope.spawn(work)).collect();
+        let own = work(); // the calling thread has a share too
+        let join = |other: thread::ScopedJoinHandle<'_, _>| {
+            other.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
+        };
+        std::iter::once(own).chain(others.into_iter().map(join)).collect()
+    });
+    let mut done: Vec<(usize, R)> =
+        parts.into_iter().collect::<Result<Vec<_>, E>>()?.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(index, _)| *index);
+    Ok(done.into_iter().map(|(_, report)| report).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_in_order_whoever_gives_them() {
+        for (count, threads) in [(0, 4), (1, 4), (3, 1), (100, 7)] {
+            let items: Vec<usize> = (0..count).collect();
+            let squares = in_order(&items, threads, |i| Ok::<_, ()>(i * i)).unwrap();
+            assert_eq!(squares, items.iter().map(|i| i * i).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_work() {
+        let begun = AtomicUsize::new(0);
+        let items: Vec<u64> = (0..2000).collect();
+        let result = in_order(&items, 2, |i| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(*i));
+            if *i == 3 { Err("no") } else { Ok(()) }
+        });
+        assert_eq!(result, Err("no"));
+        assert!(begun.load(Ordering::Relaxed) < 100);
+    }
+}

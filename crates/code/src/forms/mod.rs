@@ -1,0 +1,207 @@
+//! The tests of a problem, in the forms that data sets have them.
+//!
+//! [`Tests::from_value`] reads them all: `pairs` has inputs with what must come out, of standard streams and of functions,
+//! `live_code_bench` the packed ones of that benchmark, `assertions` code that says what must hold.
+
+mod assertions;
+mod live_code_bench;
+mod pairs;
+
+use serde_json::{Map, Value};
+
+use crate::AssertionTest;
+pub(crate) use assertions::defines;
+
+/// Most tests of a problem.
+pub const MOST_TESTS: usize = 10_000;
+
+/// Most bytes of a problem's tests together, unpacked.
+pub const MOST_BYTES: usize = 256 << 20;
+
+/// How often tests may be a text of JSON or stand under a key by themselves, one in the other.
+const DEPTH: usize = 6;
+
+/// Keys under which the tests stand by themselves.
+const WRAPPERS: [&str; 3] = ["input_output", "test_cases", "tests"];
+
+/// What a program is judged by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tests {
+    /// The tests themselves.
+    pub kind: Kind,
+    /// How much numbers may differ, where the data says so.
+    pub tolerance: Option<f64>,
+    /// Whether the data's own judge compares numbers by value, so that 1.50 is 1.5 in an output.
+    pub by_value: bool,
+}
+
+/// Tests of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// A program reads standard input and prints.
+    Scripts(Vec<Script>),
+    /// A function is called.
+    Calls {
+        /// Its name: `add`, or that of a method of the class `Solution`.
+        function: String,
+        /// The calls.
+        calls: Vec<Call>,
+    },
+    /// Assertion code runs on the program.
+    Assertions(AssertionTest),
+}
+
+/// A run of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// Its standard input.
+    pub input: String,
+    /// What it must print.
+    pub output: String,
+}
+
+/// A call of a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The arguments.
+    pub arguments: Vec<Value>,
+    /// What it must return: any of these.
+    pub accepted: Vec<Value>,
+}
+
+impl Tests {
+    /// Reads tests of any form, as JSON or as a text of JSON.
+    ///
+    /// # Errors
+    /// What is wrong with them, as part of a sentence.
+    pub fn from_value(value: &Value) -> Result<Self, String> {
+        let tests = read(value, &Map::new(), DEPTH)?;
+        let (count, bytes) = tests.size();
+        match () {
+            () if count == 0 => Err("there are no tests".into()),
+            () if count > MOST_TESTS => {
+                Err(format!("there are {count} tests: they may be {MOST_TESTS} at most"))
+            }
+            () if bytes > MOST_BYTES => Err(too_large()),
+            () if tests.tolerance.is_some_and(|t| !(0.0..1.0).contains(&t)) => {
+                Err("the tests' \"tolerance\" must be from 0 to 1".into())
+            }
+            () => Ok(tests),
+        }
+    }
+
+    /// Whether a ground truth has one of the forms, going by its keys alone.
+    pub fn is_form_of(value: &Value) -> bool {
+        match value {
+            Value::Object(object) => has_form(|key| object.contains_key(key)),
+            Value::Array(tests) => tests.first().is_some_and(|first| match first {
+                Value::Object(test) => test.contains_key("input") && test.contains_key("output"),
+                Value::String(code) => assertions::is_assertion(code),
+                _ => false,
+            }),
+            Value::String(text) => Self::is_form_of_text(text),
+            _ => false,
+        }
+    }
+
+    /// The same of a text.
+    pub fn is_form_of_text(text: &str) -> bool {
+        match text.trim_start().as_bytes().first() {
+            Some(b'{' | b'[') => {
+                let has = |key: &str| text.contains(&format!("\"{key}\""));
+                has_form(has) || has("input") && has("output") || text.contains("\"assert ")
+            }
+            _ => assertions::is_code(text),
+        }
+    }
+
+    /// Number of tests, and their bytes.
+    fn size(&self) -> (usize, usize) {
+        match &self.kind {
+            Kind::Scripts(scripts) => {
+                (scripts.len(), scripts.iter().map(|script| script.input.len() + script.output.len()).sum())
+            }
+            // Their values come from texts that were counted.
+            Kind::Calls { calls, .. } => (calls.len(), 0),
+            Kind::Assertions(test) => (
+                test.parts.len(),
+                test.parts.iter().chain([&test.preamble, &test.setup]).map(String::len).sum(),
+            ),
+        }
+    }
+}
+
+fn has_form(has: impl Fn(&str) -> bool) -> bool {
+    has("inputs") && has("outputs")
+        || WRAPPERS.iter().any(|key| has(key))
+        || has("public_test_cases")
+        || has("test_list")
+        || has("functional")
+        || has("pytest")
+        || has("test") && has("entry_point")
+}
+
+fn too_large() -> String {
+    format!("the tests are larger than {} MiB", MOST_BYTES >> 20)
+}
+
+/// Reads tests; `around` are the other keys of the object that they stood in.
+fn read(value: &Value, around: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
+    let Some(depth) = depth.checked_sub(1) else { return Err("the tests are wrapped too often".into()) };
+    match value {
+        Value::String(text) if text.len() > MOST_BYTES => Err(too_large()),
+        Value::String(text) => match text.trim_start().as_bytes().first() {
+            None => Err("the tests are an empty text".into()),
+            Some(b'{' | b'[' | b'"') => read(&json(text)?, around, depth),
+            Some(_) if assertions::is_code(text) => assertions::of_text(text, around),
+            Some(_) => Err("the tests are a text that is neither JSON nor Python with assertions".into()),
+        },
+        Value::Array(tests) => match tests.first() {
+            None => Err("there are no tests".into()),
+            Some(Value::String(_)) => assertions::of_list(tests, around),
+            Some(Value::Object(_)) => pairs::of_list(tests, around),
+            Some(_) => Err("the tests are a list, but neither of {input, output} nor of assertions".into()),
+        },
+        Value::Object(object) => of_object(object, depth),
+        _ => Err(format!("{EXPECTED}, not {value}")),
+    }
+}
+
+const EXPECTED: &str =
+    "the ground truth must be tests of a program, such as {\"inputs\": [...], \"outputs\": [...]}";
+
+fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
+    let has = |key: &str| object.get(key).is_some_and(|value| !value.is_null());
+    if has("inputs") && has("outputs") {
+        pairs::of_columns(object)
+    } else if has("public_test_cases") || has("private_test_cases") {
+        live_code_bench::of_row(object)
+    } else if assertions::KEYS.iter().any(|key| has(key)) {
+        assertions::of_object(object)
+    } else if let Some(key) = WRAPPERS.iter().find(|key| has(key)) {
+        read(&object[*key], object, depth)
+    } else {
+        let keys: Vec<&str> = object.keys().take(8).map(String::as_str).collect();
+        Err(format!(
+            "{EXPECTED}; its keys are {}",
+            if keys.is_empty() { "none".into() } else { keys.join(", ") }
+        ))
+    }
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|e| format!("the tests are no JSON: {e}"))
+}
+
+/// A text under one of several keys, the first that is there.
+fn text<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Result<Option<&'a str>, String> {
+    let Some((key, value)) =
+        keys.iter().find_map(|key| Some((key, object.get(*key).filter(|value| !value.is_null())?)))
+    else {
+        return Ok(None);
+    };
+    value.as_str().map(Some).ok_or_else(|| format!("the tests' {key:?} must be text"))
+}
+
+#[cfg(test)]
+mod tests;

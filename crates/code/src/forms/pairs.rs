@@ -1,0 +1,148 @@
+//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL, and lists of
+//! `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's name inputs are arguments.
+
+use serde_json::{Map, Value};
+
+use super::{Call, Kind, Script, Tests, json, text};
+
+/// What lists call the kind of a test, where it is a function's.
+const OF_FUNCTIONS: [&str; 3] = ["functional", "function_call", "call_based"];
+/// And where it is a script's.
+const OF_SCRIPTS: [&str; 4] = ["stdin", "stdin_stdout", "stdio", "standard_input"];
+
+/// Reads `{"inputs": [...], "outputs": [...], "fn_name": ...}`.
+pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
+    let list = |key: &str| match &object[key] {
+        Value::Array(list) => Ok(list),
+        _ => Err(format!("the tests' {key:?} must be a list")),
+    };
+    let (inputs, outputs) = (list("inputs")?, list("outputs")?);
+    if inputs.len() != outputs.len() {
+        return Err(format!("the tests have {} inputs, but {} outputs", inputs.len(), outputs.len()));
+    }
+    tests(inputs.iter().zip(outputs), function(object)?, object)
+}
+
+/// Reads `[{"input": ..., "output": ..., "testtype": ...}, ...]`; `around` may name the function.
+pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, String> {
+    let mut pairs = Vec::with_capacity(list.len());
+    let mut functions = Vec::with_capacity(list.len());
+    for (number, test) in (1..).zip(list) {
+        let (Some(input), Some(output)) = (test.get("input"), test.get("output")) else {
+            return Err(format!("test {number} has no \"input\" and \"output\""));
+        };
+        let Value::Object(object) = test else { return Err(format!("test {number} is no object")) };
+        pairs.push((input, output));
+        let named = function(object)?.or(function(around)?);
+        functions.push(match text(object, &["testtype", "type"])? {
+            None => named,
+            Some(kind) if OF_SCRIPTS.contains(&kind) => None,
+            Some(kind) if OF_FUNCTIONS.contains(&kind) => Some(named.ok_or_else(|| {
+                format!("test {number} calls a function, and none is named: set \"fn_name\", or \"func_name\" in \"metadata\"")
+            })?),
+            Some(kind) => return Err(format!("test {number} is of the unknown type {kind:?}")),
+        });
+    }
+    functions.dedup();
+    let function = match functions.as_slice() {
+        [function] => function.clone(),
+        _ => return Err("the tests are not all of one function, or not all of standard input".into()),
+    };
+    let judged_as_live_code_bench = list.iter().any(|test| test.get("testtype").is_some());
+    let tests = tests(pairs.into_iter(), function, around)?;
+    Ok(Tests { by_value: judged_as_live_code_bench, ..tests })
+}
+
+/// The name of the function that is called.
+fn function(object: &Map<String, Value>) -> Result<Option<String>, String> {
+    if let Some(name) = text(object, &["fn_name", "func_name", "function_name"])? {
+        return Ok(Some(name.to_owned()).filter(|name| !name.is_empty()));
+    }
+    let name = match object.get("metadata") {
+        Some(Value::String(packed)) if packed.trim_start().starts_with('{') => json(packed)?,
+        Some(metadata) => metadata.clone(),
+        None => return Ok(None),
+    };
+    Ok(name.get("func_name").and_then(Value::as_str).map(str::to_owned))
+}
+
+fn tests<'a>(
+    pairs: impl Iterator<Item = (&'a Value, &'a Value)>,
+    function: Option<String>,
+    around: &Map<String, Value>,
+) -> Result<Tests, String> {
+    let tolerance = match around.get("tolerance") {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(value.as_f64().ok_or("the tests' \"tolerance\" must be a number")?),
+    };
+    let numbered = (1_usize..).zip(pairs);
+    let kind = match function {
+        None => Kind::Scripts(
+            numbered
+                .map(|(number, (input, output))| {
+                    Ok(Script {
+                        input: stream(input, number, "input")?,
+                        output: stream(output, number, "output")?,
+                    })
+                })
+                .collect::<Result<_, String>>()?,
+        ),
+        Some(function) => {
+            let mut calls: Vec<Call> = numbered
+                .map(|(number, (input, output))| call(input, output, number))
+                .collect::<Result<_, _>>()?;
+            unwrap(&mut calls);
+            Kind::Calls { function, calls }
+        }
+    };
+    Ok(Tests { kind, tolerance, by_value: false })
+}
+
+/// The text of a standard stream; lists are its lines.
+fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Array(lines) => {
+            let lines: Result<Vec<String>, String> =
+                lines.iter().map(|line| stream(line, number, key)).collect();
+            Ok(lines?.join("\n"))
+        }
+        _ => Err(format!("the {key} of test {number} must be text")),
+    }
+}
+
+/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of JSON, too.
+fn call(input: &Value, output: &Value, number: usize) -> Result<Call, String> {
+    let value = |text: &str, of: &str| {
+        serde_json::from_str(text).map_err(|e| format!("the {of} of test {number} is no JSON: {e}"))
+    };
+    Ok(match input {
+        Value::String(lines) => Call {
+            arguments: lines
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .map(|line| value(line, "input"))
+                .collect::<Result<_, _>>()?,
+            accepted: vec![match output {
+                Value::String(text) => value(text, "output")?,
+                value => value.clone(),
+            }],
+        },
+        Value::Array(arguments) => Call { arguments: arguments.clone(), accepted: vec![output.clone()] },
+        argument => Call { arguments: vec![argument.clone()], accepted: vec![output.clone()] },
+    })
+}
+
+/// APPS and TACO have what a function returns in a list of its own, and their judges take it with that list or without. So does
+/// this, where all tests of a problem have such a list.
+fn unwrap(calls: &mut [Call]) {
+    let wrapped = |call: &Call| match call.accepted.as_slice() {
+        [Value::Array(list)] if list.len() == 1 => Some(list[0].clone()),
+        _ => None,
+    };
+    let bare: Option<Vec<Value>> = calls.iter().map(wrapped).collect();
+    for (call, bare) in calls.iter_mut().zip(bare.into_iter().flatten()) {
+        call.accepted.push(bare);
+    }
+}

@@ -1,0 +1,272 @@
+//! One response judged by its tests, by one worker.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::compare::{self, Numbers};
+use crate::forms::{Call, Kind, Script, Tests};
+use crate::response::{Program, program};
+use crate::settings::{CodeSettings, Score};
+use crate::verdict::{Report, Verdict};
+use crate::{AssertionTest, End, Failure, RunLimits, Worker};
+
+/// How often a response is tried again whose sandbox has failed.
+const RETRIES: usize = 2;
+
+/// Errors by which a text shows that it is no Python. What is not fenced may be prose.
+const NO_PYTHON: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
+
+/// What runs programs: a [`Worker`].
+pub trait Runner {
+    /// See [`Worker::script`].
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
+
+    /// See [`Worker::calls`].
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    );
+
+    /// See [`Worker::assertions`].
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+    );
+}
+
+impl Runner for Worker {
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
+        self.script(program, input, limits)
+    }
+
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    ) {
+        self.calls(program, function, arguments, limits, observe);
+    }
+
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+    ) {
+        self.assertions(program, test, limits, observe);
+    }
+}
+
+/// What of the settings says how a response is judged.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    limits: RunLimits,
+    total: Duration,
+    all: bool,
+    tolerance: Option<f64>,
+}
+
+impl Rules {
+    /// Those of a recipe.
+    pub fn new(settings: &CodeSettings) -> Self {
+        Self {
+            limits: settings.run_limits(),
+            total: Duration::from_secs_f64(settings.total_timeout_s),
+            all: settings.score == Score::All,
+            tolerance: settings.tolerance,
+        }
+    }
+
+    /// Judges a response. A sandbox that fails is tried again before that is the verdict.
+    pub fn judge(&self, runner: &mut dyn Runner, tests: &Tests, response: &str) -> Report {
+        let Some(Program { text, fenced }) = program(response) else {
+            return Report { verdict: Verdict::NoCode, failed: None, passed: 0, tests: 0, program: None };
+        };
+        let mut report = self.run(runner, tests, &text);
+        for _ in 0..RETRIES {
+            if !matches!(report.verdict, Verdict::Fault(_)) {
+                break;
+            }
+            report = self.run(runner, tests, &text);
+        }
+        let is_prose = |line: &str| !fenced && NO_PYTHON.iter().any(|error| line.starts_with(error));
+        match report.verdict {
+            Verdict::RuntimeError(line) if report.failed == Some(1) && is_prose(&line) => {
+                Report { verdict: Verdict::NoCode, failed: None, ..report }
+            }
+            verdict => Report { verdict, program: Some(text), ..report },
+        }
+    }
+
+    fn run(&self, runner: &mut dyn Runner, tests: &Tests, program: &str) -> Report {
+        let numbers = match tests.tolerance.or(self.tolerance) {
+            Some(tolerance) => Numbers::Within(tolerance),
+            None if tests.by_value => Numbers::Value,
+            None => Numbers::Exact,
+        };
+        let mut tally = Tally::new(Instant::now() + self.total, self.all);
+        let known = match &tests.kind {
+            Kind::Scripts(scripts) => {
+                self.scripts(runner, program, scripts, numbers, &mut tally);
+                scripts.len()
+            }
+            Kind::Calls { function, calls } => {
+                self.calls(runner, program, function, calls, numbers, &mut tally);
+                calls.len()
+            }
+            Kind::Assertions(test) => {
+                let completed = test.completed(program);
+                let program = completed.as_deref().unwrap_or(program);
+                runner.assertions(program, test, &self.limits, &mut |unit| {
+                    tally.add(unit.map_err(Verdict::from))
+                });
+                test.parts.len()
+            }
+        };
+        tally.report(known)
+    }
+
+    fn scripts(
+        &self,
+        runner: &mut dyn Runner,
+        program: &str,
+        scripts: &[Script],
+        numbers: Numbers,
+        tally: &mut Tally,
+    ) {
+        for Script { input, output } in scripts {
+            let (printed, end) = runner.script(program, input, &tally.within(&self.limits));
+            let result = match Verdict::try_from(end) {
+                Ok(verdict) => Err(verdict),
+                Err(()) => compare::output(output, &printed, numbers).map_err(wrong),
+            };
+            if tally.add(result).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn calls(
+        &self,
+        runner: &mut dyn Runner,
+        program: &str,
+        function: &str,
+        calls: &[Call],
+        numbers: Numbers,
+        tally: &mut Tally,
+    ) {
+        let arguments: Vec<Vec<Value>> = calls.iter().map(|call| call.arguments.clone()).collect();
+        let function = name_in(program, function);
+        runner.calls(program, &function, &arguments, &self.limits, &mut |call, value| {
+            let accepted = calls.get(call).map_or(&[][..], |call| &call.accepted);
+            let result = match value {
+                Ok(value) => {
+                    first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers)))
+                }
+                Err(end) => {
+                    Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into())))
+                }
+            };
+            tally.add(result)
+        });
+    }
+}
+
+fn wrong(difference: compare::Difference) -> Verdict {
+    Verdict::WrongAnswer(difference.to_string())
+}
+
+/// Whether one is right; otherwise what the first says.
+fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> Result<(), Verdict> {
+    let mut first = None;
+    for result in results {
+        match result {
+            Ok(()) => return Ok(()),
+            Err(difference) => first = first.or(Some(wrong(difference))),
+        }
+    }
+    Err(first.unwrap_or(Verdict::Fault("a call has no expected value".into())))
+}
+
+/// What a function is called in the program: sets name a method of the class `Solution` as they do a function.
+fn name_in(program: &str, function: &str) -> String {
+    let has_class = program.lines().any(|line| {
+        let rest = line.strip_prefix("class Solution");
+        rest.is_some_and(|rest| rest.trim_start().starts_with([':', '(']))
+    });
+    let is_method = has_class && !function.contains('.') && !crate::forms::defines(program, function);
+    if is_method { format!("Solution.{function}") } else { function.to_owned() }
+}
+
+/// What has become of the tests so far.
+struct Tally {
+    deadline: Instant,
+    all: bool,
+    run: usize,
+    passed: usize,
+    /// The first that did not pass, from 1.
+    first: Option<(usize, Verdict)>,
+}
+
+impl Tally {
+    fn new(deadline: Instant, all: bool) -> Self {
+        Self { deadline, all, run: 0, passed: 0, first: None }
+    }
+
+    /// The limits of the next test, which must end with the time of all.
+    fn within(&self, limits: &RunLimits) -> RunLimits {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        RunLimits { wall: limits.wall.min(left).max(Duration::from_millis(1)), ..limits.clone() }
+    }
+
+    /// Takes down a test, and says whether there may be another. One that comes after the time of all has not passed.
+    fn add(&mut self, result: Result<(), Verdict>) -> ControlFlow<()> {
+        self.run += 1;
+        let is_late = Instant::now() >= self.deadline;
+        match result {
+            // These leave nothing to be said of the program.
+            Err(fault @ (Verdict::Fault(_) | Verdict::UnusableTests(_))) => {
+                self.first = Some((self.run, fault));
+                return ControlFlow::Break(());
+            }
+            Ok(()) if !is_late => self.passed += 1,
+            late_or_wrong => {
+                let verdict = late_or_wrong.err().unwrap_or(Verdict::TimeLimit);
+                self.first = self.first.take().or(Some((self.run, verdict)));
+            }
+        }
+        if is_late || self.all && self.first.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// What it comes to, of so many tests at least.
+    fn report(self, known: usize) -> Report {
+        let tests = known.max(self.run);
+        let unrun =
+            || (self.run < known).then(|| (self.run + 1, Verdict::Fault("not all tests were run".into())));
+        let (failed, verdict) = self
+            .first
+            .or_else(unrun)
+            .map_or((None, Verdict::Passed), |(test, verdict)| (Some(test), verdict));
+        Report { verdict, failed, passed: self.passed, tests, program: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

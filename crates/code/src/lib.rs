@@ -1,0 +1,26 @@
+//! Programs judged by tests: a response's Python program is run in a jail and its results are held against what is expected.
+//!
+//! `response` finds the program, `forms` reads the tests in the forms that data sets have them. `judge` asks a worker about
+//! each test and compares what comes out (`compare`), which makes a verdict (`verdict`); `batch` spreads many responses over
+//! the workers of a `pool`. `python` finds the interpreter and `worker` runs programs in it, `wire` is what is said between
+//! the two. What is expected never leaves this process.
+
+mod batch;
+mod compare;
+mod forms;
+mod judge;
+mod pool;
+mod python;
+mod response;
+mod settings;
+mod verdict;
+mod wire;
+mod worker;
+
+pub use batch::{Judge, JudgeError};
+pub use forms::Tests;
+pub use python::{Python, PythonError};
+pub use response::program;
+pub use settings::{CodeSettings, Score};
+pub use verdict::{Report, Verdict};
+pub use worker::{AssertionTest, End, Failure, RunLimits, StartError, Worker, WorkerLimits};

@@ -1,0 +1,246 @@
+//! The program in a response of a chat model.
+
+/// Tags of fenced blocks that hold Python; the empty one is no tag.
+const PYTHON: [&str; 5] = ["", "python", "python3", "py", "py3"];
+
+/// Shortest fence.
+const SHORTEST: usize = 3;
+
+/// Most columns that a fence at the end of a block may be indented further than the one at its beginning (CommonMark, section
+/// 4.5): what stands further to the right, as in a docstring, belongs to the program.
+const MARGIN: usize = 3;
+
+/// The end of a reasoning model's thoughts. What it has drafted there is no answer.
+const END_OF_THOUGHTS: &str = "</think>";
+
+/// A program found in a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its text.
+    pub text: String,
+    /// Whether it stood in a code block; else it is the whole response, which may be no program at all.
+    pub fenced: bool,
+}
+
+/// The program in a response; none where there is nothing but space.
+///
+/// It is the last fenced code block (of backticks or tildes) that is not empty. Blocks whose tag names another language than
+/// Python count only where there are no others. A block without an end reaches to the end of the response. A response without
+/// any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with
+/// `</think>`, only what comes after them is read.
+pub fn program(response: &str) -> Option<Program> {
+    let answer =
+        response.rfind(END_OF_THOUGHTS).map_or(response, |at| &response[at + END_OF_THOUGHTS.len()..]);
+    let mut blocks = blocks(answer);
+    blocks.retain(|block| !block.text.trim().is_empty());
+    let is_python = |block: &Block| PYTHON.contains(&block.tag.as_str());
+    if let Some(last) = blocks.iter().rposition(is_python).or(blocks.len().checked_sub(1)) {
+        return Some(Program { text: blocks.swap_remove(last).text, fenced: true });
+    }
+    // A response to a prompt that has opened the block begins with the program, and closes it.
+    let text: String =
+        answer.split_inclusive('\n').take_while(|line| !Fence::of(line).is_some_and(|f| f.opens())).collect();
+    (!text.trim().is_empty()).then_some(Program { text, fenced: false })
+}
+
+/// A fenced code block.
+struct Block {
+    /// First word behind the opening fence, in small letters.
+    tag: String,
+    text: String,
+}
+
+/// A line that is a fence, or ends in one.
+struct Fence<'a> {
+    /// What stands before it in its line.
+    before: &'a str,
+    /// The mark that it is made of.
+    mark: char,
+    length: usize,
+    /// What stands behind it.
+    info: &'a str,
+}
+
+impl<'a> Fence<'a> {
+    /// The first fence in a line, unless another follows, as in code within a sentence.
+    fn of(line: &'a str) -> Option<Self> {
+        let (at, mark) = line.match_indices(['`', '~']).find_map(|(at, mark)| {
+            let mark = mark.chars().next()?;
+            (run(&line[at..], mark) >= SHORTEST).then_some((at, mark))
+        })?;
+        let length = run(&line[at..], mark);
+        let info = line[at + length..].trim();
+        (!info.contains('`')).then_some(Self { before: &line[..at], mark, length, info })
+    }
+
+    fn stands_alone(&self) -> bool {
+        self.before.trim().is_empty()
+    }
+
+    /// Whether a block may begin here: behind text only with a tag of one word, or with none.
+    fn opens(&self) -> bool {
+        let is_word = |info: &str| info.chars().all(|c| c.is_alphanumeric() || "+#-_.".contains(c));
+        self.stands_alone() || self.mark == '`' && is_word(self.info)
+    }
+
+    fn indent(&self) -> usize {
+        if self.stands_alone() { self.before.chars().count() } else { 0 }
+    }
+
+    /// Whether this one is on a level with the block that `open` has begun, and made as it.
+    fn matches(&self, open: &Fence<'_>) -> bool {
+        let level = !self.stands_alone() || self.indent() <= open.indent() + MARGIN;
+        level && self.mark == open.mark && self.length >= open.length
+    }
+
+    fn block(&self, lines: &[&str]) -> Block {
+        let tag = self.info.split_whitespace().next().unwrap_or_default();
+        let tag = tag.trim_matches(['{', '}', '.']).to_lowercase();
+        Block {
+            tag,
+            text: lines.iter().map(|line| unindented(line, self.indent()).to_owned() + "\n").collect(),
+        }
+    }
+}
+
+/// How often a text begins with a mark.
+fn run(text: &str, mark: char) -> usize {
+    text.len() - text.trim_start_matches(mark).len() // both marks are single bytes
+}
+
+/// A line without as much space at its beginning as the fence has, as in a list.
+fn unindented(line: &str, indent: usize) -> &str {
+    let space = line.chars().take(indent).take_while(|c| matches!(c, ' ' | '\t')).count();
+    &line[space..]
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(Fence<'_>, Vec<&str>)> = None;
+    for line in text.lines() {
+        let fence = Fence::of(line);
+        let Some((opening, mut lines)) = open.take() else {
+            open = fence.filter(Fence::opens).map(|fence| (fence, Vec::new()));
+            continue;
+        };
+        match fence.filter(|fence| fence.matches(&opening)) {
+            Some(end) if end.info.is_empty() => {
+                // A closing fence may stand at the end of the last line of code.
+                lines.extend((!end.stands_alone()).then_some(end.before));
+                blocks.push(opening.block(&lines));
+            }
+            // With a tag it begins the next block: the one before it was not closed.
+            Some(next) if next.stands_alone() => {
+                blocks.push(opening.block(&lines));
+                open = Some((next, Vec::new()));
+            }
+            _ => {
+                lines.push(line);
+                open = Some((opening, lines));
+            }
+        }
+    }
+    blocks.extend(open.map(|(opening, lines)| opening.block(&lines)));
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(response: &str) -> String {
+        program(response).map_or("nothing".into(), |program| program.text)
+    }
+
+    #[test]
+    fn the_last_block_is_the_program() {
+        for (response, expected) in [
+            ("```python\na\n```", "a\n"),
+            ("```\na\n```", "a\n"),
+            ("First\n```python\na\n```\nthen\n```python\nb\n```\nDone.", "b\n"),
+            ("```python\na\n```\nFor example\n```\nb\n```", "b\n"),
+            ("~~~python\na\n~~~", "a\n"),
+            ("~~~\na\n```\nb\n~~~", "a\n```\nb\n"),
+            ("````python\na = '''\n```\n'''\n````", "a = '''\n```\n'''\n"),
+            ("```Python3\r\na\r\n```\r\n", "a\n"),
+            ("```{.python}\na\n```", "a\n"),
+            ("``` python title=\"x.py\"\na\n```", "a\n"),
+            ("```python\na\n\nb\n```", "a\n\nb\n"),
+        ] {
+            assert_eq!(found(response), expected, "{response:?}");
+            assert!(program(response).unwrap().fenced);
+        }
+    }
+
+    #[test]
+    fn a_block_need_not_be_well_made() {
+        for (response, expected) in [
+            ("```python\na\nb", "a\nb\n"),
+            ("```python\na\n```python\nb\n```", "b\n"),
+            ("```python\na\n```\nSo be it.\n```", "a\n"),
+            ("Here it is: ```python\na\n```", "a\n"),
+            ("```python\nprint(1)```\nIt prints\n```text\n1\n```", "print(1)\n"),
+            ("1. Do this:\n   ```python\n   if a:\n       b\n   ```", "if a:\n    b\n"),
+            (
+                "```python\ndef f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n```",
+                "def f():\n    '''\n    ```python\n    f()\n    ```\n    '''\n",
+            ),
+        ] {
+            assert_eq!(found(response), expected, "{response:?}");
+        }
+    }
+
+    #[test]
+    fn other_languages_count_where_there_is_nothing_else() {
+        assert_eq!(found("```python\na\n```\nRun it:\n```bash\npython3 a.py\n```"), "a\n");
+        assert_eq!(found("```\na\n```\n```text\nb\n```"), "a\n");
+        assert_eq!(found("```cpp\nint a;\n```\n```c\nint b;\n```"), "int b;\n");
+        assert_eq!(found("```cpp\nint a;\n```\n```python\n\n```"), "int a;\n");
+    }
+
+    #[test]
+    fn without_a_block_the_response_is_the_program() {
+        for response in
+            ["a = 1\nprint(a)\n", "I use ```a``` and ```b``` here.", "I do not know.", "a = '```'"]
+        {
+            assert_eq!(program(response), Some(Program { text: response.into(), fenced: false }));
+        }
+        assert_eq!(found("a = 1\nb = 2\n```"), "a = 1\nb = 2\n");
+        for response in [
+            "",
+            " \n\t",
+            "```python\n```",
+            "```\n\n```\n```",
+            "```",
+            "<think>\n```python\na\n```\n</think>\n",
+        ] {
+            assert_eq!(program(response), None, "{response:?}");
+        }
+    }
+
+    #[test]
+    fn thoughts_are_not_read() {
+        assert_eq!(found("<think>\n```python\na\n```\n</think>\nprint(1)"), "\nprint(1)");
+        assert_eq!(found("a ```python\nb\n``` </think>\n```python\nc\n```"), "c\n");
+        assert_eq!(found("<think>\n```python\na\n```\n"), "a\n", "thoughts without an end");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_fenced_is_found(lines in prop::collection::vec("[a-z= ()]{0,6}", 1..6), before in "[a-z .\n]{0,20}") {
+            let text = lines.join("\n") + "\n";
+            prop_assume!(!text.trim().is_empty());
+            for tag in ["python", "py", ""] {
+                prop_assert_eq!(&found(&format!("{before}\n```{tag}\n{text}```\n{before}")), &text);
+            }
+        }
+
+        #[test]
+        fn any_text_can_be_read(response in "[`~ \nap'ä</think>]{0,60}") {
+            if let Some(Program { text, .. }) = program(&response) {
+                prop_assert!(!text.trim().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What becomes of a program.
+
+use std::fmt;
+
+use crate::compare::shown;
+use crate::{End, Failure};
+
+/// What was found of a program, or of the first test that it did not pass.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It passes all tests.
+    Passed,
+    /// It comes to another result: what is wrong with it.
+    WrongAnswer(String),
+    /// It ends with an error: the last line of the traceback.
+    RuntimeError(String),
+    /// It takes longer than it may.
+    TimeLimit,
+    /// It wants more memory than it may have.
+    MemoryLimit,
+    /// It prints or returns more than it may.
+    OutputLimit,
+    /// There is no program in the response.
+    NoCode,
+    /// It could not be judged, for a reason that is not the program's: the sandbox failed.
+    Fault(String),
+    /// It could not be judged, since no program could pass the tests: they are no Python, or import what is not there.
+    UnusableTests(String),
+}
+
+impl Verdict {
+    /// Names of the verdicts on programs that were run and do not pass, in the order of reports.
+    pub const FAILURES: [&'static str; 5] =
+        ["wrong_answer", "runtime_error", "time_limit", "memory_limit", "output_limit"];
+
+    /// Its name in every file.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::WrongAnswer(_) => "wrong_answer",
+            Self::RuntimeError(_) => "runtime_error",
+            Self::TimeLimit => "time_limit",
+            Self::MemoryLimit => "memory_limit",
+            Self::OutputLimit => "output_limit",
+            Self::NoCode => "no_code",
+            Self::Fault(_) => "fault",
+            Self::UnusableTests(_) => "unusable_tests",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::WrongAnswer(what) => write!(f, "wrong answer: {what}"),
+            Self::RuntimeError(line) if line.is_empty() => f.write_str("runtime error"),
+            Self::RuntimeError(line) => write!(f, "runtime error: {}", shown(line)),
+            Self::TimeLimit => f.write_str("time limit"),
+            Self::MemoryLimit => f.write_str("memory limit"),
+            Self::OutputLimit => f.write_str("output limit"),
+            Self::NoCode => f.write_str("no code in the response"),
+            Self::Fault(what) => write!(f, "the sandbox failed: {}", shown(what)),
+            Self::UnusableTests(what) => write!(f, "the tests cannot be run: {}", shown(what)),
+        }
+    }
+}
+
+/// Of a run that did not end well; of one that did, nothing is known yet.
+impl TryFrom<End> for Verdict {
+    type Error = ();
+
+    fn try_from(end: End) -> Result<Self, ()> {
+        Ok(match end {
+            End::Completed => return Err(()),
+            End::RuntimeError(line) => Self::RuntimeError(line),
+            End::TimeLimit => Self::TimeLimit,
+            End::MemoryLimit => Self::MemoryLimit,
+            End::OutputLimit => Self::OutputLimit,
+            End::Fault(what) => Self::Fault(what),
+        })
+    }
+}
+
+impl From<Failure> for Verdict {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Assertion(text) => Self::WrongAnswer(format!("{} does not hold", shown(&text))),
+            // A program that ends without an error before its test does has not come to the result.
+            Failure::Ended(end) => Self::try_from(end)
+                .unwrap_or_else(|()| Self::RuntimeError("it ended before the test did".into())),
+            Failure::Test(what) => Self::UnusableTests(what),
+        }
+    }
+}
+
+/// What was found of a response.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Of the program, or of the first test that it did not pass.
+    pub verdict: Verdict,
+    /// That test, from 1.
+    pub failed: Option<usize>,
+    /// Tests that it passed.
+    pub passed: usize,
+    /// Tests that there are, as far as they are known: assertion code that stops early may have more.
+    pub tests: usize,
+    /// The program, if the response has one.
+    pub program: Option<String>,
+}
+
+impl Report {
+    /// Share of the tests that it passed.
+    pub fn fraction(&self) -> f64 {
+        if self.verdict == Verdict::Passed {
+            1.0
+        } else {
+            self.passed as f64 / self.tests.max(self.passed + 1) as f64
+        }
+    }
+
+    /// The verdict with its test, in a line.
+    pub fn reason(&self) -> String {
+        match (&self.verdict, self.failed) {
+            (Verdict::Passed, _) => format!("passed {}", tests(self.tests)),
+            (verdict, None) => verdict.to_string(),
+            (verdict, Some(test)) => format!("test {test}: {verdict}"),
+        }
+    }
+}
+
+fn tests(count: usize) -> String {
+    if count == 1 { "1 test".into() } else { format!("{count} tests") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(verdict: Verdict, failed: Option<usize>, passed: usize, tests: usize) -> Report {
+        Report { verdict, failed, passed, tests, program: None }
+    }
+
+    #[test]
+    fn a_reason_names_the_test() {
+        let wrong = Verdict::WrongAnswer("line 1: expected 2, found 3".into());
+        assert_eq!(
+            report(wrong, Some(3), 2, 5).reason(),
+            "test 3: wrong answer: line 1: expected 2, found 3"
+        );
+        assert_eq!(report(Verdict::Passed, None, 1, 1).reason(), "passed 1 test");
+        assert_eq!(report(Verdict::NoCode, None, 0, 5).reason(), "no code in the response");
+        let raised = Verdict::RuntimeError("ValueError:\x1b[31m no".into());
+        assert_eq!(report(raised, Some(1), 0, 1).reason(), "test 1: runtime error: ValueError: [31m no");
+    }
+
+    #[test]
+    fn only_what_passes_is_worth_all() {
+        assert_eq!(report(Verdict::Passed, None, 5, 5).fraction(), 1.0);
+        assert_eq!(report(Verdict::TimeLimit, Some(3), 3, 4).fraction(), 0.75);
+        assert!(report(Verdict::TimeLimit, Some(3), 3, 3).fraction() < 1.0);
+        assert_eq!(report(Verdict::NoCode, None, 0, 0).fraction(), 0.0);
+    }
+}

@@ -1,0 +1,248 @@
+//! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a warm Python in it.
+//!
+//! `server` is one jail, over `pipes`; `launch` has what it is started with, `ended` how runs end. A worker asks it about a
+//! script (here), about calls of a function (`calls`, with `values` from and to JSON), or lets the test in one jail talk with the
+//! program in the other (`assertions`). Every run has a fresh process, and is at its end when nothing is left of it.
+
+mod assertions;
+mod calls;
+mod ended;
+mod launch;
+mod pipes;
+mod server;
+mod values;
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use isentrope_sandbox::Sandbox;
+use serde_json::{Value, json};
+
+use crate::Python;
+use assertions::Place;
+use launch::Role;
+use server::{Broken, Event, Order, Server};
+
+/// What one run of a program may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLimits {
+    /// Wall-clock time: of a script from its start to its end, of each call (loading the program is part of the first), of each
+    /// unit of an assertion test.
+    pub wall: Duration,
+    /// Address space of each of its processes, in bytes.
+    pub memory_bytes: u64,
+    /// What it may print to its standard output, in bytes, or return from a call.
+    pub output_bytes: usize,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// By itself, without an error.
+    Completed,
+    /// With an error: the last line of the traceback, or a sentence on how the process ended.
+    RuntimeError(String),
+    /// It took longer than it may.
+    TimeLimit,
+    /// It wanted more memory than it may have.
+    MemoryLimit,
+    /// It printed or returned more than it may.
+    OutputLimit,
+    /// It could not be run, for a reason that is not the program's: a jail failed.
+    Fault(String),
+}
+
+/// Assertion code of a data set, and what it is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AssertionTest {
+    /// Code that comes before the program and before the test, in both processes: the problem's imports and helper classes such
+    /// as `ListNode`. What it defines is used in the test as it stands here, not as the program redefines it, but for the entry
+    /// point.
+    pub preamble: String,
+    /// Code that comes before the first part, in the test's process alone (`test_setup_code` of MBPP).
+    pub setup: String,
+    /// The assertion code. Parts share their names and their program; each is judged.
+    pub parts: Vec<String>,
+    /// What `check(candidate)` of the parts is called with, if they define it and do not call it: `add` or
+    /// `Solution().twoSum`.
+    pub entry_point: Option<String>,
+}
+
+/// Why a unit of a test did not pass.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failure {
+    /// An assertion does not hold: its text.
+    Assertion(String),
+    /// The program ended, or failed in a way that the test does not expect.
+    Ended(End),
+    /// The test itself cannot be run: it is no Python, or imports what is not there. No program could pass it.
+    Test(String),
+}
+
+/// What all runs of a worker together may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerLimits {
+    /// Memory of all processes of a jail, in bytes.
+    pub memory_bytes: u64,
+    /// Size of the private temporary directory, in bytes.
+    pub temporary_bytes: u64,
+    /// Processes and threads in a jail.
+    pub processes: u64,
+}
+
+/// Why a worker cannot be started.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("a worker for programs cannot be started: {0}")]
+pub struct StartError(pub String);
+
+/// Runs programs, one at a time. Its processes end with it.
+#[derive(Debug)]
+pub struct Worker {
+    sandbox: Sandbox,
+    python: Python,
+    limits: WorkerLimits,
+    programs: Option<Server>,
+    tests: Option<Server>,
+}
+
+impl Worker {
+    /// Starts the jail for programs. The one for assertion code is started when it is first needed.
+    ///
+    /// # Errors
+    /// [`StartError`] when the jail or the interpreter in it does not start.
+    pub fn start(sandbox: &Sandbox, python: &Python, limits: WorkerLimits) -> Result<Self, StartError> {
+        let (sandbox, python) = (sandbox.clone(), python.clone());
+        let mut worker = Self { sandbox, python, limits, programs: None, tests: None };
+        worker.programs()?;
+        Ok(worker)
+    }
+
+    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
+    pub fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
+        let mut output = Vec::new();
+        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
+        self.finish();
+        (String::from_utf8_lossy(&output).into_owned(), end)
+    }
+
+    fn run_script(
+        &mut self,
+        program: &str,
+        input: &str,
+        limits: &RunLimits,
+        output: &mut Vec<u8>,
+    ) -> Result<End, Broken> {
+        let server = self.programs()?;
+        let order = Order::new("script", limits, 1);
+        let cpu_s = order.cpu_s;
+        let deadline = Instant::now() + limits.wall;
+        server.order(order, &json!({"program": program, "input": input}));
+        loop {
+            match server.event(deadline)? {
+                Event::Output(bytes) => output.extend(bytes),
+                Event::Ended(ended) => return Ok(ended.end(cpu_s)),
+                Event::Late => return Ok(End::TimeLimit),
+            }
+        }
+    }
+
+    /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed without arguments) once for each
+    /// list of arguments, and tells `observe` the number of the call and its value, until that breaks off. All calls share a
+    /// process; after one that the process does not survive, the others have a fresh one. An argument that is an object whose
+    /// keys are all whole numbers arrives with numbers as its keys, since JSON has none; tuples come back as lists.
+    pub fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    ) {
+        let mut next = 0;
+        while next < arguments.len() {
+            // One process after the other, each for as many calls as it survives.
+            let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
+                .unwrap_or_else(|Broken(end)| {
+                    next += 1;
+                    observe(next - 1, Err(end))
+                });
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether it passed, until that breaks
+    /// off. A part that defines test functions or cases has a unit for each, any other part is one. There is at least one.
+    /// Where the program does not survive a unit, those after it find it started anew.
+    pub fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+    ) {
+        if test.parts.is_empty() {
+            let _ = observe(Err(Failure::Test("it has no assertions".into())));
+        }
+        let mut from = Place::START;
+        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
+            let flow = assertions::run(self, program, test, &mut from, limits, observe).unwrap_or_else(
+                |Broken(end)| {
+                    from = from.after();
+                    observe(Err(Failure::Ended(end)))
+                },
+            );
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Ends what still runs. A jail that does not work any more is left, to be replaced when it is next needed.
+    fn finish(&mut self) {
+        for place in [&mut self.programs, &mut self.tests] {
+            if place.as_mut().is_some_and(|server| server.finish().is_err()) {
+                *place = None;
+            }
+        }
+    }
+
+    /// The jail for programs, started if there is none that works.
+    fn programs(&mut self) -> Result<&mut Server, StartError> {
+        let Self { sandbox, python, limits, programs, .. } = self;
+        there(programs, || Server::start(sandbox, python, limits, Role::Programs))
+    }
+
+    /// Both jails, started if there are none that work.
+    fn both(&mut self) -> Result<(&mut Server, &mut Server), StartError> {
+        let Self { sandbox, python, limits, programs, tests } = self;
+        let programs = there(programs, || Server::start(sandbox, python, limits, Role::Programs))?;
+        let tests = there(tests, || Server::start(sandbox, python, limits, Role::Tests))?;
+        Ok((programs, tests))
+    }
+}
+
+/// What is in its place, put there if need be.
+fn there(
+    place: &mut Option<Server>,
+    start: impl FnOnce() -> Result<Server, StartError>,
+) -> Result<&mut Server, StartError> {
+    if !place.as_mut().is_some_and(Server::is_there) {
+        *place = None; // the old one ends before the new one begins
+        *place = Some(start()?);
+    }
+    Ok(place.as_mut().expect("it has just been put there"))
+}
+
+impl From<StartError> for Broken {
+    fn from(error: StartError) -> Self {
+        Self(End::Fault(error.to_string()))
+    }
+}

@@ -1,0 +1,199 @@
+//! Assertion code in one jail about a program in another. All that the two say to each other passes through here.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::calls::{ended_early, loading_error, raised};
+use super::server::{Broken, Order, Said, Server};
+use super::{AssertionTest, End, Failure, RunLimits, Worker};
+use crate::wire::Frame;
+
+/// Longest question of a test to a program, in bytes: its arguments.
+const QUESTION: usize = 256 << 20;
+
+/// Units of a test for whose time a process may compute. Each is watched by itself.
+const UNITS: usize = 10_000;
+
+/// Where a test is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// The part; -1 for what comes before the first.
+    pub part: i64,
+    /// The test function of the part; -1 for the part itself.
+    pub test: i64,
+}
+
+impl Place {
+    /// Where a test begins.
+    pub const START: Self = Self { part: 0, test: -1 };
+
+    /// The unit after this one. Nothing comes after the setup that did not succeed.
+    pub fn after(self) -> Self {
+        match self {
+            Self { part: ..0, .. } => Self { part: i64::MAX, test: -1 },
+            Self { part, test: ..0 } => Self { part: part.saturating_add(1), test: -1 },
+            Self { part, test } => Self { part, test: test + 1 },
+        }
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (part, test) = serde_json::from_slice(body).ok()?;
+        Some(Self { part, test })
+    }
+}
+
+/// Runs the test from `from` on with a fresh process of the program, and tells `observe` of each unit, until all is done, that
+/// breaks off, or one of the processes does not survive.
+pub fn run(
+    worker: &mut Worker,
+    program: &str,
+    test: &AssertionTest,
+    from: &mut Place,
+    limits: &RunLimits,
+    observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, Broken> {
+    let (programs, tests) = worker.both()?;
+    let AssertionTest { preamble, setup, parts, entry_point } = test;
+    let order = |mode| Order::new(mode, limits, UNITS);
+    let cpu_s = order("session").cpu_s;
+    programs.order(order("session"), &json!({"program": program, "preamble": preamble}));
+    let content = json!({
+        "preamble": preamble, "setup": setup, "parts": parts, "entry_point": entry_point, "from": [from.part, from.test],
+    });
+    tests.order(order("test"), &content);
+    let mut talk = Talk { programs, tests, limits, cpu_s, deadline: Instant::now() + limits.wall };
+    match talk.load()? {
+        Some(end) => {
+            from.part = i64::MAX; // it would not load again either
+            Ok(observe(Err(Failure::Ended(end))))
+        }
+        None => talk.units(from, observe),
+    }
+}
+
+/// A program and a test that talk.
+struct Talk<'a> {
+    programs: &'a mut Server,
+    tests: &'a mut Server,
+    limits: &'a RunLimits,
+    cpu_s: u64,
+    deadline: Instant,
+}
+
+/// Who is to say something.
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Test,
+    Program,
+}
+
+impl Talk<'_> {
+    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was not.
+    fn load(&mut self) -> Result<Option<End>, Broken> {
+        let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
+        let message = match self.message(said) {
+            Ok(message) => message,
+            Err(end) => return Ok(Some(ended_early(end))),
+        };
+        let error = loading_error(&message.body);
+        if error.is_none() {
+            let loaded: Value = serde_json::from_slice(&message.body).unwrap_or_default();
+            self.tests.tell(b'n', loaded["names"].to_string().as_bytes());
+        }
+        Ok(error)
+    }
+
+    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to go on.
+    fn units(
+        &mut self,
+        from: &mut Place,
+        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Broken> {
+        let mut turn = Turn::Test;
+        let mut at = Place { part: -1, test: -1 };
+        loop {
+            let said = match turn {
+                Turn::Test => self.tests.message(QUESTION, self.deadline)?,
+                Turn::Program => self.programs.message(self.limits.output_bytes, self.deadline)?,
+            };
+            let frame = match self.message(said) {
+                Ok(frame) => frame,
+                Err(end) => {
+                    *from = at.after();
+                    return Ok(observe(Err(Failure::Ended(died(turn, end)))));
+                }
+            };
+            match (turn, frame.kind) {
+                (_, b'q' | b'a') => {
+                    let other = if turn == Turn::Test { &mut *self.programs } else { &mut *self.tests };
+                    other.tell(frame.kind, &frame.body);
+                    turn = if turn == Turn::Test { Turn::Program } else { Turn::Test };
+                }
+                (Turn::Test, b'p') => {
+                    at = Place::read(&frame.body).unwrap_or(at);
+                    self.deadline = Instant::now() + self.limits.wall;
+                }
+                (Turn::Test, b'u') => {
+                    *from = at.after();
+                    if observe(result(&frame.body)).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                (Turn::Test, b'z') => {
+                    from.part = i64::MAX;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                (Turn::Test, b'x') => {
+                    *from = at.after();
+                    let problem = String::from_utf8_lossy(&frame.body).into_owned();
+                    return Ok(observe(Err(Failure::Ended(End::RuntimeError(problem)))));
+                }
+                _ => {
+                    *from = at.after();
+                    let end = End::RuntimeError("it says what is no answer".into());
+                    return Ok(observe(Err(Failure::Ended(end))));
+                }
+            }
+        }
+    }
+
+    fn message(&self, said: Said) -> Result<Frame, End> {
+        match said {
+            Said::Message(message) => Ok(message),
+            Said::Ended(ended) => Err(ended.end(self.cpu_s)),
+            Said::Late => Err(End::TimeLimit),
+            Said::TooLong => Err(End::OutputLimit),
+        }
+    }
+}
+
+/// What it means for the program that a process has ended before its time.
+fn died(turn: Turn, end: End) -> End {
+    match (turn, end) {
+        (Turn::Program, end) => ended_early(end),
+        (Turn::Test, End::RuntimeError(how)) => {
+            End::RuntimeError(format!("what it returned has ended the test's process: {how}"))
+        }
+        (Turn::Test, End::Completed) => End::RuntimeError("the test has ended itself".into()),
+        (Turn::Test, end) => end,
+    }
+}
+
+/// How a unit went, as the test's process says it.
+fn result(body: &[u8]) -> Result<(), Failure> {
+    let result: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = |key: &str| result[key].as_str().map(str::to_owned);
+    if let Some(assertion) = text("assertion") {
+        Err(Failure::Assertion(assertion))
+    } else if let Some(line) = text("error") {
+        Err(Failure::Ended(raised(&line)))
+    } else if let Some(problem) = text("test") {
+        Err(Failure::Test(problem))
+    } else if result.as_object().is_some_and(serde_json::Map::is_empty) {
+        Ok(())
+    } else {
+        Err(Failure::Ended(End::Fault("the test's process does not say how a unit went".into())))
+    }
+}

@@ -1,0 +1,242 @@
+//! One jail and the Python server in it, of which `python/server.py` is the other end: it forks a process for each run.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use isentrope_sandbox::{Ending, Jail, Sandbox};
+use serde::Serialize;
+use serde_json::json;
+
+use super::ended::Ended;
+use super::launch::{self, Role};
+use super::pipes::Pipes;
+use super::{End, RunLimits, StartError, WorkerLimits};
+use crate::Python;
+use crate::wire::{Frame, Incoming, TooLong, append};
+
+/// How long an interpreter may take to start. It takes half a second at most when the machine is idle.
+const START: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end all that a run has started.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Longest frame that a server sends: the end of a run, or a part of what it says.
+const LONGEST: usize = 1 << 17;
+
+/// What a run is told that it may take.
+#[derive(Clone, Debug, Serialize)]
+pub struct Order {
+    /// How the content is run: `script`, `session` or `test`.
+    pub mode: &'static str,
+    /// Processor time, in seconds.
+    pub cpu_s: u64,
+    /// Address space, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes on the standard output of a script, or of one message.
+    pub output_bytes: usize,
+}
+
+impl Order {
+    /// The order for a run that is asked so many things, each of which may take the time of `limits`.
+    pub fn new(mode: &'static str, limits: &RunLimits, questions: usize) -> Self {
+        let questions = u32::try_from(questions).unwrap_or(u32::MAX);
+        // Whoever waits ends a run in time; this ends what would do nothing but compute even so.
+        let cpu = limits.wall.saturating_mul(questions.max(1));
+        let RunLimits { memory_bytes, output_bytes, .. } = *limits;
+        Self { mode, cpu_s: cpu.as_secs().saturating_add(1).min(1 << 30), memory_bytes, output_bytes }
+    }
+}
+
+/// What a run does.
+#[derive(Debug)]
+pub enum Event {
+    /// It has written this: standard output of a script, a part of a message otherwise.
+    Output(Vec<u8>),
+    /// It has ended, and nothing is left of it.
+    Ended(Ended),
+    /// It does nothing, and the time is over.
+    Late,
+}
+
+/// What the process of a run says.
+#[derive(Debug)]
+pub enum Said {
+    /// A message.
+    Message(Frame),
+    /// Nothing more: it has ended, and nothing is left of it.
+    Ended(Ended),
+    /// Nothing in time.
+    Late,
+    /// More than it may.
+    TooLong,
+}
+
+/// The server does not work any more: how the run that it was busy with has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken(pub End);
+
+/// A jail with its server. The jail ends with this value.
+#[derive(Debug)]
+pub struct Server {
+    jail: Jail,
+    pipes: Pipes,
+    /// From the server.
+    frames: Incoming,
+    /// From the process of the run.
+    messages: Incoming,
+    /// What the run may take, until it has ended.
+    running: Option<Order>,
+    /// Whether it has failed.
+    broken: bool,
+}
+
+impl Server {
+    /// Starts a jail, and waits until the interpreter in it is ready.
+    ///
+    /// # Errors
+    /// [`StartError`] when one of them does not start.
+    pub fn start(
+        sandbox: &Sandbox,
+        python: &Python,
+        limits: &WorkerLimits,
+        role: Role,
+    ) -> Result<Self, StartError> {
+        let program = launch::program(python, limits);
+        let mut jail = Jail::start(sandbox, &program).map_err(|error| StartError(error.to_string()))?;
+        let streams = jail.streams().ok_or_else(|| StartError("the jail has no streams".into()))?;
+        let pipes = Pipes::new(streams).map_err(|error| StartError(error.to_string()))?;
+        let (frames, messages) = (Incoming::default(), Incoming::default());
+        let mut server = Self { jail, pipes, frames, messages, running: None, broken: false };
+        server.send(b'S', launch::first_frame(role).to_string().as_bytes());
+        match server.frame(Instant::now() + START) {
+            Ok(Some(Frame { kind: b'H', .. })) => Ok(server),
+            Ok(_) => Err(StartError("the interpreter is not ready in time".into())),
+            Err(Broken(end)) => Err(StartError(match end {
+                End::Fault(what) | End::RuntimeError(what) => what,
+                end => format!("the interpreter ends at once ({end:?})"),
+            })),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_there(&mut self) -> bool {
+        !self.broken && self.running.is_none() && self.jail.wait_for(Duration::ZERO).is_none()
+    }
+
+    /// Begins a run. `content` is what its process reads.
+    pub fn order(&mut self, order: Order, content: &serde_json::Value) {
+        self.messages.clear();
+        self.send(b'R', json!(order).to_string().as_bytes());
+        self.send(b'C', content.to_string().as_bytes());
+        self.running = Some(order);
+        let _ = self.pipes.flush(); // an error is found again when it is asked for what happens
+    }
+
+    /// Tells the process of the run something.
+    pub fn tell(&mut self, kind: u8, body: &[u8]) {
+        let mut message = Vec::with_capacity(body.len() + 5);
+        append(&mut message, kind, body);
+        self.send(b'M', &message);
+    }
+
+    fn send(&mut self, kind: u8, body: &[u8]) {
+        append(self.pipes.outgoing(), kind, body);
+    }
+
+    /// What the run does next.
+    ///
+    /// # Errors
+    /// [`Broken`] when the server does not work any more.
+    pub fn event(&mut self, deadline: Instant) -> Result<Event, Broken> {
+        let Some(frame) = self.frame(deadline)? else { return Ok(Event::Late) };
+        match frame.kind {
+            b'O' => Ok(Event::Output(frame.body)),
+            b'E' if self.running.is_some() => match Ended::read(&frame.body) {
+                Ok(ended) => {
+                    self.running = None;
+                    self.broken = ended.left.is_some();
+                    Ok(Event::Ended(ended))
+                }
+                Err(error) => Err(self.broken(&error.to_string())),
+            },
+            kind => Err(self.broken(&format!("a frame of the kind {kind}"))),
+        }
+    }
+
+    /// The next message of the run's process, of `longest` bytes at most.
+    ///
+    /// # Errors
+    /// [`Broken`] when the server does not work any more.
+    pub fn message(&mut self, longest: usize, deadline: Instant) -> Result<Said, Broken> {
+        loop {
+            match self.messages.next(longest) {
+                Ok(Some(message)) => return Ok(Said::Message(message)),
+                Err(TooLong) => return Ok(Said::TooLong),
+                Ok(None) => {}
+            }
+            match self.event(deadline)? {
+                Event::Output(bytes) => self.messages.push(&bytes),
+                Event::Ended(ended) => return Ok(Said::Ended(ended)),
+                Event::Late => return Ok(Said::Late),
+            }
+        }
+    }
+
+    /// Ends the run, if it has not ended by itself, with all that it has started.
+    ///
+    /// # Errors
+    /// [`Broken`] when the server does not work any more.
+    pub fn finish(&mut self) -> Result<(), Broken> {
+        if self.broken {
+            return Err(Broken(End::Fault(String::new())));
+        }
+        if self.running.is_some() {
+            self.send(b'K', b"");
+        }
+        let deadline = Instant::now() + GRACE;
+        while self.running.is_some() {
+            if let Event::Late = self.event(deadline)? {
+                return Err(self.broken("a run does not end"));
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, deadline: Instant) -> Result<Option<Frame>, Broken> {
+        loop {
+            match self.frames.next(LONGEST) {
+                Ok(Some(frame)) => return Ok(Some(frame)),
+                Err(TooLong) => return Err(self.broken("a frame without end")),
+                Ok(None) => {}
+            }
+            match self.pipes.read(deadline) {
+                Ok([]) => return Ok(None),
+                Ok(bytes) => self.frames.push(bytes),
+                Err(error) => return Err(self.gone(&error)),
+            }
+        }
+    }
+
+    /// The server talks nonsense.
+    fn broken(&mut self, what: &str) -> Broken {
+        self.broken = true;
+        self.jail.end();
+        Broken(End::Fault(format!("the server in the jail does not do as it should: {what}")))
+    }
+
+    /// The server's streams have ended.
+    fn gone(&mut self, error: &io::Error) -> Broken {
+        self.broken = true;
+        let ending = self.jail.wait_for(Duration::from_secs(1)).unwrap_or_else(|| self.jail.end());
+        Broken(match ending {
+            Ending::MemoryLimit => End::MemoryLimit,
+            Ending::ProcessLimit => End::RuntimeError("it started more processes than it may".into()),
+            Ending::TemporaryLimit => End::RuntimeError("it made more files than it may".into()),
+            ending => {
+                let said = self.pipes.errors();
+                let said = if said.is_empty() { error.to_string() } else { said };
+                End::Fault(format!("the server in the jail has ended ({ending:?}): {said}"))
+            }
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Workers with real jails and a real Python.
+
+mod assertions;
+mod calls;
+mod hostile;
+mod scripts;
+
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use isentrope_sandbox::Sandbox;
+use serde_json::Value;
+
+use super::{AssertionTest, End, Failure, RunLimits, Worker, WorkerLimits};
+use crate::Python;
+
+fn limits() -> RunLimits {
+    RunLimits { wall: Duration::from_secs(20), memory_bytes: 512 << 20, output_bytes: 4 << 20 }
+}
+
+fn worker() -> Worker {
+    let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 16 << 20, processes: 32 };
+    Worker::start(&Sandbox::find().unwrap(), &Python::find(None).unwrap(), limits).unwrap()
+}
+
+/// A worker that many tests share: what one of them does must not matter to the others.
+fn shared() -> MutexGuard<'static, Worker> {
+    static WORKER: OnceLock<Mutex<Worker>> = OnceLock::new();
+    WORKER.get_or_init(|| Mutex::new(worker())).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An interpreter of another place and name, as tools for environments make it.
+#[test]
+fn an_environment_of_its_own_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let python = Python::find(None).unwrap();
+    let made = std::process::Command::new(python.program())
+        .args(["-m", "venv", "--without-pip"])
+        .arg(directory.path().join("env"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let python = Python::find(Some(&directory.path().join("env/bin/python"))).unwrap();
+    let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 1 << 20, processes: 8 };
+    let mut worker = Worker::start(&Sandbox::find().unwrap(), &python, limits).unwrap();
+    let (printed, end) =
+        worker.script("import sys; print(sys.prefix, sys.prefix != sys.base_prefix)", "", &self::limits());
+    assert_eq!(end, End::Completed);
+    assert_eq!(printed, format!("{} True\n", directory.path().join("env").display()));
+}
+
+fn error(line: &str) -> End {
+    End::RuntimeError(line.into())
+}
+
+impl Worker {
+    fn all_calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+    ) -> Vec<Result<Value, End>> {
+        let mut results = Vec::new();
+        self.calls(program, function, arguments, &limits(), &mut |call, result| {
+            assert_eq!(call, results.len());
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        results
+    }
+
+    fn units(&mut self, program: &str, test: &AssertionTest, limits: &RunLimits) -> Vec<Result<(), Failure>> {
+        let mut results = Vec::new();
+        self.assertions(program, test, limits, &mut |result| {
+            results.push(result);
+            ControlFlow::Continue(())
+        });
+        results
+    }
+
+    fn unit(&mut self, program: &str, part: &str) -> Result<(), Failure> {
+        let test = AssertionTest { parts: vec![part.into()], ..AssertionTest::default() };
+        let mut units = self.units(program, &test, &limits());
+        assert_eq!(units.len(), 1, "{part}");
+        units.remove(0)
+    }
+}

@@ -1,0 +1,143 @@
+//! Programs as scripts.
+
+use std::time::{Duration, Instant};
+
+use super::{End, RunLimits, error, limits, shared};
+
+fn run(program: &str, input: &str) -> (String, End) {
+    shared().script(program, input, &limits())
+}
+
+fn prints(program: &str, input: &str, expected: &str) {
+    assert_eq!(run(program, input), (expected.into(), End::Completed), "{program}");
+}
+
+#[test]
+fn input_is_read_in_every_way() {
+    for program in [
+        "print(int(input()) + int(input()))",
+        "import sys; print(sum(map(int, sys.stdin)))",
+        "import sys; print(sum(map(int, sys.stdin.read().split())))",
+        "import sys; input = sys.stdin.readline; print(int(input()) + int(input()))",
+        "import sys; print(sum(map(int, sys.stdin.buffer.read().split())))",
+        "print(sum(map(int, open(0).read().split())))",
+        "import os, io; print(sum(map(int, io.BytesIO(os.read(0, os.fstat(0).st_size)).read().split())))",
+        "print(sum(map(int, stdin.readlines())))",
+        "import fileinput; print(sum(map(int, fileinput.input())))",
+        "import threading, sys\nsys.setrecursionlimit(10 ** 6)\nthreading.stack_size(1 << 26)\n\
+         def main(): print(int(input()) + int(input()))\nt = threading.Thread(target=main)\nt.start()",
+        "def main():\n    print(int(input()) + int(input()))\nif __name__ == '__main__':\n    main()",
+    ] {
+        prints(program, "40\n2\n", "42\n");
+    }
+}
+
+#[test]
+fn output_arrives_however_it_is_written() {
+    for program in [
+        "print('é', end='')",
+        "import sys; sys.stdout.write('é')",
+        "import os; os.write(1, 'é'.encode())",
+        "import sys; sys.stdout.buffer.write('é'.encode())",
+        "out = open(1, 'w'); out.write('é')",
+        "import io, sys; sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8'); print('é', end='')",
+        "import atexit; atexit.register(lambda: print('é', end=''))",
+        "print('é', end=''); exit()",
+        "import sys; print('é', end=''); sys.exit(0)",
+        "import subprocess, sys; print('é', end='', flush=True); sys.stdout.close()",
+        "import os, sys\nif os.fork() == 0:\n    print('é', end=''); sys.stdout.flush(); os._exit(0)\nos.wait()",
+    ] {
+        prints(program, "", "é");
+    }
+}
+
+#[test]
+fn errors_are_named_by_the_last_line() {
+    for (program, line) in [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f(:", "SyntaxError: "),
+        ("input()", "EOFError: EOF when reading a line"),
+        ("class A(Exception): pass\nraise A('x\\ny')", "A: x"),
+        ("import sys; sys.exit(3)", "it ended with exit status 3"),
+        ("import sys; sys.exit('no')", "no"),
+        ("import os; os._exit(7)", "it ended with exit status 7"),
+        ("import os; os.abort()", "it died of SIGABRT"),
+        ("def f(n): return f(n + 1)\nf(0)", "RecursionError: "),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise ValueError", "ValueError"),
+    ] {
+        let (_, end) = run(program, "");
+        let End::RuntimeError(says) = &end else { panic!("{program}: {end:?}") };
+        assert!(says.starts_with(line), "{program}: {says}");
+    }
+    // What was printed before is still there.
+    assert_eq!(
+        run("print(1, flush=True)\n1 / 0", ""),
+        ("1\n".into(), error("ZeroDivisionError: division by zero"))
+    );
+}
+
+#[test]
+fn names_of_the_usual_prelude_are_there_and_builtins_stay() {
+    prints(
+        "print(gcd(4, 6), deque([1]), inf, List, pow(2, 3, 5), datetime.date(1, 2, 3), heappop([1]))",
+        "",
+        "2 deque([1]) inf typing.List 3 0001-02-03 1\n",
+    );
+    prints(
+        "s = SortedList([3, 1, 2])\ns.add(0)\nprint(s[0], s.bisect_left(2), len(s), list(s))",
+        "",
+        "0 2 4 [0, 1, 2, 3]\n",
+    );
+    prints("from __future__ import annotations\ndef f(x: no_such_name): return x\nprint(f(1))", "", "1\n");
+    // The first line is the first line.
+    prints("import sys; print(sys._getframe().f_lineno, __name__, __file__)", "", "1 __main__ program.py\n");
+    // As deep as a graph of the usual size.
+    prints("def f(n): return n if n == 0 else f(n - 1)\nprint(f(30000))", "", "0\n");
+}
+
+#[test]
+fn runs_are_the_same_every_time() {
+    let program = "import random\nprint(random.random(), list({'a', 'b', 'c'}), hash('x'))";
+    assert_eq!(run(program, ""), run(program, ""));
+}
+
+#[test]
+fn limits_are_kept_and_told_apart() {
+    let mut worker = shared();
+    let limits = RunLimits { wall: Duration::from_millis(800), memory_bytes: 256 << 20, output_bytes: 1000 };
+    for (program, expected) in [
+        ("while True: pass", End::TimeLimit),
+        ("import time; time.sleep(60)", End::TimeLimit),
+        (
+            r#"
+import signal
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+while True: pass
+"#,
+            End::TimeLimit,
+        ),
+        ("x = [0] * 10 ** 9", End::MemoryLimit),
+        ("x = []\nwhile True: x.append(bytes(1 << 20))", End::MemoryLimit),
+        ("print('x' * 1001, end='')", End::OutputLimit),
+        ("while True: print('x' * 1000)", End::OutputLimit),
+        ("print('x' * 1000, end='')", End::Completed),
+    ] {
+        let begin = Instant::now();
+        let (printed, end) = worker.script(program, "", &limits);
+        assert_eq!(end, expected, "{program}");
+        assert!(printed.len() <= 1000);
+        assert!(begin.elapsed() < Duration::from_secs(15), "{program}: {:?}", begin.elapsed());
+    }
+}
+
+#[test]
+fn large_inputs_and_outputs_pass() {
+    let input = "0123456789abcde\n".repeat(1 << 17);
+    let limits = RunLimits { output_bytes: 4 << 20, ..limits() };
+    let (printed, end) = shared().script("import sys\nsys.stdout.write(sys.stdin.read())", &input, &limits);
+    assert_eq!(end, End::Completed);
+    assert!(printed == input);
+}

@@ -1,0 +1,10 @@
+# Tries: to keep the test's process busy with questions.
+# Calls: wrong_answer or runtime_error or time_limit
+# Assertions: time_limit
+from protocol import *
+
+say(b"l", {"names": {"answer": "value"}})
+hear()
+while True:
+    say(b"q", {"op": "no such", "v": ["r", 0], "o": [["t", ["x" * 1000]]]})
+    hear()

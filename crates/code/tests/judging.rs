@@ -1,0 +1,247 @@
+//! Programs judged by tests of every form, in this machine's sandbox.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use isentrope_code::{CodeSettings, Judge, Report, Score, Verdict};
+use serde_json::{Value, json};
+
+fn start(settings: CodeSettings) -> Judge {
+    Judge::start(&settings).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Time enough for right programs on a machine that is busy with other tests.
+fn settings() -> CodeSettings {
+    CodeSettings { workers: Some(2), timeout_s: 5.0, ..CodeSettings::default() }
+}
+
+static JUDGE: LazyLock<Judge> = LazyLock::new(|| start(settings()));
+
+fn judge(tests: &Value, response: &str) -> Report {
+    JUDGE.judge(&[(tests, response)]).unwrap().remove(0)
+}
+
+fn fenced(program: &str) -> String {
+    format!("It can be done like this:\n\n```python\n{program}\n```\n")
+}
+
+fn lines(file: &str) -> Vec<Value> {
+    let path = format!("{}/tests/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text<'a>(row: &'a Value, key: &str) -> &'a str {
+    row[key].as_str().unwrap()
+}
+
+#[test]
+fn known_good_solutions_pass() {
+    let problems = lines("problems.jsonl");
+    let responses: Vec<String> = problems.iter().map(|problem| fenced(text(problem, "solution"))).collect();
+    let batch: Vec<(&Value, &str)> = problems
+        .iter()
+        .zip(&responses)
+        .map(|(problem, response)| (&problem["tests"], response.as_str()))
+        .collect();
+    for (problem, report) in problems.iter().zip(JUDGE.judge(&batch).unwrap()) {
+        assert_eq!(report.verdict, Verdict::Passed, "{}: {}", problem["name"], report.reason());
+        assert!(report.tests > 0 && report.passed == report.tests, "{report:?}");
+    }
+}
+
+#[test]
+fn planted_faults_fail() {
+    let problems: BTreeMap<String, Value> = lines("problems.jsonl")
+        .into_iter()
+        .map(|mut p| (text(&p, "name").into(), p["tests"].take()))
+        .collect();
+    let planted = lines("planted.jsonl");
+    let batch: Vec<(&Value, &str)> =
+        planted.iter().map(|fault| (&problems[text(fault, "name")], text(fault, "program"))).collect();
+    let impatient = start(CodeSettings { timeout_s: 2.0, ..settings() });
+    let mut kinds = BTreeMap::new();
+    for (fault, report) in planted.iter().zip(impatient.judge(&batch).unwrap()) {
+        let about = format!("{} with {}: {}", fault["name"], fault["kind"], report.reason());
+        assert!(Verdict::FAILURES.contains(&report.verdict.name()), "{about}");
+        match text(fault, "kind") {
+            "exception" => assert_eq!(report.verdict.name(), "runtime_error", "{about}"),
+            "endless loop" => assert_eq!(report.verdict.name(), "time_limit", "{about}"),
+            _ => {}
+        }
+        *kinds.entry(text(fault, "kind").to_owned()).or_insert(0) += 1;
+    }
+    assert_eq!(kinds.len(), 12, "{kinds:?}");
+}
+
+/// Every form, with a program that is right and one that is not.
+#[test]
+fn tests_of_every_form_are_run() {
+    let square = ["print(int(input()) ** 2)", "print(int(input()) * 2)"];
+    let function = ["def f(a, b=1):\n    return a * b", "def f(a, b=1):\n    return a + b"];
+    let method =
+        function.map(|f| format!("class Solution:\n    @staticmethod\n    {}", f.replace('\n', "\n    ")));
+    let method = [method[0].as_str(), method[1].as_str()];
+    let check = "def check(candidate):\n    assert candidate(2, 3) == 6\n    assert candidate(5) == 5\n";
+    let pytest = "import pytest\nfrom solution import f\n\ndef test_two():\n    assert f(2, 3) == 6\n\n\
+                  def test_types():\n    with pytest.raises(TypeError):\n        f()\n";
+    let head = "from typing import Optional\n\n\ndef f(a: int, b: Optional[int] = 1) -> int:\n    \"\"\"Multiplies.\"\"\"\n";
+    for (name, tests, [right, wrong]) in [
+        ("inputs and outputs", json!({"inputs": ["3\n", "-4\n"], "outputs": ["9\n", "16\n"]}), square),
+        ("the same as text", json!("{\"inputs\": [\"3\\n\"], \"outputs\": [\"9\\n\"]}"), square),
+        ("a list of pairs", json!([{"input": "3", "output": "9"}]), square),
+        (
+            "LiveCodeBench",
+            json!({"public_test_cases": "[{\"input\": \"3\", \"output\": \"9.0\", \"testtype\": \"stdin\"}]"}),
+            square,
+        ),
+        ("calls", json!({"fn_name": "f", "inputs": [[2, 3], [5]], "outputs": [6, 5]}), function),
+        ("calls of APPS", json!({"fn_name": "f", "inputs": [[2, 3]], "outputs": [[6]]}), function),
+        ("calls of a method", json!({"fn_name": "f", "inputs": [[2, 3]], "outputs": [[6]]}), method),
+        (
+            "calls of LiveCodeBench",
+            json!([{"input": "2\n3", "output": "6", "testtype": "functional", "metadata": {"func_name": "f"}}]),
+            method,
+        ),
+        ("functional", json!({"functional": format!("{check}\n\ncheck(f)")}), function),
+        ("functional, of a method", json!({"functional": format!("{check}\n\ncheck(Solution().f)")}), method),
+        ("AceCode", json!(["assert f(2, 3) == 6", "assert f(5) == 5"]), function),
+        ("KodCode", json!(pytest), function),
+        ("HumanEval", json!({"prompt": head, "entry_point": "f", "test": check}), function),
+        (
+            "HumanEval, completed",
+            json!({"prompt": head, "entry_point": "f", "test": check}),
+            ["    return a * b", "    return a + b"],
+        ),
+        (
+            "LeetCodeDataset",
+            json!({"prompt": "import math", "entry_point": "Solution().f", "test": check}),
+            method,
+        ),
+        (
+            "MBPP",
+            json!({"test_list": ["assert f(n, 3) == 6"], "test_setup_code": "n = 2", "test_imports": ["import math"]}),
+            function,
+        ),
+    ] {
+        let report = judge(&tests, right);
+        assert_eq!(report.verdict, Verdict::Passed, "{name}: {}", report.reason());
+        let report = judge(&tests, wrong);
+        assert_eq!(report.verdict.name(), "wrong_answer", "{name}: {}", report.reason());
+    }
+}
+
+#[test]
+fn every_verdict_can_be_had() {
+    let impatient = start(CodeSettings { timeout_s: 1.0, memory_mib: 256, output_mib: 1, ..settings() });
+    let scripts = json!({"inputs": ["1"], "outputs": ["1"]});
+    let calls = json!({"fn_name": "f", "inputs": [[1]], "outputs": [1]});
+    let assertions = json!({"functional": "assert f(1) == 1"});
+    for (program, body, verdict) in [
+        ("print(input())", "return x", "passed"),
+        ("print(2)", "return 2", "wrong_answer"),
+        ("1 / 0", "return 1 / 0", "runtime_error"),
+        ("import sys\nsys.exit(3)", "import sys\n    sys.exit(3)", "runtime_error"),
+        ("while True: pass", "while True: pass", "time_limit"),
+        ("import time\ntime.sleep(60)", "import time\n    time.sleep(60)", "time_limit"),
+        ("x = 'x' * (1 << 30)", "return len('x' * (1 << 30))", "memory_limit"),
+        ("print('x' * (2 << 20))", "return 'x' * (2 << 20)", "output_limit"),
+        ("```python\n```", "", "no_code"),
+    ] {
+        let function = if body.is_empty() { program.to_owned() } else { format!("def f(x):\n    {body}\n") };
+        for (tests, response) in [(&scripts, program), (&calls, &function), (&assertions, &function)] {
+            let report = impatient.judge(&[(tests, response)]).unwrap().remove(0);
+            assert_eq!(report.verdict.name(), verdict, "{response:?}: {}", report.reason());
+        }
+    }
+    let raised = judge(&scripts, "raise KeyError('no such thing')");
+    assert_eq!(raised.verdict, Verdict::RuntimeError("KeyError: 'no such thing'".into()));
+    assert_eq!(judge(&scripts, "I would rather not say.").verdict, Verdict::NoCode);
+    let unusable =
+        judge(&json!({"functional": "import no_such_module\nassert f(1) == 1"}), "def f(x): return x");
+    assert!(matches!(unusable.verdict, Verdict::UnusableTests(_)), "{unusable:?}");
+    assert!(matches!(judge(&json!({"inputs": []}), "a = 1").verdict, Verdict::UnusableTests(_)));
+}
+
+#[test]
+fn a_fraction_counts_all_tests() {
+    let fraction = start(CodeSettings { score: Score::Fraction, ..settings() });
+    // Right for even numbers alone, and it dies of 3.
+    let script = "n = int(input())\nassert n != 3\nprint(n if n % 2 == 0 else 0)";
+    let function =
+        "import os\ndef f(n):\n    if n == 3:\n        os._exit(1)\n    return n if n % 2 == 0 else 0";
+    let numbers: Vec<i32> = (1..=5).collect();
+    let texts: Vec<String> = numbers.iter().map(i32::to_string).collect();
+    let arguments: Vec<[i32; 1]> = numbers.iter().map(|n| [*n]).collect();
+    let assertions: Vec<String> = numbers.iter().map(|n| format!("assert f({n}) == {n}")).collect();
+    for (tests, program) in [
+        (json!({"inputs": texts, "outputs": texts}), script),
+        (json!({"fn_name": "f", "inputs": arguments, "outputs": numbers}), function),
+        (json!(assertions), function),
+    ] {
+        let report = fraction.judge(&[(&tests, program)]).unwrap().remove(0);
+        assert_eq!((report.passed, report.tests, report.failed), (2, 5, Some(1)), "{tests}: {report:?}");
+        assert_eq!(report.fraction(), 0.4);
+        let report = judge(&tests, program);
+        assert_eq!((report.passed, report.failed), (0, Some(1)), "{tests}: {report:?}");
+    }
+}
+
+/// What one program does is nothing to the next, and order does not depend on who is fast.
+#[test]
+fn programs_are_apart_and_reports_in_order() {
+    let tests = json!({"inputs": ["1"], "outputs": ["1"]});
+    let programs = [
+        "import builtins\nbuiltins.print = None\nopen('/tmp/left', 'w').write('x')",
+        "import os\nassert not os.path.exists('/tmp/left'), os.listdir('/tmp')\nprint(1)",
+        "import time\ntime.sleep(0.2)\nprint(1)",
+        "print(2)",
+    ];
+    let batch: Vec<(&Value, &str)> =
+        programs.iter().cycle().take(24).map(|program| (&tests, *program)).collect();
+    let expected: Vec<&str> =
+        ["wrong_answer", "passed", "passed", "wrong_answer"].into_iter().cycle().take(24).collect();
+    for workers in [1, 3] {
+        let judge = start(CodeSettings { workers: Some(workers), ..settings() });
+        let names: Vec<&str> =
+            judge.judge(&batch).unwrap().iter().map(|report| report.verdict.name()).collect();
+        assert_eq!(names, expected, "{workers} workers");
+    }
+}
+
+#[test]
+fn workers_sleep_at_the_same_time() {
+    let tests = json!({"inputs": ["1"], "outputs": ["1"]});
+    let batch = [(&tests, "import time\ntime.sleep(1)\nprint(1)"); 8];
+    let judge = start(CodeSettings { workers: Some(8), ..settings() });
+    judge.judge(&[(&tests, "print(1)"); 8]).unwrap();
+    let begun = Instant::now();
+    assert!(judge.judge(&batch).unwrap().iter().all(|report| report.verdict == Verdict::Passed));
+    assert!(begun.elapsed().as_secs_f64() < 5.0, "{:?}", begun.elapsed());
+}
+
+/// A program is asked to end when its time is over, however many tests there would still be.
+#[test]
+fn the_time_of_all_tests_together_is_limited() {
+    let hasty =
+        start(CodeSettings { timeout_s: 0.5, total_timeout_s: 2.0, score: Score::Fraction, ..settings() });
+    let texts = vec!["1"; 200];
+    let numbers = [1; 200];
+    for (tests, program) in [
+        (json!({"inputs": texts, "outputs": texts}), "while True: pass"),
+        (
+            json!({"fn_name": "f", "inputs": vec![[1]; 200], "outputs": numbers.to_vec()}),
+            "def f(x):\n    while True: pass",
+        ),
+        (json!(vec!["assert f(1) == 1"; 200]), "def f(x):\n    while True: pass"),
+    ] {
+        let begun = Instant::now();
+        let report = hasty.judge(&[(&tests, program)]).unwrap().remove(0);
+        assert_eq!((report.verdict, report.passed, report.failed), (Verdict::TimeLimit, 0, Some(1)));
+        assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
+    }
+}

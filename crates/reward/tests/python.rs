@@ -1,0 +1,556 @@
+//! Python functions as verifiers, run by the Python of this machine.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+#![cfg(unix)]
+
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Whether there is a Python to test with. Where there is none, says so, past the capture of the test's output.
+fn has_python() -> bool {
+    let found = Command::new("python3").args(["-c", ""]).status().is_ok_and(|status| status.success());
+    if !found {
+        let _ = writeln!(std::io::stderr(), "there is no python3: a test of Python rewards is left out");
+    }
+    found
+}
+
+/// A directory with the file `reward.py`.
+fn directory(code: &str) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("reward.py"), code).unwrap();
+    directory
+}
+
+/// The settings of a function of `reward.py`, and others with them.
+fn settings(directory: &TempDir, function: &str, others: Value) -> VerifierSettings {
+    let mut settings = json!({"workers": 1, "timeout_s": 5, "startup_s": 20});
+    settings["python"] = format!("{}:{function}", directory.path().join("reward.py").display()).into();
+    settings.as_object_mut().unwrap().extend(others.as_object().cloned().unwrap_or_default());
+    serde_json::from_value(settings).unwrap()
+}
+
+fn start(directory: &TempDir, function: &str) -> Box<dyn BatchVerifier> {
+    settings(directory, function, json!({})).build().unwrap()
+}
+
+/// Why a function of such a file cannot be used, without the file's directory.
+fn refusal(code: &str, function: &str, others: Value) -> String {
+    let directory = directory(code);
+    let error = settings(&directory, function, others).build().err().unwrap().to_string();
+    error.replace(&format!("{}/", directory.path().display()), "")
+}
+
+fn judge(verifier: &dyn BatchVerifier, item: Item<'_>, responses: &[&str]) -> Vec<Judgement> {
+    let batch: Vec<_> = responses.iter().map(|&response| (item, response)).collect();
+    verifier.verify_batch(&batch).unwrap()
+}
+
+/// The judgement of a response to a problem without anything.
+fn judged(code: &str, function: &str) -> Judgement {
+    judge(&*start(&directory(code), function), Item::default(), &["r"]).remove(0)
+}
+
+fn measured(judgement: &Judgement) -> Vec<(&str, f64)> {
+    judgement.metrics.iter().map(|(name, value)| (name.as_str(), *value)).collect()
+}
+
+#[test]
+fn a_function_for_verl_is_called_as_verl_calls_it() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert extra_info["num_turns"] is None and extra_info.get("index") in (None, 3), extra_info
+    assert data_source == "sums" and isinstance(ground_truth, str)
+    return 1.0 if solution_str == ground_truth else -0.25
+
+def by_keyword(*, solution_str, ground_truth, bonus=0, names=(), **kwargs):
+    assert sorted(kwargs) == ["data_source", "extra_info"], kwargs
+    return {"score": (solution_str == ground_truth) + bonus * len(names)}
+
+async def later(data_source, solution_str, ground_truth, extra_info):
+    import asyncio
+    await asyncio.sleep(0.01)
+    return solution_str == ground_truth
+
+def of_batches(data_sources, solution_strs, ground_truths, extra_infos):
+    return [float(s == g) for s, g in zip(solution_strs, ground_truths)]
+
+def short(solution_str, ground_truth):
+    return 2
+"#,
+    );
+    let (seven, extra_info) = (json!("7"), json!({"index": 3}));
+    let item = Item { ground_truth: &seven, data_source: "sums", extra_info: &extra_info, ..Item::default() };
+    for (function, others, scores) in [
+        ("compute_score", json!({}), [1.0, -0.25]),
+        ("by_keyword", json!({"arguments": {"bonus": 0.5, "names": ["a", "b"]}}), [2.0, 1.0]),
+        ("later", json!({"workers": 2}), [1.0, 0.0]),
+        ("of_batches", json!({}), [1.0, 0.0]),
+        ("short", json!({}), [2.0, 2.0]),
+    ] {
+        let verifier = settings(&directory, function, others).build().unwrap();
+        let judgements = judge(&*verifier, item, &["7", "8"]);
+        for (judgement, score) in judgements.iter().zip(scores) {
+            let verdict = if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong };
+            assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{function}: {judgement:?}");
+        }
+        assert_eq!(judgements[0].reason, format!("{function} returned {}", scores[0]));
+    }
+    let without = Item { ground_truth: &seven, data_source: "sums", ..Item::default() };
+    assert_eq!(judge(&*start(&directory, "compute_score"), without, &["7"])[0].score, 1.0);
+
+    let note = start(&directory, "by_keyword").notes().remove(0);
+    let (before, after) = note.split_once(": by_keyword of ").unwrap();
+    assert_eq!(before, "reward.verifier.python");
+    assert!(
+        after.ends_with(
+            "reward.py is called as by verl, with data_source, solution_str, ground_truth, extra_info"
+        ),
+        "{note}"
+    );
+}
+
+/// In the data there is the text that verl's trainer would give, in the problem what follows its ####.
+#[test]
+fn a_function_for_verl_gets_the_ground_truth_as_the_data_has_it() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("def f(solution_str, ground_truth): return {'score': 0, 'pred': ground_truth}");
+    let (seven, columns) = (json!("7"), json!({"reward_model": {"ground_truth": "6 + 1\n#### 7"}}));
+    let item = Item { ground_truth: &seven, columns: columns.as_object(), ..Item::default() };
+    let found = judge(&*start(&directory, "f"), item, &[""]).remove(0).extracted;
+    assert_eq!(found.as_deref(), Some("6 + 1\n#### 7"));
+}
+
+#[test]
+fn what_a_dict_has_beside_the_score_is_measured() {
+    if !has_python() {
+        return;
+    }
+    let found = judged(
+        r#"
+class Scalar:  # as those of NumPy and PyTorch
+    def __float__(self): return 0.5
+
+def f(solution_str):
+    return {"score": Scalar(), "acc": True, "pred": 7, "n steps": 3, "mean": Scalar(), "text": "1", "list": [1], "none": None,
+            "nan": float("nan")}
+"#,
+        "f",
+    );
+    assert_eq!((found.verdict, found.score), (Verdict::Correct, 0.5), "verl counts acc");
+    assert_eq!(found.extracted.as_deref(), Some("7"));
+    assert_eq!(measured(&found), [("acc", 1.0), ("function_mean", 0.5), ("n_steps", 3.0)]);
+}
+
+#[test]
+fn a_function_for_trl_is_called_as_trl_calls_it() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+def reward(prompts, completions, nums, target, **kwargs):
+    assert prompts == ["p"] and completions == ["6"] and kwargs["ground_truth"] == ["six"], (prompts, completions, kwargs)
+    assert kwargs["difficulty"] == ["hard"] and "prompt" not in kwargs and kwargs["data_source"] == ["s"], kwargs
+    return [float(sum(n) == t) for n, t in zip(nums, target)]
+
+def chat(prompts, completions, **kwargs):
+    assert prompts == [[{"role": "system", "content": "s"}, {"role": "user", "content": "p"}]], prompts
+    return [1.0 if completion[0]["content"] == "6" and len(completion) == 1 else 0.0 for completion in completions]
+
+async def later(completions, solution, log_extra=None, log_metric=None, **kwargs):
+    log_extra("solution", list(solution))
+    log_metric("length", len(completions[0]))
+    return [None if s == "none" else 0.5 for s in solution]
+
+def closed(completions, answer):
+    return (c == a for c, a in zip(completions, answer))
+"#,
+    );
+    let (gold, columns) =
+        (json!("six"), json!({"nums": [1, 2, 3], "target": 6, "difficulty": "hard", "solution": "none"}));
+    let item = Item {
+        ground_truth: &gold,
+        prompt: "p",
+        data_source: "s",
+        columns: columns.as_object(),
+        ..Item::default()
+    };
+    assert_eq!(judge(&*start(&directory, "reward"), item, &["6"])[0].score, 1.0);
+    let missing = judge(&*start(&directory, "reward"), Item { columns: None, ..item }, &["6"]).remove(0);
+    assert_eq!(missing.verdict, Verdict::Fault);
+    assert_eq!(missing.reason, "reward asks for nums, target, and the data's columns are: none");
+
+    let messages = [json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "p"})];
+    let in_chat = Item { messages: Some(&messages), ..item };
+    assert_eq!(judge(&*start(&directory, "chat"), in_chat, &["6"])[0].score, 1.0);
+    let text = judge(&*start(&directory, "chat"), item, &["6"]).remove(0);
+    assert_eq!(
+        (text.verdict, text.reason.contains("AssertionError: ['p']")),
+        (Verdict::Fault, true),
+        "{text:?}"
+    );
+
+    let verifier = start(&directory, "later");
+    let none = judge(&*verifier, item, &["abc"]).remove(0);
+    let reason = "later returned None: it does not apply to this problem";
+    assert_eq!(none, Judgement::inapplicable(reason));
+    let half = judge(&*verifier, Item { columns: None, ..item }, &["abc"]).remove(0);
+    assert_eq!(
+        (half.score, measured(&half)),
+        (0.5, vec![("length", 3.0)]),
+        "the solution is the ground truth"
+    );
+
+    let closed = start(&directory, "closed");
+    assert_eq!(judge(&*closed, item, &["six"])[0].score, 1.0);
+    assert!(
+        closed.notes()[0].ends_with("is called as by TRL, with completions, the data's columns (answer)"),
+        "{:?}",
+        closed.notes()
+    );
+}
+
+#[test]
+fn a_sum_leaves_out_what_does_not_apply() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+def sums(completions, kind, **kwargs): return [1.0 if k == "sum" else None for k in kind]
+def words(completions, kind, **kwargs): return [0.5 if k == "word" else None for k in kind]
+"#,
+    );
+    let part = |function| {
+        let part = settings(&directory, function, json!({}));
+        json!({"verifier": part, "weight": 2})
+    };
+    let sum: VerifierSettings =
+        serde_json::from_value(json!({"weighted": [part("sums"), part("words")]})).unwrap();
+    let verifier = sum.build().unwrap();
+    assert_eq!(verifier.notes().len(), 2);
+    let judged = |kind: &str| {
+        let columns = json!({"kind": kind});
+        judge(&*verifier, Item { columns: columns.as_object(), ..Item::default() }, &["r"]).remove(0)
+    };
+    let (sum, word, other) = (judged("sum"), judged("word"), judged("other"));
+    assert_eq!((sum.verdict, sum.score, measured(&sum)), (Verdict::Correct, 2.0, vec![("part_1", 1.0)]));
+    assert_eq!((word.verdict, word.score, measured(&word)), (Verdict::Wrong, 1.0, vec![("part_2", 0.5)]));
+    assert_eq!(other, Judgement::inapplicable("no part of the sum applies to this problem"));
+}
+
+#[test]
+fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
+    if !has_python() {
+        return;
+    }
+    for (body, reason) in [
+        ("return int('x')", "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)"),
+        ("return {}['a']", "KeyError: 'a' (reward.py, line 2)"),
+        ("raise SystemExit(3)", "SystemExit: 3 (reward.py, line 2)"),
+        ("return f(solution_str)", "RecursionError: "),
+        ("import json; return json.loads('{')", "(reward.py, line 2)"),
+        ("raise ValueError('a\\nb')", "ValueError: a b (reward.py, line 2)"),
+        ("return None", "f returned None, and no number"),
+        ("pass", "f returned None, and no number"),
+        ("return '1'", "f returned '1', and no number"),
+        ("return [1, 2]", "f returned [1, 2], and no number"),
+        ("return {'acc': 1}", "f returned a dict without \"score\": its keys are acc"),
+        ("return {'score': None}", "f returned None, and no number"),
+        ("return float('nan')", "f returned nan: a score is a number from -1e6 to 1e6"),
+        ("return 10**7", "f returned 10000000.0: a score is a number from -1e6 to 1e6"),
+    ] {
+        let found = judged(&format!("def f(solution_str):\n    {body}\n"), "f");
+        assert_eq!((found.verdict, found.score), (Verdict::Fault, 0.0), "{body}: {found:?}");
+        assert!(found.reason.contains(reason) && found.applies, "{body}: {}", found.reason);
+    }
+    for (body, reason) in [
+        ("return 1.0", "f returned 1.0, and no list with a number for each response"),
+        ("return None", "f returned None, and no list"),
+        ("return '1'", "f returned '1', and no list"),
+        ("return []", "f returned 0 values for one response: []"),
+        ("return [1, 2]", "f returned 2 values for one response: [1, 2]"),
+        ("return ['a']", "f returned 'a', and no number"),
+    ] {
+        let found = judged(&format!("def f(completions, **kwargs):\n    {body}\n"), "f");
+        assert_eq!(found.verdict, Verdict::Fault, "{body}");
+        assert!(found.reason.contains(reason), "{body}: {}", found.reason);
+    }
+}
+
+#[test]
+fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
+    if !has_python() {
+        return;
+    }
+    let some =
+        "import json\nclass Reward: pass\nx = 1\ndef first(solution_str): pass\ndef second(a, b=1): pass\n";
+    for (code, function, others, why) in [
+        (some, "compute_score", json!({}), "reward.py has no function compute_score; it has first, second"),
+        ("", "f", json!({}), "reward.py has no function f; it has none"),
+        (some, "x", json!({}), "x in reward.py must be a function, and is of the type int"),
+        (some, "Reward", json!({}), "Reward in reward.py must be a function, and is of the type type"),
+        (some, "second", json!({}), "second of reward.py has the parameters (a, b), by which it is neither"),
+        (
+            some,
+            "first",
+            json!({"arguments": {"y": 1}}),
+            "first of reward.py does not take y, which `arguments` has",
+        ),
+        (
+            "def f(solution_str, reward_router_address): pass",
+            "f",
+            json!({}),
+            "f of reward.py asks for reward_router_address, and a verifier has only the text of responses",
+        ),
+        (
+            "def f(completion_ids, **kwargs): pass",
+            "f",
+            json!({}),
+            "f of reward.py asks for completion_ids, and a verifier has only",
+        ),
+        (
+            "def f(solution_str, alpha): pass",
+            "f",
+            json!({}),
+            "f of reward.py asks for alpha, which neither verl nor `arguments` gives",
+        ),
+        ("import nonesuch", "f", json!({}), "reward.py\", line 1, in <module>\n  "),
+        ("import nonesuch", "f", json!({}), "ModuleNotFoundError: No module named 'nonesuch'"),
+        ("x = (", "f", json!({}), "SyntaxError: "),
+        ("import sys; sys.exit(2)", "f", json!({}), "reward.py cannot be imported:\n  Traceback"),
+        (
+            "import os; os._exit(2)",
+            "f",
+            json!({}),
+            "a worker ended (exit status: 2) while it loaded the function",
+        ),
+        (
+            "",
+            "f",
+            json!({"interpreter": "python-9"}),
+            "the interpreter \"python-9\" cannot be started: No such file",
+        ),
+        ("", "f", json!({"interpreter": "python-9"}), "install Python 3, or name it in `interpreter`"),
+        (
+            "",
+            "f",
+            json!({"interpreter": "false"}),
+            "a worker ended (exit status: 1) while it loaded the function",
+        ),
+        (
+            "import time; time.sleep(100)",
+            "f",
+            json!({"timeout_s": 0.2, "startup_s": 0.3}),
+            "a worker gave no answer within 0.5 s while it loaded the function",
+        ),
+    ] {
+        let error = refusal(code, function, others);
+        assert!(
+            error.starts_with(&format!("reward.verifier.python = \"reward.py:{function}\": ")),
+            "{error}"
+        );
+        assert!(error.contains(why), "{code}: {error}");
+        assert!(!error.contains("<string>") && !error.contains("importlib"), "only the user's code: {error}");
+    }
+    let gone = directory("");
+    fs::remove_file(gone.path().join("reward.py")).unwrap();
+    let error = settings(&gone, "f", json!({})).build().err().unwrap().to_string();
+    let here = std::env::current_dir().unwrap();
+    assert!(error.contains("there is no file") && error.contains(here.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn what_is_printed_or_read_does_not_meet_the_protocol() {
+    if !has_python() {
+        return;
+    }
+    let found = judged(
+        r#"
+import os, subprocess, sys
+print("importing", flush=True)
+os.write(1, b"{}\n")
+
+def f(solution_str):
+    print({"id": 0, "score": 0})
+    sys.stdout.flush()
+    subprocess.run(["echo", "a child"], check=True)
+    return 1 if sys.stdin.read() == "" else 0
+"#,
+        "f",
+    );
+    assert_eq!((found.verdict, found.score), (Verdict::Correct, 1.0), "{found:?}");
+}
+
+#[test]
+fn modules_beside_the_file_are_found_and_those_of_python_are_its_own() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("import helper\ndef f(solution_str): return helper.score(solution_str)");
+    fs::write(directory.path().join("helper.py"), "import json\ndef score(text): return json.loads(text)")
+        .unwrap();
+    assert_eq!(judge(&*start(&directory, "f"), Item::default(), &["0.5"])[0].score, 0.5);
+    // A file of the name of a module that is there already.
+    fs::write(directory.path().join("json.py"), "def f(solution_str): return 0.25").unwrap();
+    let place = format!("{}:f", directory.path().join("json.py").display());
+    let settings: VerifierSettings = serde_json::from_value(json!({"python": place})).unwrap();
+    assert_eq!(judge(&*settings.build().unwrap(), Item::default(), &[""])[0].score, 0.25);
+    // A module that is installed, here one of Python's own.
+    let settings: VerifierSettings = serde_json::from_value(json!({"python": "json:loads"})).unwrap();
+    let error = settings.build().err().unwrap().to_string();
+    assert!(error.contains("\"json:loads\": loads of json has the parameters (s, cls"), "{error}");
+}
+
+#[test]
+fn a_worker_that_a_function_ends_or_holds_up_is_replaced() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+import os, time
+
+def f(solution_str):
+    if solution_str == "ends": os._exit(7)
+    if solution_str == "hangs": time.sleep(1000)
+    return 1
+"#,
+    );
+    let verifier = settings(&directory, "f", json!({"timeout_s": 1})).build().unwrap();
+    let started = Instant::now();
+    let judged = judge(&*verifier, Item::default(), &["a", "ends", "b", "hangs", "c"]);
+    assert!(started.elapsed() < Duration::from_secs(20));
+    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+    let correct = Verdict::Correct;
+    assert_eq!(verdicts, [correct, Verdict::Fault, correct, Verdict::TimedOut, correct]);
+    assert_eq!(judged[1].reason, "the worker ended (exit status: 7)");
+    assert_eq!(judged[3].reason, "the worker gave no answer within 1 s");
+}
+
+/// A file that has become another since the run began.
+#[test]
+fn a_function_that_is_gone_for_fresh_workers_stops_the_verifier() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("import os\ndef f(solution_str): os._exit(0)");
+    let verifier = start(&directory, "f");
+    fs::write(directory.path().join("reward.py"), "def g(): pass").unwrap();
+    let batch = vec![(Item::default(), ""); 100];
+    let error: VerifierError = verifier.verify_batch(&batch).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("8 fresh workers in a row failed") && said.contains("has no function f; it has g"),
+        "{said}"
+    );
+}
+
+/// The settings of a function in a sandbox, or nothing where there is no sandbox, which it says.
+fn in_sandbox(directory: &TempDir, function: &str, others: Value) -> Option<VerifierSettings> {
+    use std::os::unix::fs::PermissionsExt;
+    if let Err(why) = isentrope_sandbox::Sandbox::find() {
+        let _ = writeln!(std::io::stderr(), "a test of Python rewards in a sandbox is left out: {why}");
+        return None;
+    }
+    // As other directories are: root's own would be closed to the user that a jail has.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut all = json!({"sandbox": true});
+    all.as_object_mut().unwrap().extend(others.as_object().cloned().unwrap_or_default());
+    Some(settings(directory, function, all))
+}
+
+#[test]
+fn in_a_sandbox_a_function_sees_its_directory_and_no_more() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+import asyncio, decimal, helper, json, os, socket, subprocess, sys, threading
+print("importing")
+
+def refused(attempt, *arguments):
+    try:
+        attempt(*arguments)
+        return 0
+    except (OSError, PermissionError):
+        return 1
+
+def f(solution_str, ground_truth, alpha):
+    results = {"score": helper.score(solution_str, ground_truth) * alpha}
+    results["own"] = open(__file__).read().startswith("\nimport")
+    results["temporary"] = open("/tmp/x", "w").write("x")
+    results["secret"] = refused(open, ground_truth)
+    results["passwords"] = refused(open, "/etc/passwd")
+    results["read_only"] = refused(open, __file__, "a")
+    results["network"] = refused(socket.create_connection, ("127.0.0.1", 9))
+    results["environment"] = "HOME_OF_SECRETS" not in os.environ and "CARGO" not in os.environ
+    return results
+
+async def later(completions, **kwargs):
+    await asyncio.sleep(0.01)
+    return [0.5]
+
+def hungry(solution_str):
+    if solution_str == "hungry":
+        return len([bytearray(os.urandom(1 << 20)) * 64 for _ in range(1000)])
+    return 1
+"#,
+    );
+    fs::write(directory.path().join("helper.py"), "def score(text, _): return float(text)").unwrap();
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let others = json!({"arguments": {"alpha": 0.5}, "workers": 2});
+    let Some(settings) = in_sandbox(&directory, "f", others) else { return };
+    let verifier = settings.build().unwrap();
+    let note = verifier.notes().remove(0);
+    assert!(
+        note.contains(" is called as by verl, with ") && note.contains("; it is in a sandbox ("),
+        "{note}"
+    );
+    let place = json!(secret.path());
+    let judged = judge(&*verifier, Item { ground_truth: &place, ..Item::default() }, &["1", "0.25"]);
+    assert_eq!([judged[0].score, judged[1].score], [0.5, 0.125], "{judged:?}");
+    assert_eq!(judged[0].metrics.len(), 7);
+    assert!(judged[0].metrics.values().all(|&held| held == 1.0), "{judged:?}");
+    drop(verifier);
+
+    let verifier = in_sandbox(&directory, "later", json!({})).unwrap().build().unwrap();
+    assert_eq!(judge(&*verifier, Item::default(), &[""])[0].score, 0.5);
+
+    let verifier = in_sandbox(&directory, "hungry", json!({"timeout_s": 60})).unwrap().build().unwrap();
+    let judged = judge(&*verifier, Item::default(), &["a", "hungry", "b"]);
+    let verdicts: Vec<Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault, Verdict::Correct], "{judged:?}");
+    let memory = "the worker ended (it took more memory than its sandbox gives)";
+    assert!(judged[1].reason.starts_with(memory), "{judged:?}");
+}
+
+#[test]
+fn in_a_sandbox_what_cannot_be_used_is_refused_too() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("import nonesuch");
+    for (others, why) in [
+        (json!({}), "ModuleNotFoundError: No module named 'nonesuch'"),
+        (json!({"interpreter": "python-9"}), "the interpreter \"python-9\" cannot be started: No such file"),
+        (json!({"interpreter": "false"}), "\"false\" is no Python 3.8 or later"),
+    ] {
+        let Some(settings) = in_sandbox(&directory, "f", others) else { return };
+        let error = settings.build().err().unwrap().to_string();
+        assert!(error.starts_with("reward.verifier.python = ") && error.contains(why), "{error}");
+    }
+}

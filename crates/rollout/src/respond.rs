@@ -1,0 +1,115 @@
+//! Sampling with judging: from requests to judged responses.
+
+use crate::beside::judge_beside;
+use crate::engine::Request;
+use crate::error::Error;
+use crate::judge::Judge;
+use crate::observer::ProgressObserver;
+use crate::response::Response;
+use crate::sample::{Place, Sampler};
+use crate::sequence::Completion;
+use isentrope_data::Problem;
+use isentrope_kernels::Backend;
+use std::mem;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// How sampling and judging went.
+#[derive(Clone, Copy, Debug)]
+pub struct Responded {
+    /// Whether it was broken off.
+    pub ended: ControlFlow<()>,
+    /// Time for which nothing was left to do but wait for verdicts.
+    pub waited: Duration,
+    /// Time that all verdicts took, added up over the verifier's workers.
+    pub verdicts: Duration,
+}
+
+/// Samples responses and judges them, each by the problem that stands with its request. `each` gets the number of a request and
+/// its responses, in the order of samples, once all of them are judged; which request is the first to be complete is not fixed.
+///
+/// A verifier with workers is asked about a response as soon as that is sampled, while others still are. Any other computes in
+/// this thread or in threads of its own, where sampling computes, and is asked once `batch` responses are there, and at the end.
+/// Either way each judgement is the same.
+///
+/// If it is broken off, what is complete and judged by then is given to `each`.
+///
+/// # Errors
+/// As [`Engine::submit`](crate::Engine::submit) and [`Engine::step`](crate::Engine::step), [`Error::Verifier`] when the verifier
+/// can judge nothing any more; and what `each` returns.
+pub fn respond<B: Backend, E: From<Error>>(
+    sampler: Sampler<'_, B>,
+    questions: Vec<(&Problem, Request)>,
+    judge: &Judge,
+    batch: usize,
+    each: &mut dyn FnMut(usize, Vec<Response>) -> Result<(), E>,
+    observer: &mut dyn ProgressObserver,
+) -> Result<Responded, E> {
+    let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
+    let samples = requests.iter().map(|request| request.samples);
+    let mut groups = Groups { responses: samples.map(|samples| vec![None; samples]).collect(), each };
+    match judge.verifier.workers() {
+        0 => judge_in_batches(sampler, requests, &problems, judge, batch, &mut groups, observer),
+        workers => judge_beside(sampler, requests, &problems, (judge, workers), &mut groups, observer),
+    }
+}
+
+/// The responses to each request that are judged.
+pub(crate) struct Groups<'a, E> {
+    responses: Vec<Vec<Option<Response>>>,
+    each: &'a mut dyn FnMut(usize, Vec<Response>) -> Result<(), E>,
+}
+
+impl<E> Groups<'_, E> {
+    /// Takes a response, and passes its request's on if that was the last.
+    pub fn add(&mut self, place: Place, response: Response) -> Result<(), E> {
+        let samples = &mut self.responses[place.request];
+        samples[place.sample] = Some(response);
+        if samples.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        (self.each)(place.request, mem::take(samples).into_iter().flatten().collect())
+    }
+
+    /// Whether all have been passed on.
+    pub fn are_complete(&self) -> bool {
+        self.responses.iter().all(Vec::is_empty)
+    }
+
+    /// How many responses are not there yet.
+    pub fn missing(&self) -> usize {
+        self.responses.iter().flatten().filter(|response| response.is_none()).count()
+    }
+}
+
+fn judge_in_batches<B: Backend, E: From<Error>>(
+    sampler: Sampler<'_, B>,
+    requests: Vec<Request>,
+    problems: &[&Problem],
+    judge: &Judge,
+    batch: usize,
+    groups: &mut Groups<'_, E>,
+    observer: &mut dyn ProgressObserver,
+) -> Result<Responded, E> {
+    let (mut places, mut sampled) = (Vec::new(), Vec::new());
+    let mut verdicts = Duration::ZERO;
+    let mut judge = |places: &mut Vec<Place>, sampled: &mut Vec<(_, Completion)>| {
+        let begun = Instant::now();
+        let responses = judge.responses(mem::take(sampled))?;
+        let took = begun.elapsed();
+        verdicts += took;
+        places.drain(..).zip(responses).try_for_each(|(place, response)| groups.add(place, response))?;
+        Ok::<_, E>(took)
+    };
+    let each = &mut |place: Place, completion| -> Result<(), E> {
+        places.push(place);
+        sampled.push((problems[place.request], completion));
+        if places.len() >= batch {
+            judge(&mut places, &mut sampled)?;
+        }
+        Ok(())
+    };
+    let ended = sampler.sample(requests, each, observer)?;
+    let waited = judge(&mut places, &mut sampled)?;
+    Ok(Responded { ended, waited, verdicts })
+}

@@ -1,0 +1,316 @@
+//! Judging while others are still being sampled: the same responses, whenever verdicts come.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use isentrope_data::{Problem, Prompt};
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::Model;
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierError};
+use isentrope_rollout::{
+    Error, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request, Responded, Response,
+    Result, Sampler, Sampling, respond,
+};
+use serde_json::Value;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// For what must happen. Nothing is waited for that does not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const REQUESTS: usize = 12;
+const SAMPLES: usize = 3;
+const ALL: usize = REQUESTS * SAMPLES;
+
+/// What the verifier and the observer tell each other.
+#[derive(Clone, Default)]
+struct Signs(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    asked: usize,
+    sampled: usize,
+    /// Responses that were asked about before all were sampled.
+    asked_meanwhile: usize,
+    released: bool,
+}
+
+impl Signs {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+
+    fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
+        read(&self.0.0.lock().unwrap())
+    }
+
+    fn wait(&self, what: &str, until: impl Fn(&State) -> bool) {
+        let state = self.0.0.lock().unwrap();
+        let waited = self.0.1.wait_timeout_while(state, PATIENCE, |state| !until(state)).unwrap().1;
+        assert!(!waited.timed_out(), "in vain: {what}");
+    }
+}
+
+/// What a verifier does when it is asked about a response, the so-manieth from 1, before it judges.
+type Act = Box<dyn Fn(usize, &str) -> Result<(), VerifierError> + Send + Sync>;
+
+struct Acting {
+    workers: usize,
+    signs: Signs,
+    act: Act,
+}
+
+impl BatchVerifier for Acting {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        let judge = |(item, response): &(Item<'_>, &str)| {
+            let mut number = 0;
+            self.signs.change(|state| {
+                state.asked += 1;
+                state.asked_meanwhile += usize::from(state.sampled < ALL);
+                number = state.asked;
+            });
+            (self.act)(number, response)?;
+            let verdict = if response.len() % 2 == 0 { Verdict::Correct } else { Verdict::Wrong };
+            Ok(Judgement::new(verdict, Some((*response).to_owned()), item.data_source))
+        };
+        batch.iter().map(judge).collect()
+    }
+
+    fn workers(&self) -> usize {
+        self.workers
+    }
+}
+
+/// Tells how much is sampled, and does what a test wants done then in the thread that samples.
+struct Watching<'a> {
+    signs: Signs,
+    progress: &'a dyn Fn(usize),
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl ProgressObserver for Watching<'_> {
+    fn stop_requested(&self) -> bool {
+        (self.stop)()
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        assert_eq!(progress.total, ALL);
+        self.signs.change(|state| state.sampled = progress.done);
+        (self.progress)(progress.done);
+    }
+
+    fn note(&mut self, _: &str) {}
+}
+
+struct Bench {
+    signs: Signs,
+    workers: usize,
+    act: Act,
+    batch: usize,
+    interrupt: Interrupt,
+}
+
+impl Bench {
+    fn new(workers: usize) -> Self {
+        let act: Act = Box::new(|_, _| Ok(()));
+        Self { signs: Signs::default(), workers, act, batch: 1, interrupt: Interrupt::Never }
+    }
+
+    /// The responses to each request that is complete, by its number.
+    fn run(
+        self,
+        progress: &dyn Fn(usize),
+        stop: &dyn Fn() -> bool,
+    ) -> (Result<Responded>, BTreeMap<usize, Vec<Response>>) {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
+        let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
+        let model = Model::load(&fixtures.join("models/qwen3"), cpu).unwrap();
+        let tokenizer = Tokenizer::read(&fixtures.join("tokenizer/character")).unwrap().unwrap();
+        let problems: Vec<Problem> = (0..REQUESTS)
+            .map(|i| Problem {
+                prompt: Prompt::Text("?".into()),
+                ground_truth: Value::Null,
+                data_source: i.to_string(),
+                extra_info: Value::Null,
+                columns: isentrope_data::Row::new(),
+                origin: "made up".into(),
+            })
+            .collect();
+        let sampling =
+            Arc::new(Sampling { max_tokens: 24, eos_tokens: (10..20).collect(), ..Sampling::default() });
+        let question = |(i, problem)| {
+            let prompt = vec![3 + i as u32, 4, 5];
+            let key = Key { seed: 11, step: 3, prompt: i as u64 };
+            let sampling = sampling.clone();
+            (problem, Request { key, prompt, samples: SAMPLES, sampling, cache_activations: false })
+        };
+        let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
+        let judge = Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
+        let sampler = Sampler {
+            model: &model,
+            activation_cache: None,
+            tokenizer: &tokenizer,
+            // Fewer than there are, so that some begin when others have ended.
+            limits: Limits { cache_bytes: 32 << 20, sequences: 10, prefill_tokens: 16 },
+            phase: Phase::Rollout,
+            interrupt: self.interrupt,
+        };
+        let mut groups = BTreeMap::new();
+        let each = &mut |request, responses: Vec<Response>| {
+            assert_eq!(responses.len(), SAMPLES);
+            let earlier = groups.insert(request, responses);
+            assert_eq!(earlier, None, "request {request} is complete twice");
+            Ok(())
+        };
+        let mut observer = Watching { signs: self.signs, progress, stop };
+        let questions = problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
+        let responded = respond(sampler, questions, &judge, self.batch, each, &mut observer);
+        (responded, groups)
+    }
+
+    fn complete(self) -> BTreeMap<usize, Vec<Response>> {
+        let (responded, groups) = self.run(&|_| (), &|| false);
+        assert_eq!(responded.unwrap().ended, ControlFlow::Continue(()));
+        assert_eq!(groups.len(), REQUESTS);
+        groups
+    }
+}
+
+#[test]
+fn responses_do_not_depend_on_when_they_are_judged() {
+    let expected = Bench::new(0).complete();
+    let lengths: Vec<usize> = expected.values().flatten().map(|response| response.tokens.len()).collect();
+    assert!(lengths.iter().max() > lengths.iter().min(), "they must end at different times: {lengths:?}");
+    for (request, responses) in &expected {
+        for response in responses {
+            assert_eq!(response.judgement.extracted.as_ref(), Some(&response.text));
+            assert_eq!(response.judgement.reason, request.to_string(), "judged by its own problem");
+        }
+    }
+    for batch in [5, usize::MAX] {
+        assert_eq!(Bench { batch, ..Bench::new(0) }.complete(), expected, "batches of {batch}");
+    }
+    for workers in [1, 2, 7, 1000] {
+        // Some are slow, and which depends on the response, on the order of asking, or on both.
+        for turn in 0..3 {
+            let act: Act = Box::new(move |number, response| {
+                let slow = [number, response.len(), number * response.len()][turn] % 4;
+                thread::sleep(Duration::from_millis(slow as u64));
+                Ok(())
+            });
+            assert_eq!(Bench { act, ..Bench::new(workers) }.complete(), expected, "{workers} workers");
+        }
+    }
+}
+
+/// Sampling goes on only when the first response has been asked about, and nobody answers before everything is sampled.
+#[test]
+fn verdicts_and_sampling_do_not_wait_for_each_other() {
+    for workers in [1, 3] {
+        let mut bench = Bench { batch: usize::MAX, ..Bench::new(workers) };
+        let (sampler, verifier) = (bench.signs.clone(), bench.signs.clone());
+        bench.act = Box::new(move |_, _| {
+            verifier.wait("sampling waits for a verdict", |state| state.sampled == ALL);
+            Ok(())
+        });
+        let (responded, groups) = bench.run(
+            &|done| {
+                if done > 0 {
+                    sampler.wait("nobody is asked while sampling goes on", |state| state.asked > 0);
+                }
+            },
+            &|| false,
+        );
+        assert_eq!((responded.unwrap().ended, groups.len()), (ControlFlow::Continue(()), REQUESTS));
+        sampler.read(|state| assert!(state.asked == ALL && state.asked_meanwhile > 0));
+    }
+    // A verifier without workers computes where sampling does. It is asked at the end if it is to be.
+    let bench = Bench { batch: usize::MAX, ..Bench::new(0) };
+    let signs = bench.signs.clone();
+    bench.complete();
+    signs.read(|state| assert_eq!((state.asked, state.asked_meanwhile), (ALL, 0)));
+}
+
+/// Each of the first answers only when all workers have been asked.
+#[test]
+fn all_workers_judge_at_the_same_time() {
+    let mut bench = Bench::new(4);
+    let signs = bench.signs.clone();
+    bench.act = Box::new(move |_, _| {
+        signs.wait("a worker has nothing to do", |state| state.asked >= 4);
+        Ok(())
+    });
+    bench.complete();
+}
+
+fn broken() -> VerifierError {
+    let (key, problem) = ("reward.verifier.command".to_owned(), "it broke".to_owned());
+    VerifierError { key, value: "sh".into(), problem, stderr: Some("why".into()) }
+}
+
+#[test]
+fn a_verifier_that_fails_ends_it_with_its_own_words() {
+    for (workers, fails_at) in [(0, 5), (1, 1), (1, 20), (1, ALL), (4, 5), (1000, 9)] {
+        let mut bench = Bench::new(workers);
+        let signs = bench.signs.clone();
+        bench.act = Box::new(move |number, _| if number == fails_at { Err(broken()) } else { Ok(()) });
+        let (responded, groups) = bench.run(&|_| (), &|| false);
+        let error = responded.unwrap_err();
+        assert!(matches!(error, Error::Verifier(_)));
+        assert_eq!(error.to_string(), broken().to_string());
+        assert!(groups.len() < REQUESTS);
+        // Of one worker it is certain that nobody is asked after the failure.
+        signs.read(|state| assert!(workers > 1 || state.asked == fails_at, "{}", state.asked));
+    }
+}
+
+#[test]
+fn a_panic_of_a_verifier_is_carried_over() {
+    for workers in [0, 1, 3] {
+        let mut bench = Bench::new(workers);
+        bench.act = Box::new(|number, _| {
+            assert!(number != 7, "at response seven");
+            Ok(())
+        });
+        let caught = catch_unwind(AssertUnwindSafe(|| bench.run(&|_| (), &|| false)));
+        let Err(panic) = caught else { panic!("it is lost") };
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"at response seven"));
+    }
+}
+
+/// Everything is sampled, and verdicts do not come: who interrupts does not wait for all of them.
+#[test]
+fn what_is_judged_is_kept_when_waiting_for_verdicts_is_interrupted() {
+    let expected = Bench::new(0).complete();
+    let (workers, at_once) = (2, 25);
+    let mut bench = Bench { interrupt: Interrupt::WhenAsked, ..Bench::new(workers) };
+    let signs = bench.signs.clone();
+    bench.act = Box::new(move |number, _| {
+        if number > at_once {
+            signs.wait("the interruption", |state| state.released);
+        }
+        Ok(())
+    });
+    let signs = bench.signs.clone();
+    let times_asked_to_stop = Cell::new(0);
+    let (responded, groups) = bench.run(&|_| (), &|| {
+        let all_wait = signs.read(|state| state.sampled == ALL && state.asked == at_once + workers);
+        if times_asked_to_stop.get() > 0 {
+            signs.change(|state| state.released = true); // it has been told: who has been asked may answer now
+        }
+        times_asked_to_stop.set(times_asked_to_stop.get() + usize::from(all_wait));
+        times_asked_to_stop.get() > 0
+    });
+    assert_eq!(responded.unwrap().ended, ControlFlow::Break(()));
+    signs.read(|state| assert_eq!(state.asked, at_once + workers, "the others are dropped"));
+    assert!(groups.len() < REQUESTS);
+    for (request, responses) in groups {
+        assert_eq!(Some(&responses), expected.get(&request));
+    }
+}
