@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +23,11 @@ const OWN: &str = "isentrope";
 /// The group in which this process may make others, if there is one. It makes itself room for them, and removes those that
 /// killed processes have left.
 pub fn place() -> Option<PathBuf> {
+    static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PLACE.get_or_init(find_place).clone()
+}
+
+fn find_place() -> Option<PathBuf> {
     let own = own_group()?;
     let place = if has_controllers(own.parent()?, "cgroup.subtree_control") && is_delegated(own.parent()?) {
         own.parent()?.to_owned()
@@ -71,7 +77,7 @@ fn make_room(own: &Path) -> bool {
         return false;
     }
     let below = own.join(OWN);
-    let moved = fs::create_dir(&below)
+    let moved = make(&below)
         .and_then(|()| fs::write(below.join("cgroup.procs"), &this))
         .and_then(|()| fs::write(own.join("cgroup.subtree_control"), "+memory +pids"));
     if moved.is_err() {
@@ -79,6 +85,14 @@ fn make_room(own: &Path) -> bool {
         let _ = fs::remove_dir(&below);
     }
     moved.is_ok()
+}
+
+/// Makes a group, unless an earlier process has left it.
+fn make(group: &Path) -> io::Result<()> {
+    match fs::create_dir(group) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// The group of a jail, which goes with this value.
@@ -90,11 +104,7 @@ impl Cgroup {
     /// Makes the group of the jail that this process stands in front of.
     pub fn make(place: &Path, limits: &Limits) -> Result<Self, Problem> {
         let path = path(place, std::process::id());
-        let made = match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()), // left by a process of this number
-            made => made,
-        };
-        attempt(format_args!("the control group {} cannot be made", path.display()), made)?;
+        attempt(format_args!("the control group {} cannot be made", path.display()), make(&path))?;
         let group = Self { path };
         // What is in /tmp is memory too, and of the group.
         let memory = limits.memory_bytes.saturating_add(limits.temporary_bytes);

@@ -9,6 +9,7 @@ use std::process::Command;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, sethostname, setsid};
 
 use super::message::{receive, send};
@@ -44,6 +45,7 @@ pub fn run() -> io::Result<()> {
 
 /// Builds the walls, from which this process cannot come back; the version of Landlock among them.
 fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
+    umask(Mode::from_bits_truncate(0o022));
     let limits = &plan.program.limits;
     let owner = plan.user.unwrap_or(identity::USER);
     match plan.way {

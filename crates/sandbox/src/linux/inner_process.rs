@@ -105,6 +105,8 @@ impl Inner {
         }
         let pid = rustix::process::Pid::from_raw(first).ok_or("there is no inner process")?;
         let handle = attempt("a process cannot be watched", pidfd_open(pid, PidfdFlags::empty()))?;
+        // When the machine has no memory left, the jail goes before others.
+        let _ = fs::write(format!("/proc/{first}/oom_score_adj"), "1000");
         Ok((Pid::from_raw(first), handle))
     }
 

@@ -93,6 +93,23 @@ fn extension_modules_with_threads_of_their_own_load() {
 }
 
 #[test]
+fn what_waits_in_sockets_is_memory() {
+    let script = "import socket\n\
+         pairs = [socket.socketpair() for _ in range(100)]\n\
+         for pair in pairs:\n    for one in pair:\n        one.setblocking(False)\n        \
+         try:\n            while True: one.send(bytes(4096))\n        except BlockingIOError: pass\n\
+         print('full', flush=True)\nimport time; time.sleep(2)\n";
+    let Some((program, readable)) = python() else { return };
+    let limits = Limits { memory_bytes: 64 << 20, open_files: 1024, ..Limits::default() };
+    let arguments = vec!["-I".into(), "-c".into(), script.into()];
+    let program = Program { program, arguments, readable, limits, ..Program::default() };
+    for sandbox in tiers() {
+        let done = run(&sandbox, &program, "");
+        assert_eq!(done.ending, Ending::MemoryLimit, "{done:?}");
+    }
+}
+
+#[test]
 fn what_is_forbidden_is_an_exception() {
     prints(
         "import ctypes, mmap, os, signal, socket\n\

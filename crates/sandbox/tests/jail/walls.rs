@@ -125,6 +125,7 @@ fn the_kernel_says_the_same() {
         let names: Vec<&str> =
             environment.split_terminator('\0').map(|set| set.split('=').next().unwrap()).collect();
         assert!(names.iter().all(|name| ["PATH", "HOME", "TMPDIR", "LANG"].contains(name)), "{names:?}");
+        assert_eq!((of("oom_score_adj").trim(), field("Umask").as_str()), ("1000", "0022"));
         let limits = of("limits");
         for (limit, value) in
             [("Max processes", "32"), ("Max core file size", "0"), ("Max locked memory", "0")]
