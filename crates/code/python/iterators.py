@@ -17,7 +17,7 @@ def generator(bridge, number):
             while sent is not None:
                 sent = yield bridge.ask("send", Numbered(number), sent)
         if isinstance(state, BaseException):
-            raise state
+            raise bridge.arrived(state)
         more = state is None
     return state[1]
 

@@ -32,7 +32,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use isentrope_code::{CodeSettings, Judge, Report};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use bait::Bait;
 use fixture::{Fixture, Form};
@@ -40,14 +40,20 @@ use fixture::{Fixture, Form};
 /// How often a right program is judged again that a busy machine has kept from its verdict.
 const RETRIES: usize = 10;
 
-/// What a response of two tests may take at the very most. There are limits of a second, and ten for a jail to be cleaned.
+/// What a response of two tests may take at the very most. There are limits of half a second, of half a minute on a busy machine, and ten for a jail to be cleaned.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that this process may ever have, in KiB, whatever programs print and return.
 const MEMORY_KIB: u64 = 384 << 10;
 
 fn settings() -> CodeSettings {
-    CodeSettings { workers: Some(1), timeout_s: 1.0, memory_mib: 192, output_mib: 1, ..CodeSettings::default() }
+    CodeSettings {
+        workers: Some(1),
+        timeout_s: 1.0,
+        memory_mib: 192,
+        output_mib: 1,
+        ..CodeSettings::default()
+    }
 }
 
 fn start(settings: &CodeSettings) -> Judge {
@@ -75,7 +81,8 @@ impl Judges {
     /// Judges a hostile program, then a right one by the same worker; what is wrong with that.
     fn attack(&self, fixture: &Fixture, variant: usize, form: &Form, bait: &Bait) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut complain = |what: String| wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
+        let mut complain =
+            |what: String| wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
         let tests = bait.tests(form.style);
         let program = bait.program(&fixture.program).replace("@VARIANT@", &variant.to_string());
         let begun = Instant::now();
@@ -85,7 +92,12 @@ impl Judges {
             report = judge(by, &tests, &program);
         }
         if !form.expects(&report) {
-            complain(format!("expected {}, found {}: {}", form.verdicts, report.verdict.name(), report.reason()));
+            complain(format!(
+                "expected {}, found {}: {}",
+                form.verdicts,
+                report.verdict.name(),
+                report.reason()
+            ));
         }
         if report.passed > 0 {
             complain(format!("it passed {} of its tests", report.passed));
@@ -143,6 +155,39 @@ fn hostile_programs_come_to_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own judgement.
+#[test]
+fn hostile_tests_spoil_nothing() {
+    let bait = Bait::lay();
+    let by = start(&settings());
+    let right = bait.right_program();
+    for (code, verdicts) in [
+        ("while True:\n    pass", "time_limit"),
+        (
+            "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
+            "time_limit memory_limit",
+        ),
+        ("x = []\nwhile True:\n    x.append(bytearray(1 << 20))", "memory_limit time_limit"),
+        ("import os\nos._exit(0)", "runtime_error unusable_tests"),
+        ("import os\nos.kill(0, 9)", "memory_limit runtime_error"),
+        ("import os\nwhile True:\n    os.write(4, b'\\xff' * 65536)", "runtime_error output_limit fault"),
+        ("import os\nos.write(4, b'u\\x02\\0\\0\\0{]')", "fault"),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 1))", "wrong_answer"),
+        ("answer(1, 2, 3, 4, 5)", "runtime_error"),
+        (
+            "import os\nfor n in range(300):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('/tmp', 0)\nassert False",
+            "wrong_answer",
+        ),
+        ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "wrong_answer"),
+    ] {
+        let report = judge(&by, &json!({"functional": format!("assert answer(3)\n{code}")}), &right);
+        assert!(verdicts.split(' ').any(|name| name == report.verdict.name()), "{code}: {}", report.reason());
+        assert_eq!(processes::of_runs(), None, "{code}");
+        let passes = || judge(&by, &bait.tests("check"), &right).verdict.name() == "passed";
+        assert!((0..RETRIES).any(|_| passes()), "{code}");
+    }
+}
+
 /// What is bait in a jail is food outside of it: otherwise it would show nothing that the programs do not get it.
 #[test]
 fn the_bait_can_be_taken() {
@@ -163,7 +208,8 @@ fn the_bait_can_be_taken() {
 fn others_are_not_slowed_beyond_reason() {
     let bait = Bait::lay();
     let fixtures = fixture::all();
-    let greedy = fixtures.iter().filter(|fixture| fixture.greedy).map(|fixture| bait.program(&fixture.program));
+    let greedy =
+        fixtures.iter().filter(|fixture| fixture.greedy).map(|fixture| bait.program(&fixture.program));
     let greedy: Vec<String> = greedy.collect();
     assert!(greedy.len() >= 3);
     let tests = bait.tests("scripts");

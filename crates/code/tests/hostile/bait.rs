@@ -41,7 +41,8 @@ pub struct Bait {
 impl Bait {
     pub fn lay() -> Self {
         let random = |n: u32| 100_000_000 + RandomState::new().hash_one(n) % 900_000_000;
-        let answers: BTreeMap<u32, String> = NUMBERS.iter().map(|n| (*n, format!("{n} is {}", random(*n)))).collect();
+        let answers: BTreeMap<u32, String> =
+            NUMBERS.iter().map(|n| (*n, format!("{n} is {}", random(*n)))).collect();
         let text = json!(answers).to_string();
         let run_directory = tempfile::tempdir().unwrap();
         fs::set_permissions(&run_directory, fs::Permissions::from_mode(0o777)).unwrap();
@@ -103,32 +104,50 @@ impl Bait {
         let indented = asserts.join("\n    ");
         let pairs = python(&self.answers);
         match style {
-            "scripts" => json!({"inputs": inputs.iter().map(u32::to_string).collect::<Vec<_>>(), "outputs": outputs}),
-            "calls" => json!({"fn_name": "answer", "inputs": inputs.iter().map(|n| [n]).collect::<Vec<_>>(), "outputs": outputs}),
+            "scripts" => {
+                json!({"inputs": inputs.iter().map(u32::to_string).collect::<Vec<_>>(), "outputs": outputs})
+            }
+            "calls" => {
+                json!({"fn_name": "answer", "inputs": inputs.iter().map(|n| [n]).collect::<Vec<_>>(), "outputs": outputs})
+            }
             "asserts" => json!(asserts),
             "check" => {
                 let indented = indented.replace("answer(", "candidate(");
                 json!({"functional": format!("def check(candidate):\n    {indented}\n\n\ncheck(answer)\n")})
             }
             "main" => {
-                let tested = format!("def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n");
+                let tested =
+                    format!("def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n");
                 json!({"functional": tested})
             }
-            "all" => json!({"functional": format!("assert all(answer(n) == found for n, found in {pairs}.items())")}),
+            "all" => {
+                json!({"functional": format!("assert all(answer(n) == found for n, found in {pairs}.items())")})
+            }
             "close" => {
                 let close = each(&|number, answer| {
-                    format!("assert abs(float(answer({number}).split()[2]) - float({answer}.split()[2])) < 1e-6")
+                    format!(
+                        "assert abs(float(answer({number}).split()[2]) - float({answer}.split()[2])) < 1e-6"
+                    )
                 });
                 json!({"functional": close.join("\n")})
             }
-            "star" => json!(format!("import pytest\nfrom solution import *\n\n\n@pytest.mark.parametrize('n, found', list({pairs}.items()))\ndef test_answer(n, found):\n    assert answer(n) == found\n")),
-            "pytest" => json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n")),
-            "unittest" => json!({"functional": format!("import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")}),
-            "listed" => json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")}),
+            "star" => json!(format!(
+                "import pytest\nfrom solution import *\n\n\n@pytest.mark.parametrize('n, found', list({pairs}.items()))\ndef test_answer(n, found):\n    assert answer(n) == found\n"
+            )),
+            "pytest" => {
+                json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n"))
+            }
+            "unittest" => {
+                json!({"functional": format!("import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")})
+            }
+            "listed" => {
+                json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
+            }
             "given" => json!({"functional": include_str!("given.txt").replace("@ANSWERS@", &pairs)}),
             "node" => {
                 let head = include_str!("node.txt");
-                let nodes = each(&|number, answer| format!("assert Node(candidate({number})) == Node({answer})"));
+                let nodes =
+                    each(&|number, answer| format!("assert Node(candidate({number})) == Node({answer})"));
                 let test = format!("def check(candidate):\n    {}\n", nodes.join("\n    "));
                 json!({"prompt": head, "entry_point": "answer", "test": test})
             }
@@ -191,8 +210,10 @@ fn python(answers: &BTreeMap<u32, String>) -> String {
 }
 
 fn listed(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into()).collect();
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into())
+        .collect();
     names.sort();
     names
 }

@@ -43,7 +43,8 @@ impl Form {
 /// All of them, in the order of their names.
 pub fn all() -> Vec<Fixture> {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hostile");
-    let mut paths: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "py"));
     paths.sort();
     paths.iter().map(read).collect()
@@ -54,7 +55,10 @@ fn read(path: &PathBuf) -> Fixture {
     let text = fs::read_to_string(path).unwrap();
     let head: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("# ")).collect();
     let said = |key: &str| head.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-    assert!(head.first().is_some_and(|line| line.starts_with("Tries: ")), "{name} does not say what it tries");
+    assert!(
+        head.first().is_some_and(|line| line.starts_with("Tries: ")),
+        "{name} does not say what it tries"
+    );
     let mut forms = Vec::new();
     for (key, styles) in [
         ("Scripts", &["scripts"][..]),
