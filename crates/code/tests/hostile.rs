@@ -40,7 +40,8 @@ use fixture::{Fixture, Form};
 /// How often a right program is judged again that a busy machine has kept from its verdict.
 const RETRIES: usize = 10;
 
-/// What a response of two tests may take at the very most. There are limits of half a second, of half a minute on a busy machine, and ten for a jail to be cleaned.
+/// What a response of two tests may take at the very most: there are limits of half a second, of half a minute on a busy machine,
+/// and of ten seconds for a jail to be cleaned.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that this process may ever have, in KiB, whatever programs print and return.
