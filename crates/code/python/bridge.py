@@ -62,6 +62,8 @@ class Bridge(Objects):
                     raise Malformed("an object that cannot change has changed")
                 decoder.fill(encoder.objects[number], content)
             error = decoder.element(message["x"]) if "x" in message else None
+            if not isinstance(error, (BaseException, type(None))):
+                raise Malformed("an error that is none")
             value = decoder.element(message.get("v"))
             printed = message.get("out", "")
         except UNREADABLE as problem:

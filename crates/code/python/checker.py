@@ -49,9 +49,8 @@ class Checker(Bridge):
     def perform(self, op, operands):
         if op == "stdin":
             how, argument = operands
-            if how not in ("input", "readline", "read"):
-                raise TypeError(f"{how} is nothing that a program does with its input")
-            return builtins.input(argument) if how == "input" else getattr(sys.stdin, how)(argument)
+            read = {"input": builtins.input, "readline": sys.stdin.readline, "read": sys.stdin.read}
+            return read[how](argument)
         target, *others = operands
         if id(target) not in self.export_numbers:
             raise TypeError("this is no object of the test")
@@ -113,6 +112,8 @@ def judge(run, part):
         line = last_line(error)
         if hasattr(error, "_arrived"):
             return {"error": line}
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            return {}  # as at the end of a file that runs its tests; they are found without that
         if isinstance(error, ModuleNotFoundError):
             return {"test": f"{line}: this Python does not have what the test imports"}
         if isinstance(error, (NameError, ImportError, MemoryError)):

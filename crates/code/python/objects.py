@@ -30,8 +30,10 @@ BUILTIN_ITERATORS = tuple({type(it) for it in (
 # Classes whose instances hold more than attributes.
 OPAQUE = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, BaseException, enum.Enum, type)
 # What a namedtuple has beside its fields.
-RECORD_NAMES = {*vars(collections.namedtuple("record", ())), "_field_types", "_field_defaults", "__annotations__", "__orig_bases__",
-                "__annotate__", "__annotations_cache__", "__annotate_func__"}
+RECORD_NAMES = {
+    *vars(collections.namedtuple("record", ())), "_field_types", "_field_defaults", "__annotations__", "__orig_bases__",
+    "__annotate__", "__annotations_cache__", "__annotate_func__",
+}
 
 
 def is_exception(kind):
@@ -75,10 +77,12 @@ class Objects:
             names = self.exception_names(type(x))
             if names:
                 attributes = attributes_of(x) if names[0][0] == "" else {}
-                return ["e", names, *(list(map(encoder.element, part)) for part in (x.args, attributes, attributes.values()))]
+                parts = (x.args, attributes, attributes.values())
+                return ["e", names, *(list(map(encoder.element, part)) for part in parts)]
         if isinstance(x, enum.Enum) and self.is_common(type(x)):
             return ["member", type(x).__name__, x.name]
-        if self.careful and isinstance(x, types.BuiltinFunctionType) and x.__module__ in FUNCTIONS and not isinstance(x.__self__, type):
+        is_known = isinstance(x, types.BuiltinFunctionType) and x.__module__ in FUNCTIONS and x.__qualname__ == x.__name__
+        if is_known and self.careful:
             return ["g", x.__module__, x.__name__]
         if isinstance(x, types.GeneratorType):
             return ["gen", self.number(x)]

@@ -24,7 +24,7 @@ PRELUDE = prelude.names()
 def new_module(name):
     """A fresh module with the prelude's names."""
     module = types.ModuleType(name)
-    module.__dict__.update(PRELUDE, __builtins__=builtins)
+    module.__dict__.update(PRELUDE, __builtins__=builtins, __file__="program.py")
     sys.modules[name] = module
     sys.setrecursionlimit(prelude.RECURSION)
     return module

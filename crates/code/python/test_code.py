@@ -93,7 +93,7 @@ class TestCode:
         self.module = types.ModuleType("__main__")
         sys.modules["__main__"] = self.module
         self.space = self.module.__dict__
-        self.space.update(prelude, __builtins__=builtins)
+        self.space.update(prelude, __builtins__=builtins, __file__=TEST)
         before = dict(self.space)
         exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
         self.preamble = {name for name, value in self.space.items() if before.get(name, self) is not value}

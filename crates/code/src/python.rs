@@ -27,7 +27,9 @@ pub struct Python {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PythonError {
     /// There is none.
-    #[error("no Python was found ({names} of the search path): install Python 3.8 or newer, or say where it is", names = NAMES.join(" or "))]
+    #[error(
+        "no Python was found (python3 or python of the search path): install Python 3.8 or newer, or say where it is"
+    )]
     Missing,
     /// It cannot be run, or does not answer.
     #[error(
@@ -118,7 +120,8 @@ impl Python {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::fs;

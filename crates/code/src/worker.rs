@@ -1,16 +1,19 @@
 //! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a warm Python in it.
 //!
-//! `server` is one jail, over `pipes`. A worker asks it about a script (here), about calls of a function (`calls`, with `values`
-//! from and to JSON), or lets the test in one jail talk with the program in the other (`assertions`). Every run has a fresh
-//! process, and is at its end when nothing is left of it.
+//! `server` is one jail, over `pipes`; `launch` has what it is started with, `ended` how runs end. A worker asks it about a
+//! script (here), about calls of a function (`calls`, with `values` from and to JSON), or lets the test in one jail talk with the
+//! program in the other (`assertions`). Every run has a fresh process, and is at its end when nothing is left of it.
 
 mod assertions;
 mod calls;
+mod ended;
+mod launch;
 mod pipes;
 mod server;
 mod values;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;
 
 use std::ops::ControlFlow;
@@ -21,7 +24,8 @@ use serde_json::{Value, json};
 
 use crate::Python;
 use assertions::Place;
-use server::{Broken, Event, Order, Role, Server};
+use launch::Role;
+use server::{Broken, Event, Order, Server};
 
 /// What one run of a program may take.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::server::{Broken, LONGEST_LINE, Order, Said, Server};
+use super::ended::LONGEST_LINE;
+use super::server::{Broken, Order, Said, Server};
 use super::values::{Unread, Values, value};
 use super::{End, RunLimits, Worker};
 use crate::wire::Frame;

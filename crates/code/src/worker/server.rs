@@ -3,45 +3,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use isentrope_sandbox::{Ending, Jail, Limits, Program, Sandbox};
-use serde::{Deserialize, Serialize};
+use isentrope_sandbox::{Ending, Jail, Sandbox};
+use serde::Serialize;
 use serde_json::json;
 
+use super::ended::Ended;
+use super::launch::{self, Role};
+use super::pipes::Pipes;
 use super::{End, RunLimits, StartError, WorkerLimits};
 use crate::Python;
 use crate::wire::{Frame, Incoming, TooLong, append};
-
-use super::pipes::Pipes;
-
-/// What the interpreter runs first.
-const LOADER: &str = include_str!("../../python/loader.py");
-
-/// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 15] = [
-    ("frames", include_str!("../../python/frames.py")),
-    ("attributes", include_str!("../../python/attributes.py")),
-    ("operations", include_str!("../../python/operations.py")),
-    ("iterators", include_str!("../../python/iterators.py")),
-    ("proxies", include_str!("../../python/proxies.py")),
-    ("values", include_str!("../../python/values.py")),
-    ("objects", include_str!("../../python/objects.py")),
-    ("bridge", include_str!("../../python/bridge.py")),
-    ("run_process", include_str!("../../python/run_process.py")),
-    ("sorted_list", include_str!("../../python/sorted_list.py")),
-    ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
-    ("prelude", include_str!("../../python/prelude.py")),
-    ("program", include_str!("../../python/program.py")),
-    ("server", include_str!("../../python/server.py")),
-    ("main", include_str!("../../python/main.py")),
-];
-
-/// What the jail for tests has beside.
-const TEST_MODULES: [(&str, &str); 4] = [
-    ("test_code", include_str!("../../python/test_code.py")),
-    ("pytest_subset", include_str!("../../python/pytest_subset.py")),
-    ("collecting", include_str!("../../python/collecting.py")),
-    ("checker", include_str!("../../python/checker.py")),
-];
 
 /// How long an interpreter may take to start. It takes half a second at most when the machine is idle.
 const START: Duration = Duration::from_secs(60);
@@ -51,18 +22,6 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Longest frame that a server sends: the end of a run, or a part of what it says.
 const LONGEST: usize = 1 << 17;
-
-/// Longest line of an error that is kept, in characters.
-pub const LONGEST_LINE: usize = 500;
-
-/// What a jail is for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Role {
-    /// Runs programs.
-    Programs,
-    /// Runs assertion code.
-    Tests,
-}
 
 /// What a run is told that it may take.
 #[derive(Clone, Debug, Serialize)]
@@ -86,21 +45,6 @@ impl Order {
         let RunLimits { memory_bytes, output_bytes, .. } = *limits;
         Self { mode, cpu_s: cpu.as_secs().saturating_add(1).min(1 << 30), memory_bytes, output_bytes }
     }
-}
-
-/// How a run's process ended.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ended {
-    exit: Option<i32>,
-    signal: Option<i32>,
-    cpu_s: f64,
-    ended_for: Option<String>,
-    /// The last line of its standard error.
-    #[serde(skip)]
-    error: String,
-    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of its own then.
-    left: Option<String>,
 }
 
 /// What a run does.
@@ -157,37 +101,13 @@ impl Server {
         limits: &WorkerLimits,
         role: Role,
     ) -> Result<Self, StartError> {
-        let variables = [
-            // The same programs must do the same every time.
-            ("PYTHONHASHSEED", "0"),
-            ("PYTHONUTF8", "1"),
-            ("OPENBLAS_NUM_THREADS", "1"),
-            ("OMP_NUM_THREADS", "1"),
-        ];
-        let program = Program {
-            program: python.program().to_owned(),
-            arguments: ["-s", "-B", "-c", LOADER].map(Into::into).into(),
-            environment: variables.map(|(name, value)| (name.into(), value.into())).into(),
-            readable: python.readable().to_vec(),
-            limits: Limits {
-                memory_bytes: limits.memory_bytes,
-                address_space_bytes: limits.memory_bytes.saturating_add(1 << 30),
-                processes: limits.processes,
-                temporary_bytes: limits.temporary_bytes,
-                file_bytes: limits.temporary_bytes,
-                ..Limits::default()
-            },
-        };
+        let program = launch::program(python, limits);
         let mut jail = Jail::start(sandbox, &program).map_err(|error| StartError(error.to_string()))?;
         let streams = jail.streams().ok_or_else(|| StartError("the jail has no streams".into()))?;
         let pipes = Pipes::new(streams).map_err(|error| StartError(error.to_string()))?;
         let (frames, messages) = (Incoming::default(), Incoming::default());
         let mut server = Self { jail, pipes, frames, messages, running: None, broken: false };
-        let (role, modules) = match role {
-            Role::Programs => ("programs", MODULES.to_vec()),
-            Role::Tests => ("tests", [&MODULES[..], &TEST_MODULES[..]].concat()),
-        };
-        server.send(b'S', json!({"modules": modules, "role": role, "in_jail": true}).to_string().as_bytes());
+        server.send(b'S', launch::first_frame(role).to_string().as_bytes());
         match server.frame(Instant::now() + START) {
             Ok(Some(Frame { kind: b'H', .. })) => Ok(server),
             Ok(_) => Err(StartError("the interpreter is not ready in time".into())),
@@ -318,51 +238,5 @@ impl Server {
                 End::Fault(format!("the server in the jail has ended ({ending:?}): {said}"))
             }
         })
-    }
-}
-
-impl Ended {
-    /// From what the server says: JSON in a line, and behind it the end of the standard error.
-    fn read(body: &[u8]) -> serde_json::Result<Self> {
-        let (line, error) = body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
-        let error = String::from_utf8_lossy(error);
-        let last = error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        Ok(Self { error: last.chars().take(LONGEST_LINE).collect(), ..serde_json::from_slice(line)? })
-    }
-
-    /// What this means for the program of a run that was given this order.
-    pub fn end(self, cpu_s: u64) -> End {
-        let is_memory = |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
-        #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
-        let time_is_up = self.cpu_s >= cpu_s as f64;
-        match (self.exit, self.signal) {
-            _ if self.ended_for.as_deref() == Some("output") => End::OutputLimit,
-            (Some(0), _) => End::Completed,
-            (_, Some(XCPU)) => End::TimeLimit,
-            (_, Some(KILL)) if time_is_up => End::TimeLimit,
-            // It may have done this itself, which is no better.
-            (_, Some(KILL)) => End::MemoryLimit,
-            (_, Some(signal)) => End::RuntimeError(format!("it died of {}", signal_name(signal))),
-            _ if is_memory(&self.error) => End::MemoryLimit,
-            (exit, _) if self.error.is_empty() => {
-                End::RuntimeError(format!("it ended with exit status {}", exit.unwrap_or(1)))
-            }
-            _ => End::RuntimeError(self.error),
-        }
-    }
-}
-
-/// Linux's numbers of the signals that tell something.
-const KILL: i32 = 9;
-const XCPU: i32 = 24;
-
-fn signal_name(signal: i32) -> String {
-    match signal {
-        6 => "SIGABRT".into(),
-        8 => "SIGFPE".into(),
-        11 => "SIGSEGV, as from recursion that is too deep".into(),
-        15 => "SIGTERM".into(),
-        31 => "SIGSYS, from a system call that the sandbox does not allow".into(),
-        _ => format!("signal {signal}"),
     }
 }

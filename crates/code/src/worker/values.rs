@@ -207,7 +207,9 @@ mod tests {
     #[test]
     fn values_are_read_as_json() {
         let read = |answer: Value| value(&answer, 10_000);
-        let answer = json!({"v": ["r", 0], "o": [["t", [["r", 1], ["r", 1], "x"]], ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]]});
+        let objects =
+            json!([["t", [["r", 1], ["r", 1], "x"]], ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]]);
+        let answer = json!({"v": ["r", 0], "o": objects});
         let dict = json!({"1": null, "b": -18_446_744_073_709_551_616.0});
         assert_eq!(read(answer), Ok(json!([dict, dict, "x"])));
         // A set is no list, and an object of a class is nothing that JSON has.

@@ -91,15 +91,18 @@ class Solution:
 
 #[test]
 fn no_object_passes_for_a_value() {
-    let conditions = "f(1) == 5;5 == f(1);not f(1) != 5;abs(f(1) - 3.1) < 1e-6;abs(3.1 - f(1)) < 1e-6;f(1) - 3 == 0;f(1) < 5;5 > f(1);\
-        f(1) in (5, 6);f(1) in {5};5 in f(1);[f(1)] == [5];(f(1),) == (5,);{'a': f(1)} == {'a': 5};{f(1): 5} == {5: 5};\
-        round(f(1), 2) == 3.14;f(1) == 'abc';isinstance(f(1), int);Solution().f(1) == 4;abs(Solution().f(1) - 4) < 1;\
-        max(f(1), 5) == 5;sorted([f(1), 5]);__import__('math').isclose(f(1), 5);__import__('pytest').approx(5) == f(1);\
-        f(1) == __import__('pytest').approx(5);set(f(1)) == {5};list(f(1)) == [1, 2];dict(f(1)) == {1: 2};str(f(1)) == '5';\
-        all(a == b for a, b in zip([f(1)], [5]));f(1) == None;f(1) == True;f(1) is True;{5: 1}[f(1)] == 1;sum([f(1)]) == 5;\
-        f(1) % 7 == 5;f(1) + 0 == 5;int(f(1)) == 5;[1, 2, 3].index(f(1)) == 4;[3, 5].count(f(1)) == 1;f(1).__eq__(5) is True;\
-        '%s' % f(1) == '5';f'{f(1)}' == '5';range(9)[f(1)] == 5;divmod(f(1), 3) == (1, 2);bytes(f(1)) == b'5';f(1)[:1] == 'a';\
-        f(1) == __import__('decimal').Decimal(5);__import__('fractions').Fraction(5) == f(1);len({f(1), 5}) == 1";
+    let conditions = "
+        f(1) == 5;5 == f(1);not f(1) != 5;f(1) == None;f(1) == True;f(1) is True;f(1) == 'abc';f(1).__eq__(5) is True;
+        abs(f(1) - 3.1) < 1e-6;abs(3.1 - f(1)) < 1e-6;f(1) - 3 == 0;f(1) < 5;5 > f(1);f(1) % 7 == 5;f(1) + 0 == 5;
+        f(1) in (5, 6);f(1) in {5};5 in f(1);[f(1)] == [5];(f(1),) == (5,);{'a': f(1)} == {'a': 5};{f(1): 5} == {5: 5};
+        round(f(1), 2) == 3.14;isinstance(f(1), int);Solution().f(1) == 4;abs(Solution().f(1) - 4) < 1;divmod(f(1), 3) == (1, 2);
+        max(f(1), 5) == 5;sorted([f(1), 5]);sum([f(1)]) == 5;set(f(1)) == {5};list(f(1)) == [1, 2];dict(f(1)) == {1: 2};
+        __import__('math').isclose(f(1), 5);__import__('pytest').approx(5) == f(1);f(1) == __import__('pytest').approx(5);
+        f(1) == __import__('decimal').Decimal(5);__import__('fractions').Fraction(5) == f(1);len({f(1), 5}) == 1;
+        all(a == b for a, b in zip([f(1)], [5]));{5: 1}[f(1)] == 1;[1, 2, 3].index(f(1)) == 4;[3, 5].count(f(1)) == 1;
+        bytes(f(1)) == b'5';        int(f(1)) == 5;str(f(1)) == '5';'%s' % f(1) == '5';f'{f(1)}' == '5';
+        range(9)[f(1)] == 5;f(1)[:1] == 'a'
+    ";
     let parts: Vec<String> =
         conditions.split(';').map(|condition| format!("assert {}", condition.trim())).collect();
     let test = AssertionTest { parts, ..AssertionTest::default() };
@@ -116,15 +119,34 @@ fn no_object_passes_for_a_value() {
 #[test]
 fn a_program_hears_of_nothing_that_it_is_compared_with() {
     // Whatever reaches the program is printed into its own answers: the test sees the program's whole diary.
-    let program = "heard = []\nclass A:\n    def __init__(self, x=0): self.x = x\n    def __getattr__(self, name):\n        raise AttributeError(name)\n\
-        def diary(): return heard\n\
-        for name in ('eq ne lt le gt ge add radd sub rsub mul rmul truediv floordiv mod rmod divmod pow contains and or xor').split():\n\
-        \x20   def method(self, *others, name=name):\n        heard.append((name, others))\n        return NotImplemented\n\
-        \x20   setattr(A, '__%s__' % name, method)\ndef f(): return A()\n";
-    let part = "for attempt in (lambda: f() == 77, lambda: 77 == f(), lambda: f() - 77, lambda: 77 - f(), lambda: f() < 77,\n\
-        \x20               lambda: 77 in f(), lambda: f() in [77], lambda: abs(f() - 77) < 1, lambda: f() % 77, lambda: f() == [77],\n\
-        \x20               lambda: f() != 'expected', lambda: divmod(77, f()), lambda: sorted([77, f()])):\n\
-        \x20   try: attempt()\n    except TypeError: pass\nassert '77' not in str(diary()) and 'expected' not in str(diary()), diary()";
+    let program = r#"
+heard = []
+class A:
+    pass
+def f(): return A()
+def diary(): return heard
+names = ('eq ne lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow contains '
+         'and rand xor rxor or ror matmul rmatmul lshift rshift round format').split()
+for name in names:
+    def method(self, *others, name=name):
+        heard.append((name, others))
+        return NotImplemented
+    setattr(A, '__%s__' % name, method)
+"#;
+    let part = r#"
+attempts = (
+    lambda: f() == 77, lambda: 77 == f(), lambda: f() - 77, lambda: 77 - f(), lambda: f() < 77, lambda: f() >= 77,
+    lambda: 77 in f(), lambda: f() in [77], lambda: abs(f() - 77) < 1, lambda: f() % 77, lambda: f() == [77], lambda: [77] == f(),
+    lambda: f() != 'expected', lambda: divmod(77, f()), lambda: sorted([77, f()]), lambda: max(77, f()), lambda: sum([f()], 77),
+    lambda: f() in {77}, lambda: {77: 1}[f()], lambda: [f()].count(77), lambda: {f(): 1} == {77: 1}, lambda: (f(), 1) < (77, 1),
+)
+for attempt in attempts:
+    try:
+        attempt()
+    except (TypeError, KeyError):
+        pass
+assert '77' not in str(diary()) and 'expected' not in str(diary()), diary()
+"#;
     assert_eq!(shared().unit(program, part), Ok(()));
 }
 
@@ -132,7 +154,12 @@ fn a_program_hears_of_nothing_that_it_is_compared_with() {
 fn units_after_one_that_kills_the_program_are_judged() {
     let program = "import os, time\ndef f(x):\n    if x == 2: os._exit(0)\n    if x == 4: time.sleep(60)\n    return x\n";
     let part = |x: i32, y: i32| format!("assert f({x}) == {y}");
-    let functions = "from solution import f\ndef test_a(): assert f(1) == 1\ndef test_b(): assert f(2) == 2\ndef test_c(): assert f(3) == 3\n";
+    let functions = r#"
+from solution import f
+def test_a(): assert f(1) == 1
+def test_b(): assert f(2) == 2
+def test_c(): assert f(3) == 3
+"#;
     let test = AssertionTest {
         setup: "offset = 1\n".into(),
         parts: vec![

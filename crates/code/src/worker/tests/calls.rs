@@ -9,8 +9,13 @@ use super::{End, RunLimits, error, limits, shared};
 
 #[test]
 fn values_are_those_of_json() {
-    let program = "def f(x): return x\ndef g(): return (1, [2.5, (None,)], {1: True, 'a': {'b'}})\ndef big(): return 10 ** 30\n\
-                   from collections import *\ndef h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')";
+    let program = r#"
+from collections import *
+def f(x): return x
+def g(): return (1, [2.5, (None,)], {1: True, 'a': {'b'}})
+def big(): return 10 ** 30
+def h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')
+"#;
     let mut worker = shared();
     let given = vec![
         vec![json!({"a": [1, 2.5, null, true, "é\u{1f600}"], "b": {}})],
@@ -40,8 +45,18 @@ fn values_are_those_of_json() {
 
 #[test]
 fn functions_are_found_where_sets_have_them() {
-    let program = "class Solution:\n    def __init__(self): self.n = 0\n    def f(self, a, b=1):\n        self.n += 1\n        return a + b\n\
-                   class Other:\n    def f(self): return self.g\n    g = 5\ndef plain(): return Other().f()\nprint('noise')";
+    let program = r#"
+class Solution:
+    def __init__(self): self.n = 0
+    def f(self, a, b=1):
+        self.n += 1
+        return a + b
+class Other:
+    def f(self): return self.g
+    g = 5
+def plain(): return Other().f()
+print('noise')
+"#;
     let mut worker = shared();
     for (function, arguments, value) in [
         ("f", vec![json!(1), json!(2)], json!(3)),
@@ -56,11 +71,27 @@ fn functions_are_found_where_sets_have_them() {
 
 #[test]
 fn a_call_that_fails_leaves_the_others() {
-    let program = "import os, sys, time\nn = 0\ndef f(how):\n    global n\n    n += 1\n    print('x' * 10 ** 6)\n\
-                   \x20   if how == 'exit': os._exit(0)\n    if how == 'kill': os.kill(os.getpid(), 11)\n    if how == 'sleep': time.sleep(60)\n\
-                   \x20   if how == 'large': return 'x' * (8 << 20)\n    if how == 'memory': return 'x' * 10 ** 12\n\
-                   \x20   if how == 'leave': sys.exit()\n    if how == 'raise': raise KeyError(how)\n    if how == 'cycle':\n\
-                   \x20       a = []; a.append(a); return a\n    if how == 'object': return object()\n    return n";
+    let program = r#"
+import os, sys, time
+n = 0
+def f(how):
+    global n
+    n += 1
+    print('x' * 10 ** 6)
+    if how == 'exit': os._exit(0)
+    if how == 'kill': os.kill(os.getpid(), 11)
+    if how == 'sleep': time.sleep(60)
+    if how == 'large': return 'x' * (8 << 20)
+    if how == 'memory': return 'x' * 10 ** 12
+    if how == 'leave': sys.exit()
+    if how == 'raise': raise KeyError(how)
+    if how == 'object': return object()
+    if how == 'cycle':
+        a = []
+        a.append(a)
+        return a
+    return n
+"#;
     let hows =
         ["", "raise", "", "exit", "", "kill", "sleep", "", "large", "memory", "", "leave", "cycle", ""];
     let arguments: Vec<Vec<Value>> = hows.iter().map(|how| vec![json!(how)]).collect();

@@ -11,17 +11,46 @@ fn run(program: &str) -> (String, End) {
 
 #[test]
 fn nothing_of_a_run_is_left_for_the_next() {
-    let program = "import os, subprocess, sys, time\nfor n in range(8):\n    if os.fork() == 0:\n        os.setsid()\n\
-        \x20       for fd in range(256):\n            try: os.close(fd)\n            except OSError: pass\n        while True: time.sleep(1)\n\
-        os.chdir('/tmp')\nfor n in range(300):\n    os.mkdir('d'); os.chdir('d')\nos.chdir('/tmp')\nopen('file', 'w').write('x' * 1000)\n\
-        os.symlink('/', 'root'); os.symlink('file', 'loop'); os.link('file', 'hard');\nos.mkdir('closed')\n\
-        open('closed/inside', 'w').close(); os.mkdir('closed/deeper'); os.chmod('closed/deeper', 0); os.chmod('closed', 0)\n\
-        os.mkdir('.0'); open('-rf', 'w').close()\nos.chmod('/tmp', 0)\nprint('done')";
+    let program = r#"
+import os, time
+for n in range(8):
+    if os.fork() == 0:
+        os.setsid()
+        os.closerange(0, 256)
+        while True:
+            time.sleep(1)
+os.chdir('/tmp')
+for n in range(300):
+    os.mkdir('d')
+    os.chdir('d')
+os.chdir('/tmp')
+open('file', 'w').write('x' * 1000)
+os.symlink('/', 'root')
+os.symlink('file', 'loop')
+os.link('file', 'hard')
+os.makedirs('closed/deeper')
+open('closed/inside', 'w').close()
+os.chmod('closed/deeper', 0)
+os.chmod('closed', 0)
+open('-rf', 'w').close()
+os.chmod('/tmp', 0)
+print('done')
+"#;
     let (printed, end) = run(program);
     assert_eq!((&printed[..], end), ("done\n", End::Completed));
     // As many processes can be started as ever, and there is nothing else in the jail.
-    let look = "import os\nprint(os.listdir('/tmp'))\nalive = []\nfor pid in range(2, 3000):\n    try:\n        os.kill(pid, 0)\n\
-        \x20       alive.append(pid)\n    except ProcessLookupError: pass\nprint(len(alive), os.getpid() in alive)";
+    let look = r#"
+import os
+print(os.listdir('/tmp'))
+alive = []
+for pid in range(2, 3000):
+    try:
+        os.kill(pid, 0)
+        alive.append(pid)
+    except ProcessLookupError:
+        pass
+print(len(alive), os.getpid() in alive)
+"#;
     assert_eq!(run(look), ("[]\n1 True\n".into(), End::Completed));
 }
 
@@ -37,24 +66,56 @@ fn a_fork_bomb_ends_with_its_run() {
 #[test]
 fn the_server_survives_whatever_its_children_do() {
     for program in [
-        "import os, signal\nfor s in range(1, 65):\n    try: os.kill(1, s)\n    except OSError: pass\nos.kill(0, 9)",
-        "import os, signal\nos.kill(-1, signal.SIGKILL)",
-        "import os\nfor fd in range(256):\n    try: os.close(fd)\n    except OSError: pass",
-        "import os\nfor fd in range(256):\n    try: os.write(fd, b'E\\x10\\0\\0\\0{}' * 1000)\n    except OSError: pass",
-        "import resource\nfor what in range(16):\n    try: resource.setrlimit(what, (0, 0))\n    except (OSError, ValueError): pass\nopen('/tmp/x', 'w')",
-        "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(): f()\nf()",
-        "import ctypes\nctypes.string_at(0)",
-        "import gc, sys\nfor thing in gc.get_objects():\n    if isinstance(thing, dict):\n        try: thing.clear()\n        except BaseException: pass",
-        "import os\nos.chdir('/tmp')\nn = 0\nwhile True:\n    try: open(str(n), 'wb').write(bytes(1 << 20))\n    except OSError: break\n    n += 1",
-        "import os\nos.chdir('/tmp')\nn = 0\nwhile True:\n    try: os.mkdir(str(n))\n    except OSError: break\n    n += 1",
+        r#"
+import os
+for signal in range(1, 65):
+    try: os.kill(1, signal)
+    except OSError: pass
+os.kill(0, 9)
+"#,
+        "import os, signal; os.kill(-1, signal.SIGKILL)",
+        "import os; os.closerange(0, 256)",
+        r#"
+import os
+for fd in range(256):
+    try: os.write(fd, b'E\x10\0\0\0{}' * 1000)
+    except OSError: pass
+"#,
+        r#"
+import resource
+for what in range(16):
+    try: resource.setrlimit(what, (0, 0))
+    except (OSError, ValueError): pass
+open('/tmp/x', 'w')
+"#,
+        "import sys; sys.setrecursionlimit(10 ** 9)\ndef f(): f()\nf()",
+        "import ctypes; ctypes.string_at(0)",
+        r#"
+import gc
+for thing in gc.get_objects():
+    if isinstance(thing, dict):
+        try: thing.clear()
+        except BaseException: pass
+"#,
+        r#"
+import itertools, os
+os.chdir('/tmp')
+for n in itertools.count():
+    try: open(str(n), 'wb').write(bytes(1 << 20))
+    except OSError: break
+"#,
+        r#"
+import itertools, os
+os.chdir('/tmp')
+for n in itertools.count():
+    try: os.mkdir(str(n))
+    except OSError: break
+"#,
     ] {
         let (_, end) = run(program);
         assert!(!matches!(end, End::Fault(_)), "{program}: {end:?}");
-        assert_eq!(
-            run("import os\nopen('/tmp/y', 'w').write('z')\nprint(os.listdir('/tmp'))"),
-            ("['y']\n".into(), End::Completed),
-            "{program}"
-        );
+        let after = "import os\nopen('/tmp/y', 'w').write('z')\nprint(os.listdir('/tmp'))";
+        assert_eq!(run(after), ("['y']\n".into(), End::Completed), "{program}");
     }
 }
 
@@ -67,21 +128,45 @@ fn a_run_sees_nothing_of_the_runs_before() {
     worker.all_calls(&program, "f", &[vec![secret.into()]]);
     assert_eq!(worker.unit(&program, &format!("assert f('') == '{secret}'")), Ok(()));
     // Every object, and every text that the interpreter can reach from there.
-    let search = "import gc\nfound = 0\npart = '-'.join(['a-word', 'that'])\nseen = set()\nstack = [gc.get_objects()]\nwhile stack:\n    thing = stack.pop()\n\
-        \x20   if id(thing) in seen: continue\n    seen.add(id(thing))\n    if isinstance(thing, (str, bytes)):\n\
-        \x20       found += thing is not part and part in (thing if isinstance(thing, str) else thing.decode('latin-1'))\n    else: stack += gc.get_referents(thing)\n\
-        print(len(seen) > 5000, found)";
+    let search = r#"
+import gc
+found, part, seen, stack = 0, '-'.join(['a-word', 'that']), set(), [gc.get_objects()]
+while stack:
+    thing = stack.pop()
+    if id(thing) in seen:
+        continue
+    seen.add(id(thing))
+    if isinstance(thing, (str, bytes)):
+        text = thing if isinstance(thing, str) else thing.decode('latin-1')
+        found += thing is not part and part in text
+    else:
+        stack += gc.get_referents(thing)
+print(len(seen) > 5000, found)
+"#;
     let (printed, end) = worker.script(search, "", &limits());
-    assert_eq!((&printed[..], end), ("True 0\n", End::Completed)); // its own parts do not count: they are not joined
+    assert_eq!((&printed[..], end), ("True 0\n", End::Completed));
 }
 
 #[test]
 fn programs_find_neither_the_test_nor_its_process() {
     // The test holds a word that the program looks for in everything that it can reach: objects, frames, files, processes.
-    let program = "import gc, os, sys\ndef reach():\n    seen, stack, texts = set(), [gc.get_objects(), sys._getframe()], []\n\
-        \x20   while stack:\n        thing = stack.pop()\n        if id(thing) in seen: continue\n        seen.add(id(thing))\n\
-        \x20       if isinstance(thing, str): texts.append(thing)\n        else: stack += gc.get_referents(thing)\n    return texts\n\
-        def f(x):\n    return any('-'.join(['expected', 'word']) in text for text in reach()) or len(os.listdir('/tmp')) or os.path.exists('/proc/1')\n";
+    let program = r#"
+import gc, os, sys
+def texts():
+    seen, stack = set(), [gc.get_objects(), sys._getframe()]
+    while stack:
+        thing = stack.pop()
+        if id(thing) not in seen:
+            seen.add(id(thing))
+            if isinstance(thing, str):
+                yield thing
+            else:
+                stack += gc.get_referents(thing)
+def f(x):
+    word = '-'.join(['expected', 'word'])
+    found = any(word in text for text in list(texts()) if text is not word)
+    return found or os.listdir('/tmp') != [] or os.path.exists('/proc/1')
+"#;
     let part = "assert f(1) is False\nassert f(2) != 'expected-word'\nassert f(3) in (0, False)";
     assert_eq!(shared().unit(program, part), Ok(()));
 }
@@ -122,7 +207,15 @@ fn assertion_code_is_not_fooled_by_a_program_that_leaves() {
 #[test]
 fn a_jail_that_dies_is_replaced() {
     let mut worker = worker();
-    let bomb = "import os\nfor n in range(6):\n    if os.fork() == 0: break\nx = []\nwhile True: x.append(bytearray(os.urandom(1 << 20)))";
+    let bomb = r#"
+import os
+for n in range(6):
+    if os.fork() == 0:
+        break
+x = []
+while True:
+    x.append(bytearray(os.urandom(1 << 20)))
+"#;
     let limits = RunLimits { wall: Duration::from_secs(20), memory_bytes: 1 << 30, output_bytes: 1000 };
     let (_, end) = worker.script(bomb, "", &limits);
     assert!(matches!(end, End::MemoryLimit | End::TimeLimit), "{end:?}");

@@ -1,0 +1,80 @@
+//! What a jail is started with: the interpreter, and the Python modules that it is given.
+
+use isentrope_sandbox::{Limits, Program};
+use serde_json::{Value, json};
+
+use super::WorkerLimits;
+use crate::Python;
+
+/// What the interpreter runs first.
+const LOADER: &str = include_str!("../../python/loader.py");
+
+/// What the loader loads in both jails, each module after those that it imports.
+const MODULES: [(&str, &str); 15] = [
+    ("frames", include_str!("../../python/frames.py")),
+    ("attributes", include_str!("../../python/attributes.py")),
+    ("operations", include_str!("../../python/operations.py")),
+    ("iterators", include_str!("../../python/iterators.py")),
+    ("proxies", include_str!("../../python/proxies.py")),
+    ("values", include_str!("../../python/values.py")),
+    ("objects", include_str!("../../python/objects.py")),
+    ("bridge", include_str!("../../python/bridge.py")),
+    ("run_process", include_str!("../../python/run_process.py")),
+    ("sorted_list", include_str!("../../python/sorted_list.py")),
+    ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
+    ("prelude", include_str!("../../python/prelude.py")),
+    ("program", include_str!("../../python/program.py")),
+    ("server", include_str!("../../python/server.py")),
+    ("main", include_str!("../../python/main.py")),
+];
+
+/// What the jail for tests has beside.
+const TEST_MODULES: [(&str, &str); 4] = [
+    ("test_code", include_str!("../../python/test_code.py")),
+    ("pytest_subset", include_str!("../../python/pytest_subset.py")),
+    ("collecting", include_str!("../../python/collecting.py")),
+    ("checker", include_str!("../../python/checker.py")),
+];
+
+/// What a jail is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Role {
+    /// Runs programs.
+    Programs,
+    /// Runs assertion code.
+    Tests,
+}
+
+/// The interpreter, waiting for its first frame.
+pub fn program(python: &Python, limits: &WorkerLimits) -> Program {
+    let variables = [
+        // The same programs must do the same every time.
+        ("PYTHONHASHSEED", "0"),
+        ("PYTHONUTF8", "1"),
+        ("OPENBLAS_NUM_THREADS", "1"),
+        ("OMP_NUM_THREADS", "1"),
+    ];
+    Program {
+        program: python.program().to_owned(),
+        arguments: ["-s", "-B", "-c", LOADER].map(Into::into).into(),
+        environment: variables.map(|(name, value)| (name.into(), value.into())).into(),
+        readable: python.readable().to_vec(),
+        limits: Limits {
+            memory_bytes: limits.memory_bytes,
+            address_space_bytes: limits.memory_bytes.saturating_add(1 << 30),
+            processes: limits.processes,
+            temporary_bytes: limits.temporary_bytes,
+            file_bytes: limits.temporary_bytes,
+            ..Limits::default()
+        },
+    }
+}
+
+/// The first frame: what the interpreter is to be.
+pub fn first_frame(role: Role) -> Value {
+    let (role, modules) = match role {
+        Role::Programs => ("programs", MODULES.to_vec()),
+        Role::Tests => ("tests", [&MODULES[..], &TEST_MODULES[..]].concat()),
+    };
+    json!({"modules": modules, "role": role, "in_jail": true})
+}
