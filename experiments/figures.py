@@ -4,14 +4,18 @@
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
+    python3 experiments/figures.py keep runs/countdown-methods experiments/results/countdown-methods.csv
 
-Lines are means over the seeds that have finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the
+`keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `experiments/results` has
+those of docs/results.md, so that the pictures can be drawn without hours of runs. Lines are means over the seeds that have finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the
 seeds. `--group` chooses groups.
 """
 
 import argparse
+import csv
 import json
 import math
+import re
 from pathlib import Path
 
 import matplotlib
@@ -32,17 +36,47 @@ plt.rcParams.update({
 })
 
 
-def groups(sweep, wanted):
-    """Each group's finished runs: {name: [[row of metrics.jsonl, ...] of a seed, ...]}, as the sweep's table has them."""
-    table = json.loads((sweep / "table.json").read_text())
-    names = [group["name"] for group in table["groups"]]
+# What the pictures and the tables of docs/results.md need of metrics.jsonl.
+KEPT = re.compile(r"policy/entropy|cov/fraction|reward/attempts|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts)")
+
+
+def groups(source, wanted):
+    """Each group's finished runs, {name: {seed: [row of metrics.jsonl, ...]}}, of a sweep's directory or a table of `keep`."""
+    found = of_table(source) if source.suffix == ".csv" else of_sweep(source)
     for name in wanted or []:
-        if name not in names:
-            raise SystemExit(f"{sweep} has no group {name!r}; it has {', '.join(names)}")
-    chosen = [group for group in table["groups"] if group["runs"] and (not wanted or group["name"] in wanted)]
+        if name not in found:
+            raise SystemExit(f"{source} has no group {name!r}; it has {', '.join(found)}")
+    chosen = {name: runs for name, runs in found.items() if not wanted or name in wanted}
     if not chosen or len(chosen) > len(COLOURS):
         raise SystemExit(f"{len(chosen)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
-    return {group["name"]: [rows(sweep, group["name"], run) for run in group["runs"]] for group in chosen}
+    return chosen
+
+
+def of_sweep(sweep):
+    table = json.loads((sweep / "table.json").read_text())
+    return {group["name"]: {run: rows(sweep, group["name"], run) for run in group["runs"]} for group in table["groups"] if group["runs"]}
+
+
+def of_table(path):
+    found = {}
+    with path.open(newline="") as file:
+        for line in csv.DictReader(file):
+            row = {name: float(value) for name, value in line.items() if name not in ("group", "run") and value}
+            found.setdefault(line["group"], {}).setdefault(line["run"], []).append(row)
+    return found
+
+
+def keep(found, out):
+    """A line for each step of each run, with what pictures need; columns without a value are empty."""
+    runs = [(group, run, row) for group, seeds in found.items() for run, rows in seeds.items() for row in rows]
+    names = sorted({name for _, _, row in runs for name in row if KEPT.fullmatch(name)})
+    with out.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["group", "run", "step", *names])
+        for group, run, row in runs:
+            values = [row.get(name) for name in names]
+            if any(value is not None for value in values):
+                table.writerow([group, run, row["step"], *("" if value is None else f"{value:.5g}" for value in values)])
 
 
 def rows(sweep, group, run):
@@ -151,13 +185,18 @@ def law(found, out):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("picture", choices=["methods", "law", "autopilot"])
-    arguments.add_argument("sweep", type=Path, help="directory of a sweep that is done")
+    arguments.add_argument("what", choices=["methods", "law", "autopilot", "keep"])
+    arguments.add_argument("source", type=Path, help="directory of a sweep that is done, or a table of `keep`")
     arguments.add_argument("out", type=Path)
     arguments.add_argument("--group", action="append", help="a group of the sweep's table, once for each; default all")
     given = arguments.parse_args()
+    found = groups(given.source, given.group)
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    {"methods": methods, "law": law, "autopilot": autopilot}[given.picture](groups(given.sweep, given.group), given.out)
+    if given.what == "keep":
+        return keep(found, given.out)
+    {"methods": methods, "law": law, "autopilot": autopilot}[given.what](
+        {group: list(runs.values()) for group, runs in found.items()}, given.out
+    )
 
 
 if __name__ == "__main__":

@@ -49,8 +49,9 @@ class Checker(Bridge):
     def perform(self, op, operands):
         if op == "stdin":
             how, argument = operands
-            read = {"input": builtins.input, "readline": sys.stdin.readline, "read": sys.stdin.read}
-            return read[how](argument)
+            if how not in ("input", "readline", "read"):
+                raise TypeError(f"{how} is nothing that a program does with its input")
+            return builtins.input(argument) if how == "input" else getattr(sys.stdin, how)(argument)
         target, *others = operands
         if id(target) not in self.export_numbers:
             raise TypeError("this is no object of the test")

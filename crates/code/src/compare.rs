@@ -155,8 +155,8 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// Compares what a function returned with what it should have returned, as Python's `==` does: 1, 1.0 and `True` are equal. Tuples
-/// have become lists before, and keys of dictionaries texts.
+/// Compares what a function returned with what it should have returned, as Python's `==` does: 1, 1.0 and `True` are equal.
+/// Tuples have become lists before, and keys of dictionaries texts.
 ///
 /// # Errors
 /// Both values, where they differ.

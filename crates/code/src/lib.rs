@@ -1,9 +1,9 @@
 //! Programs judged by tests: a response's Python program is run in a jail and its results are held against what is expected.
 //!
-//! `response` finds the program, `forms` reads the tests in the forms that data sets have them. `judge` asks a worker about each
-//! test and compares what comes out (`compare`), which makes a verdict (`verdict`); `batch` spreads many responses over the workers
-//! of a `pool`. `python` finds the interpreter and `worker`
-//! runs programs in it, `wire` is what is said between the two. What is expected never leaves this process.
+//! `response` finds the program, `forms` reads the tests in the forms that data sets have them. `judge` asks a worker about
+//! each test and compares what comes out (`compare`), which makes a verdict (`verdict`); `batch` spreads many responses over
+//! the workers of a `pool`. `python` finds the interpreter and `worker` runs programs in it, `wire` is what is said between
+//! the two. What is expected never leaves this process.
 
 mod batch;
 mod compare;

@@ -26,7 +26,8 @@ pub struct Program {
 ///
 /// It is the last fenced code block (of backticks or tildes) that is not empty. Blocks whose tag names another language than
 /// Python count only where there are no others. A block without an end reaches to the end of the response. A response without
-/// any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is read.
+/// any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with
+/// `</think>`, only what comes after them is read.
 pub fn program(response: &str) -> Option<Program> {
     let answer =
         response.rfind(END_OF_THOUGHTS).map_or(response, |at| &response[at + END_OF_THOUGHTS.len()..]);

@@ -17,6 +17,7 @@
 //!
 //! What the programs want is bait: the answers are random, and lie in files and behind sockets of this machine.
 
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
 #[path = "hostile/bait.rs"]

@@ -1,7 +1,13 @@
 //! Benchmarks: where they are published, how their problems are asked, and how responses to them are drawn.
 //!
-//! The built-in ones are those of arXiv:2505.22617, table 2, and GSM8K, with that paper's decoding: AIME and AMC as the
-//! mean of 32 responses at temperature 0.6, the others greedily with one.
+//! The built-in ones of mathematics are those of arXiv:2505.22617, table 2, and GSM8K, with that paper's decoding: AIME and AMC
+//! as the mean of 32 responses at temperature 0.6, the others greedily with one. Those of code have layouts of their own.
+
+mod code_layout;
+mod human_eval;
+mod leet_code;
+mod live_code_bench;
+mod mbpp;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +15,8 @@ use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
 use crate::{DataSettings, Format, Place, Problem, Report, Result, TaskName, Wanted, evaluation_set};
+
+pub use code_layout::CodeLayout;
 
 /// How the problems of a benchmark are asked and their responses drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +27,8 @@ pub struct Benchmark {
     pub published: Option<Published>,
     /// The built-in task whose test problems it has.
     pub task: Option<TaskName>,
+    /// How the problems of a benchmark of code are published; others are published as training data is.
+    pub code: Option<CodeLayout>,
     /// Text put after every question that does not hold it already.
     pub suffix: &'static str,
     /// How responses are drawn unless the user says.
@@ -59,8 +69,14 @@ const SAMPLED: Decoding = Decoding { samples: 32, temperature: 0.6, max_tokens: 
 /// The paper's decoding of large sets.
 const GREEDY: Decoding = Decoding { samples: 1, temperature: 0.0, max_tokens: MAX_TOKENS };
 
+/// The decoding of LiveCodeBench's own runner.
+const LIVE_CODE_BENCH: Decoding = Decoding { samples: 10, temperature: 0.2, max_tokens: MAX_TOKENS };
+
+/// Base models need not find an end: what comes after the function is cut off, and this is more than it needs.
+const COMPLETION: Decoding = Decoding { max_tokens: 1024, ..GREEDY };
+
 /// Names, the first of which is shown; repository and files on the hub; decoding.
-const BUILT_IN: [(&[&str], &str, &str, Decoding); 8] = [
+const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
     (&["aime24", "aime2024"], "HuggingFaceH4/aime_2024", "data/train", SAMPLED),
     (&["aime25", "aime2025"], "math-ai/aime25", "test", SAMPLED),
     (&["amc", "amc23", "amc2023"], "AI-MO/aimo-validation-amc", "data/train", SAMPLED),
@@ -71,6 +87,24 @@ const BUILT_IN: [(&[&str], &str, &str, Decoding); 8] = [
     (&["gsm8k"], "openai/gsm8k", "main/test", GREEDY),
 ];
 
+/// The same of benchmarks of code, with their layouts.
+const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
+    (&["humaneval"], HUMAN_EVAL.0, HUMAN_EVAL.1, GREEDY, CodeLayout::HumanEval),
+    (&["humaneval-completion"], HUMAN_EVAL.0, HUMAN_EVAL.1, COMPLETION, CodeLayout::HumanEvalCompletion),
+    (&["mbpp"], "google-research-datasets/mbpp", "full/test", GREEDY, CodeLayout::Mbpp),
+    (&["mbpp-sanitized"], "google-research-datasets/mbpp", "sanitized/test", GREEDY, CodeLayout::Mbpp),
+    (
+        &["livecodebench", "lcb"],
+        "livecodebench/code_generation_lite",
+        "test",
+        LIVE_CODE_BENCH,
+        CodeLayout::LiveCodeBench,
+    ),
+    (&["leetcode"], "newfacade/LeetCodeDataset", "LeetCodeDataset-test", GREEDY, CodeLayout::LeetCode),
+];
+
+const HUMAN_EVAL: (&str, &str) = ("openai/openai_humaneval", "openai_humaneval/test");
+
 /// The decoding of built-in tasks, and how many of their endless problems are asked unless the user says: as in training.
 const OF_TASK: Decoding = Decoding { samples: 4, temperature: 1.0, max_tokens: 256 };
 const TASK_PROBLEMS: usize = 256;
@@ -78,7 +112,8 @@ const TASK_PROBLEMS: usize = 256;
 /// The names of the built-in benchmarks.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let tasks = TaskName::ALL.iter().map(|task| task.name());
-    BUILT_IN.iter().map(|(names, ..)| names[0]).chain(tasks)
+    let mathematics = MATHEMATICS.iter().map(|(names, ..)| names[0]);
+    mathematics.chain(CODE.iter().map(|(names, ..)| names[0])).chain(tasks)
 }
 
 impl Benchmark {
@@ -88,21 +123,23 @@ impl Benchmark {
             name.chars().filter(|c| !"-_ ".contains(*c)).collect::<String>().to_lowercase()
         };
         let wanted = plain(name);
-        if let Some(&task) = TaskName::ALL.iter().find(|task| plain(task.name()) == wanted) {
-            let name = task.name().to_owned();
-            let (published, suffix, verifier) = (None, "", Some(VerifierName::Auto));
-            return Some(Self { name, published, task: Some(task), suffix, decoding: OF_TASK, verifier });
-        }
-        let (names, repo, files, decoding) =
-            BUILT_IN.iter().find(|(names, ..)| names.iter().any(|name| plain(name) == wanted))?;
-        Some(Self {
-            name: names[0].to_owned(),
+        let is_wanted = |names: &[&str]| names.iter().any(|name| plain(name) == wanted);
+        let defined = |name: &str, repo, files, decoding| Self {
             published: Some(Published { repo, files }),
-            task: None,
-            suffix: STEP_BY_STEP,
-            decoding: *decoding,
-            verifier: Some(VerifierName::Math),
-        })
+            decoding,
+            ..Self::own(name)
+        };
+        if let Some(&task) = TaskName::ALL.iter().find(|task| is_wanted(&[task.name()])) {
+            let verifier = Some(VerifierName::Auto);
+            return Some(Self { task: Some(task), decoding: OF_TASK, verifier, ..Self::own(task.name()) });
+        }
+        if let Some(&(names, repo, files, decoding, layout)) = CODE.iter().find(|row| is_wanted(row.0)) {
+            let verifier = Some(VerifierName::Code);
+            return Some(Self { code: Some(layout), verifier, ..defined(names[0], repo, files, decoding) });
+        }
+        let &(names, repo, files, decoding) = MATHEMATICS.iter().find(|row| is_wanted(row.0))?;
+        let verifier = Some(VerifierName::Math);
+        Some(Self { suffix: STEP_BY_STEP, verifier, ..defined(names[0], repo, files, decoding) })
     }
 
     /// A benchmark of the user's own: prompts as they are, greedily, one response each.
@@ -111,6 +148,7 @@ impl Benchmark {
             name: name.to_owned(),
             published: None,
             task: None,
+            code: None,
             suffix: "",
             decoding: GREEDY,
             verifier: None,
@@ -138,6 +176,9 @@ impl Benchmark {
                 n,
                 verifier,
             );
+        }
+        if let Some(layout) = self.code {
+            return layout.read(files, n, verifier);
         }
         let settings = DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
         let (mut problems, report) = evaluation_set(&settings, n, verifier)?;
@@ -237,7 +278,7 @@ mod tests {
             assert!(benchmark.suffix.contains("\\boxed{}"));
         }
         assert_eq!(Benchmark::built_in("math"), None);
-        assert_eq!(names().count(), 9);
+        assert_eq!(names().count(), 16);
     }
 
     #[test]

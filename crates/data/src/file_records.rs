@@ -32,11 +32,10 @@ impl<T: Record> FileRecords<T> {
     pub(crate) fn read(
         settings: &DataSettings,
         seed: u64,
-        from_row: &FromRow<'_, T>,
-        takes_columns: bool,
+        reader: &RowReader<'_, T>,
     ) -> Result<(Self, Report)> {
         let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
-        let (rows, report) = read_rows(settings, from_row, takes_columns)?;
+        let (rows, report) = read_rows(settings, reader)?;
         let count = NonZeroUsize::new(rows.len())
             .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
         let order = Order::new(count, seed, settings.shuffle);
@@ -93,18 +92,34 @@ impl<T: Record> FileRecords<T> {
     }
 }
 
-/// Reads a row, given where it is; an error is what is wrong with it.
-pub(crate) type FromRow<'a, T> = dyn Fn(&Row, String) -> Result<T, String> + 'a;
+/// How rows become records.
+pub(crate) struct RowReader<'a, T> {
+    /// The columns that are read, beside those that the settings name; without any all.
+    pub columns: Option<Vec<&'static str>>,
+    /// The columns that there should be, for messages.
+    pub expected: &'a str,
+    /// Largest row, in bytes, where it may be larger than usual.
+    pub row_bytes: Option<usize>,
+    /// Reads a row, given where it is; an error is what is wrong with it.
+    pub read: &'a dyn Fn(&Row, String) -> Result<T, String>,
+}
 
-/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones. With `takes_columns` rows have all their columns,
-/// otherwise those that records are made of.
+impl<'a, T: Record> RowReader<'a, T> {
+    /// Rows in the layouts that training reads. With `takes_columns` they have all their columns.
+    pub(crate) fn usual(read: &'a dyn Fn(&Row, String) -> Result<T, String>, takes_columns: bool) -> Self {
+        let columns = (!takes_columns).then(T::columns);
+        Self { columns, expected: T::EXPECTED, row_bytes: None, read }
+    }
+}
+
+/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones.
 pub(crate) fn read_rows<T: Record>(
     settings: &DataSettings,
-    from_row: &FromRow<'_, T>,
-    takes_columns: bool,
+    reader: &RowReader<'_, T>,
 ) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];
-    let mut wanted = T::columns();
+    let limit = settings.limit.unwrap_or(usize::MAX);
+    let mut wanted = reader.columns.clone().unwrap_or_default();
     wanted.push("extra_info");
     wanted.extend(chosen.into_iter().flatten().map(String::as_str));
     // A dot reaches into a column, which is then what must be read.
@@ -117,13 +132,16 @@ pub(crate) fn read_rows<T: Record>(
     for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
         let mut first_bad = None;
-        let mut read = Rows::open(path, (!takes_columns).then_some(&wanted[..]))?;
+        let mut read = Rows::open(path, reader.columns.is_some().then_some(&wanted[..]))?;
+        if let Some(bytes) = reader.row_bytes {
+            read.allow_rows_of(bytes);
+        }
         let unit = read.unit();
         for next in read.by_ref() {
             let (number, row) = next?;
             let origin = format!("{name} {unit} {number}");
             report.rows += 1;
-            let record = match row.and_then(|row| from_row(&row, origin.clone())) {
+            let record = match row.and_then(|row| (reader.read)(&row, origin.clone())) {
                 Ok(record) => record,
                 Err(problem) => {
                     first_bad.get_or_insert_with(|| format!("{origin}: {problem}"));
@@ -143,13 +161,16 @@ pub(crate) fn read_rows<T: Record>(
                 }
             }
             report.usable += 1;
-            rows.push(record);
+            // Those beyond the limit are kept as long as duplicates of them are looked for.
+            if settings.deduplicate || rows.len() < limit {
+                rows.push(record);
+            }
         }
         if report.usable + report.duplicates == good_before {
-            return Err(nothing_usable::<T>(path, &read.columns(), first_bad));
+            return Err(nothing_usable(path, &read.columns(), first_bad, reader.expected));
         }
     }
-    rows.truncate(settings.limit.unwrap_or(usize::MAX));
+    rows.truncate(limit);
     Ok((rows, report))
 }
 
@@ -166,10 +187,9 @@ fn nothing_left(too_long: usize, longest: &Longest, bad: usize, first_bad: Optio
     Error::NothingLeft { reasons: reasons.join("; ") }
 }
 
-fn nothing_usable<T: Record>(path: &Path, found: &[&str], first_bad: Option<String>) -> Error {
+fn nothing_usable(path: &Path, found: &[&str], first_bad: Option<String>, expected: &str) -> Error {
     let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
     let first = first_bad.map_or(String::new(), |bad| format!("; the first, {bad}"));
-    let expected = T::EXPECTED;
     let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
     Error::NoUsableRow { path: path.to_owned(), problem }
 }

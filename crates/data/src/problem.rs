@@ -14,6 +14,8 @@ const BYTES_PER_TOKEN: usize = 256;
 pub enum Prompt {
     /// Plain text.
     Text(String),
+    /// Plain text that the model is to go on with: it goes through no chat template.
+    Beginning(String),
     /// Messages of a chat, each an object with `role` and `content`.
     Chat(Vec<Value>),
 }
@@ -22,7 +24,7 @@ impl Prompt {
     /// The text, or the last message of the user.
     pub fn question(&self) -> Option<&str> {
         match self {
-            Self::Text(text) => Some(text),
+            Self::Text(text) | Self::Beginning(text) => Some(text),
             Self::Chat(messages) => last_of_user(messages)?.get("content")?.as_str(),
         }
     }
@@ -30,7 +32,7 @@ impl Prompt {
     /// The messages of a chat.
     pub fn messages(&self) -> Option<&[Value]> {
         match self {
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Beginning(_) => None,
             Self::Chat(messages) => Some(messages),
         }
     }
@@ -44,7 +46,7 @@ impl Prompt {
     /// Bytes of its texts.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) => text.len(),
+            Self::Text(text) | Self::Beginning(text) => text.len(),
             Self::Chat(messages) => messages.iter().map(text_bytes).sum(),
         }
     }
@@ -54,7 +56,7 @@ impl Prompt {
         let Some(question) = self.question() else { return };
         let question = format!("{before}{question}{after}");
         match self {
-            Self::Text(text) => *text = question,
+            Self::Text(text) | Self::Beginning(text) => *text = question,
             Self::Chat(messages) => {
                 if let Some(message) = messages.iter_mut().rfind(|message| message["role"] == "user") {
                     message["content"] = question.into();
@@ -66,7 +68,7 @@ impl Prompt {
     /// What only equal prompts share.
     pub(crate) fn identity(&self) -> String {
         match self {
-            Self::Text(text) => Value::from(text.as_str()).to_string(),
+            Self::Text(text) | Self::Beginning(text) => Value::from(text.as_str()).to_string(),
             Self::Chat(messages) => Value::from(messages.clone()).to_string(),
         }
     }

@@ -44,7 +44,9 @@ mod tests {
             ),
             (json!({"question": "q", "test_cases": ["assert f()"]}), json!({"test_cases": ["assert f()"]})),
             (
-                json!({"prompt": "def f():\n", "test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "id": 1}),
+                json!({
+                    "prompt": "def f():\n", "test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "id": 1
+                }),
                 json!({"test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "prompt": "def f():\n"}),
             ),
             (

@@ -152,8 +152,8 @@ impl Record for Example {
     }
 }
 
-/// The columns beside those that a problem has as its own. verl's `reward_model`, whose tests of programs may be large, is one only
-/// where it says more than the ground truth does.
+/// The columns beside those that a problem has as its own. verl's `reward_model`, whose tests of programs may be large, is
+/// one only where it says more than the ground truth does.
 fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
     let is_told = |name: &str, value: &Value| {
         [prompt, "data_source", "extra_info"].contains(&name)
@@ -274,8 +274,9 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The answer that the text of a column gives: all of it if it is the tests of a program; what follows the last `####` (GSM8K); else all of a column that the user has
-/// named; of a `solution` what its last box holds, or all of it if it is nothing but an answer; else all of it.
+/// The answer that the text of a column gives: all of it if it is the tests of a program; what follows the last `####`
+/// (GSM8K); else all of a column that the user has named; of a `solution` what its last box holds, or all of it if it is
+/// nothing but an answer; else all of it.
 ///
 /// # Errors
 /// When a worked solution marks no answer, as a sentence.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::place::{Place, Split};
-use crate::tasks::{Task, countdown};
+use crate::tasks::{Task, countdown, programs};
 use crate::{Error, Result};
 
 /// Where problems and examples come from, and how prompts are made of them.
@@ -50,6 +50,8 @@ pub struct DataSettings {
     pub limit: Option<usize>,
     /// What problems of the built-in task countdown are like.
     pub countdown: countdown::CountdownSettings,
+    /// What problems of the built-in task programs are like.
+    pub programs: programs::ProgramsSettings,
 }
 
 impl Default for DataSettings {
@@ -68,6 +70,7 @@ impl Default for DataSettings {
             shuffle: true,
             limit: None,
             countdown: countdown::CountdownSettings::default(),
+            programs: programs::ProgramsSettings::default(),
         }
     }
 }
@@ -106,6 +109,8 @@ macro_rules! registry {
 registry! {
     /// Combine given numbers to reach a target, in written steps.
     "countdown": Countdown, settings.countdown => countdown::Countdown;
+    /// Write small functions in Python, which tests then call.
+    "programs": Programs, settings.programs => programs::Programs;
 }
 
 /// Whether prompts go through the model's chat template.
@@ -270,6 +275,14 @@ mod tests {
                     ..task
                 },
                 "data.countdown.numbers is []",
+            ),
+            (
+                DataSettings {
+                    task: Some(TaskName::Programs),
+                    programs: programs::ProgramsSettings { steps: vec![], ..Default::default() },
+                    ..DataSettings::default()
+                },
+                "data.programs.steps is []",
             ),
         ] {
             let error = settings.check().unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
-use crate::file_records::{FileRecords, FromRow, Longest, read_rows};
+use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
 use crate::place::Split;
 use crate::rows::Row;
 use crate::schema::Record;
@@ -38,14 +38,15 @@ impl<T: Record> Records<T> {
         settings: &DataSettings,
         seed: u64,
         of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
-        from_row: &FromRow<'_, T>,
+        from_row: &dyn Fn(&Row, String) -> Result<T, String>,
         takes_columns: bool,
     ) -> Result<(Self, Report)> {
         let (supply, report) = match settings.open_task()? {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) = FileRecords::read(&found, seed, from_row, takes_columns)?;
+                let (files, report) =
+                    FileRecords::read(&found, seed, &RowReader::usual(from_row, takes_columns))?;
                 (Supply::Files(files), report)
             }
         };
@@ -153,8 +154,8 @@ pub fn evaluation_set(
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             let found = settings.found(Split::Test, &())?;
-            let from_row = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
-            read_rows(&found, &from_row, verifier.takes_columns())?
+            let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+            read_rows(&found, &RowReader::usual(&read, verifier.takes_columns()))?
         }
     };
     problems.truncate(n);

@@ -170,6 +170,7 @@ mod signals {
             let _ = kill(Pid::from_raw((*child).cast_signed()), Signal::SIGKILL);
         }
         isentrope_reward::command::kill_all();
+        isentrope_sandbox::kill_all();
         if let Some(text) = *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) {
             leave(text);
         }

@@ -34,7 +34,7 @@ pub enum Combined {
     Single(Single),
     /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The verdict and the answer are
     /// the first part's, so the one that decides what is correct comes first. What one part cannot judge is not judged at
-    /// all.
+    /// all; a part that does not apply to a problem is left out.
     Weighted(Weighted),
 }
 
@@ -82,7 +82,7 @@ pub struct Weighted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// A built-in verifier or a command.
+    /// A built-in verifier, a command or a function.
     pub verifier: Single,
     /// What its score is multiplied with. A negative weight makes a penalty of it; with 0 it is only measured.
     pub weight: f64,
@@ -92,7 +92,7 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByDataSource {
-    /// The verifier of each source: a built-in one, a command or a weighted sum.
+    /// The verifier of each source: a built-in one, a command, a function or a weighted sum.
     pub by_data_source: BTreeMap<String, Combined>,
     /// The verifier of all other sources. Unset: there must be none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -329,7 +329,7 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
         ),
         ("import nonesuch", "f", json!({}), "reward.py\", line 1, in <module>\n  "),
         ("import nonesuch", "f", json!({}), "ModuleNotFoundError: No module named 'nonesuch'"),
-        ("x = (", "f", json!({}), "SyntaxError: '(' was never closed"),
+        ("x = (", "f", json!({}), "SyntaxError: "),
         ("import sys; sys.exit(2)", "f", json!({}), "reward.py cannot be imported:\n  Traceback"),
         (
             "import os; os._exit(2)",

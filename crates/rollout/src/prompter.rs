@@ -104,6 +104,9 @@ impl Prompter {
     }
 
     fn uses_template(&self, prompt: &Prompt) -> bool {
+        if matches!(prompt, Prompt::Beginning(_)) {
+            return false;
+        }
         match self.template_use {
             Template::Auto => self.template.is_some() || matches!(prompt, Prompt::Chat(_)),
             Template::Chat => true,
@@ -113,7 +116,7 @@ impl Prompter {
 
     fn render(&self, prompt: &Prompt) -> Result<String, String> {
         let mut messages = match (prompt, self.uses_template(prompt)) {
-            (Prompt::Text(text), false) => return Ok(text.clone()),
+            (Prompt::Text(text), false) | (Prompt::Beginning(text), _) => return Ok(text.clone()),
             (Prompt::Chat(messages), false) => {
                 let [message] = &messages[..] else {
                     return Err(

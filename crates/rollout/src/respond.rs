@@ -101,7 +101,7 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
         places.drain(..).zip(responses).try_for_each(|(place, response)| groups.add(place, response))?;
         Ok::<_, E>(took)
     };
-    let each = &mut |place: Place, completion| {
+    let each = &mut |place: Place, completion| -> Result<(), E> {
         places.push(place);
         sampled.push((problems[place.request], completion));
         if places.len() >= batch {

@@ -2,6 +2,7 @@
 
 use crate::kept::KeptTokens;
 use isentrope_data::Problem;
+use isentrope_files::Digest;
 use isentrope_reward::Judgement;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -49,12 +50,12 @@ impl Response {
     }
 
     /// What files of responses keep of it: an object that is written as one line. `sample` is its number among the
-    /// responses to the problem.
+    /// responses to the problem. Of a long ground truth a line has the hash.
     pub fn line(&self, problem: &Problem, sample: usize) -> Map<String, Value> {
         let fields = [
             ("origin", json!(problem.origin)),
             ("prompt", json!(problem.prompt.question())),
-            ("ground_truth", problem.ground_truth.clone()),
+            ("ground_truth", repeated(&problem.ground_truth)),
             ("sample", json!(sample)),
             ("response", json!(self.text)),
             ("tokens", json!(self.tokens.len())),
@@ -78,6 +79,20 @@ impl Response {
         }
         line
     }
+}
+
+/// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be megabytes.
+const REPEATED: usize = 64 << 10;
+
+/// A ground truth as the lines of responses have it.
+fn repeated(ground_truth: &Value) -> Value {
+    let text = ground_truth.to_string();
+    if text.len() <= REPEATED {
+        return ground_truth.clone();
+    }
+    let mut digest = Digest::sha256();
+    digest.update(text.as_bytes());
+    json!({ "sha256": digest.hex(), "bytes": text.len() })
 }
 
 #[cfg(test)]
@@ -110,6 +125,17 @@ mod tests {
         assert_eq!(serde_json::from_value::<Response>(written.clone()).unwrap(), truncated);
         written.as_object_mut().unwrap().remove("kept").unwrap();
         assert_eq!(serde_json::from_value::<Response>(written).unwrap(), response);
+    }
+
+    #[test]
+    fn a_long_ground_truth_is_told_by_its_hash() {
+        let short = json!({"inputs": ["1 2"], "outputs": ["3"]});
+        assert_eq!(repeated(&short), short);
+        // SHA-256 of the quoted text, by sha256sum.
+        let long = Value::from("x".repeat(REPEATED));
+        let hash = "afb3bbecac846785e46b87edbed49d7e06a9e186e9ce70ef8e59b33c9c72145f";
+        assert_eq!(repeated(&long), json!({"sha256": hash, "bytes": REPEATED + 2}));
+        assert_eq!(repeated(&Value::from("x".repeat(REPEATED - 2))), json!("x".repeat(REPEATED - 2)));
     }
 }
 

@@ -52,7 +52,7 @@ impl Signs {
 
     fn wait(&self, what: &str, until: impl Fn(&State) -> bool) {
         let state = self.0.0.lock().unwrap();
-        let (_, waited) = self.0.1.wait_timeout_while(state, PATIENCE, |state| !until(state)).unwrap();
+        let waited = self.0.1.wait_timeout_while(state, PATIENCE, |state| !until(state)).unwrap().1;
         assert!(!waited.timed_out(), "in vain: {what}");
     }
 }
@@ -138,6 +138,7 @@ impl Bench {
                 ground_truth: Value::Null,
                 data_source: i.to_string(),
                 extra_info: Value::Null,
+                columns: isentrope_data::Row::new(),
                 origin: "made up".into(),
             })
             .collect();
@@ -208,23 +209,26 @@ fn responses_do_not_depend_on_when_they_are_judged() {
     }
 }
 
-/// The thread that samples goes on only when the first response has been asked about.
+/// Sampling goes on only when the first response has been asked about, and nobody answers before everything is sampled.
 #[test]
-fn workers_are_asked_while_others_are_sampled() {
+fn verdicts_and_sampling_do_not_wait_for_each_other() {
     for workers in [1, 3] {
-        let bench = Bench::new(workers);
-        let signs = bench.signs.clone();
+        let mut bench = Bench { batch: usize::MAX, ..Bench::new(workers) };
+        let (sampler, verifier) = (bench.signs.clone(), bench.signs.clone());
+        bench.act = Box::new(move |_, _| {
+            verifier.wait("sampling waits for a verdict", |state| state.sampled == ALL);
+            Ok(())
+        });
         let (responded, groups) = bench.run(
             &|done| {
                 if done > 0 {
-                    signs.wait("nobody was asked while sampling went on", |state| state.asked > 0);
+                    sampler.wait("nobody is asked while sampling goes on", |state| state.asked > 0);
                 }
             },
             &|| false,
         );
-        responded.unwrap();
-        assert_eq!(groups.len(), REQUESTS);
-        signs.read(|state| assert!(state.asked == ALL && state.asked_meanwhile > 0));
+        assert_eq!((responded.unwrap().ended, groups.len()), (ControlFlow::Continue(()), REQUESTS));
+        sampler.read(|state| assert!(state.asked == ALL && state.asked_meanwhile > 0));
     }
     // A verifier without workers computes where sampling does. It is asked at the end if it is to be.
     let bench = Bench { batch: usize::MAX, ..Bench::new(0) };
@@ -247,7 +251,7 @@ fn all_workers_judge_at_the_same_time() {
 
 fn broken() -> VerifierError {
     let (key, problem) = ("reward.verifier.command".to_owned(), "it broke".to_owned());
-    VerifierError { key, command: vec!["sh".into()], problem, stderr: Some("why".into()) }
+    VerifierError { key, value: "sh".into(), problem, stderr: Some("why".into()) }
 }
 
 #[test]
@@ -275,7 +279,7 @@ fn a_panic_of_a_verifier_is_carried_over() {
             Ok(())
         });
         let caught = catch_unwind(AssertUnwindSafe(|| bench.run(&|_| (), &|| false)));
-        let panic = caught.err().expect("it is not lost");
+        let Err(panic) = caught else { panic!("it is lost") };
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"at response seven"));
     }
 }

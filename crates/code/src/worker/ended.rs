@@ -4,9 +4,6 @@ use serde::Deserialize;
 
 use super::End;
 
-/// Longest line of an error that is kept, in characters.
-pub const LONGEST_LINE: usize = 500;
-
 /// How a run's process ended.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +18,9 @@ pub struct Ended {
     /// Why something of it is left in the temporary directory, if so. The next run needs a jail of its own then.
     pub left: Option<String>,
 }
+
+/// Longest line of an error that is kept, in characters.
+pub const LONGEST_LINE: usize = 500;
 
 impl Ended {
     /// From what the server says: JSON in a line, and behind it the end of the standard error.

@@ -132,13 +132,17 @@ impl Bait {
                 json!({"functional": close.join("\n")})
             }
             "star" => json!(format!(
-                "import pytest\nfrom solution import *\n\n\n@pytest.mark.parametrize('n, found', list({pairs}.items()))\ndef test_answer(n, found):\n    assert answer(n) == found\n"
+                "import pytest\nfrom solution import *\n\n\n\
+                 @pytest.mark.parametrize('n, found', list({pairs}.items()))\n\
+                 def test_answer(n, found):\n    assert answer(n) == found\n"
             )),
             "pytest" => {
                 json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n"))
             }
             "unittest" => {
-                json!({"functional": format!("import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")})
+                json!({"functional": format!(
+                    "import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        \
+                     for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")})
             }
             "listed" => {
                 json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})

@@ -12,11 +12,13 @@ pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     /// Of the line read last, from 1.
     pub(super) number: usize,
+    /// Longest line, in bytes.
+    pub(super) longest: usize,
 }
 
 impl Lines {
     pub(super) fn new(reader: Box<dyn BufRead>) -> Self {
-        Self { reader, number: 0 }
+        Self { reader, number: 0, longest: MAX_ROW }
     }
 
     /// The next line; an inner error is what is wrong with it, and the next can be read all the same.
@@ -24,15 +26,15 @@ impl Lines {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if self.reader.by_ref().take(MAX_ROW as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+            if self.reader.by_ref().take(self.longest as u64 + 1).read_until(b'\n', &mut line)? == 0 {
                 return Ok(None);
             }
             self.number += 1;
-            if line.len() > MAX_ROW {
+            if line.len() > self.longest {
                 if line.last() != Some(&b'\n') {
                     self.reader.skip_until(b'\n')?;
                 }
-                return Ok(Some(Err(format!("the line is longer than {} MiB", MAX_ROW >> 20))));
+                return Ok(Some(Err(format!("the line is longer than {} MiB", self.longest >> 20))));
             }
             let text = if self.number == 1 { without_mark(&line) } else { &line };
             if !text.trim_ascii().is_empty() {

@@ -90,17 +90,19 @@ pub(crate) struct Values {
     /// Bytes of the file.
     bytes: u64,
     left: u64,
+    /// Largest row, in bytes.
+    pub(super) row_bytes: usize,
 }
 
 impl Values {
     /// Of a file of so many bytes.
     pub(crate) fn of(bytes: u64) -> Self {
-        Self { bytes, left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)) }
+        Self { bytes, left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)), row_bytes: MAX_ROW }
     }
 
     /// Without a limit, where it is not known how many bytes there will be.
     pub(crate) fn unlimited() -> Self {
-        Self { bytes: 0, left: u64::MAX }
+        Self { bytes: 0, left: u64::MAX, row_bytes: MAX_ROW }
     }
 
     /// Counts a row; an inner error is that it is too large, an outer one that there are too many values.
@@ -113,8 +115,8 @@ impl Values {
             )
         })?;
         let texts: usize = row.values().map(text_bytes).sum();
-        Ok(if texts.saturating_add(values.saturating_mul(PER_VALUE)) > MAX_ROW {
-            Err(format!("the row has more than {} MiB of texts and values", MAX_ROW >> 20))
+        Ok(if texts.saturating_add(values.saturating_mul(PER_VALUE)) > self.row_bytes {
+            Err(format!("the row has more than {} MiB of texts and values", self.row_bytes >> 20))
         } else {
             Ok(())
         })

@@ -113,6 +113,14 @@ impl Rows {
         Ok(Self::new(supply, path, values))
     }
 
+    /// Allows rows of so many bytes, where usually at most 32 MiB are allowed. Of a JSON document rows stay as they are.
+    pub(crate) fn allow_rows_of(&mut self, bytes: usize) {
+        self.values.row_bytes = bytes;
+        if let Supply::Lines(lines) = &mut self.supply {
+            lines.longest = bytes;
+        }
+    }
+
     /// What a row is called: line, item or row.
     pub fn unit(&self) -> &'static str {
         match self.supply {

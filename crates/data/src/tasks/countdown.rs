@@ -17,7 +17,7 @@ use isentrope_random::{Draws, Purpose};
 use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
-use super::{Endless, Task};
+use super::{Endless, Stream, Task};
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};
@@ -334,32 +334,5 @@ fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {
         extra_info: Value::Null,
         columns: Row::new(),
         origin: format!("countdown {} {position}", split.name()),
-    }
-}
-
-/// Random numbers one after the other.
-struct Stream {
-    draws: Draws,
-    position: u64,
-}
-
-impl Stream {
-    fn new(draws: Draws) -> Self {
-        Self { draws, position: 0 }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.position += 1;
-        self.position - 1
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        let position = self.next();
-        self.draws.below(position, n)
-    }
-
-    fn uniform(&mut self) -> f64 {
-        let position = self.next();
-        self.draws.uniform(position)
     }
 }

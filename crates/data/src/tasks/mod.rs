@@ -3,8 +3,11 @@
 //! A task has a file of its own here, its table in [`DataSettings`](crate::DataSettings), and a line in that file's registry.
 
 pub mod countdown;
+pub mod programs;
 
 use std::fmt;
+
+use isentrope_random::Draws;
 
 use crate::{Example, Problem, Result};
 
@@ -41,4 +44,33 @@ pub(crate) trait Task {
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) when there are fewer.
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>>;
+}
+
+/// Random numbers one after the other.
+pub(crate) struct Stream {
+    draws: Draws,
+    position: u64,
+}
+
+impl Stream {
+    pub(crate) fn new(draws: Draws) -> Self {
+        Self { draws, position: 0 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.position += 1;
+        self.position - 1
+    }
+
+    /// Uniform in 0..n.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        let position = self.next();
+        self.draws.below(position, n)
+    }
+
+    /// Uniform in [0, 1).
+    pub(crate) fn uniform(&mut self) -> f64 {
+        let position = self.next();
+        self.draws.uniform(position)
+    }
 }

@@ -94,6 +94,7 @@ pub(super) mod tests {
             ground_truth: json!(number),
             data_source: String::new(),
             extra_info: Value::Null,
+            columns: isentrope_data::Row::new(),
             origin: format!("a.jsonl line {number}"),
         }
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
+use isentrope_sandbox::{Attempt, Sandbox};
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;
@@ -37,6 +38,7 @@ struct Report {
     hub_cache: Option<String>,
     hub_token: bool,
     optional: Vec<Part>,
+    sandbox: SandboxReport,
 }
 
 /// Speed of `y = x W^T`.
@@ -57,12 +59,21 @@ struct Part {
     why: String,
 }
 
+/// How programs are run that nobody trusts, and how attempts to escape went.
+#[derive(Serialize)]
+struct SandboxReport {
+    tier: Option<String>,
+    description: String,
+    self_test: Vec<Attempt>,
+}
+
 impl Doctor {
     pub fn run(self) -> Result<()> {
         let device = device::open(self.threads)?;
         let Description { instruction_set, available, threads } = device::describe(&device);
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
+        let sandbox = SandboxReport::find();
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             instruction_set,
@@ -78,7 +89,8 @@ impl Doctor {
             memory_bandwidth_gb_per_s: bandwidth(&device, &memory),
             hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
             hub_token: hub.is_some_and(|h| h.token.is_some()),
-            optional: vec![gpu(), sandbox(), mpi()],
+            optional: vec![gpu(), sandbox.part(), mpi()],
+            sandbox,
         };
         if self.json {
             print(&(serde_json::to_string_pretty(&report)? + "\n"))
@@ -120,6 +132,9 @@ impl fmt::Display for Report {
         )?;
         for part in &self.optional {
             writeln!(f, "  {:<17} {}: {}", part.name, if part.available { "yes" } else { "no" }, part.why)?;
+        }
+        for attempt in self.sandbox.self_test.iter().filter(|attempt| !attempt.held) {
+            writeln!(f, "  a program in the sandbox can {}: {}", attempt.name, attempt.how)?;
         }
         Ok(())
     }
@@ -182,17 +197,29 @@ fn gpu() -> Part {
     Part { name: "GPU", available: false, why: why.into() }
 }
 
-fn sandbox() -> Part {
-    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    let kernel = if modules.split(',').any(|m| m.trim() == "landlock") {
-        "the kernel offers Landlock"
-    } else {
-        "and the kernel does not list Landlock"
-    };
-    Part {
-        name: "code sandbox",
-        available: false,
-        why: format!("this version does not run generated programs ({kernel})"),
+impl SandboxReport {
+    /// Finds the sandbox and tries to escape from it, which takes some seconds.
+    fn find() -> Self {
+        match Sandbox::find() {
+            Ok(sandbox) => Self {
+                tier: Some(sandbox.tier().to_string()),
+                description: sandbox.describe(),
+                self_test: sandbox.self_test(),
+            },
+            Err(why) => Self { tier: None, description: why.to_string(), self_test: Vec::new() },
+        }
+    }
+
+    fn part(&self) -> Part {
+        let attempts = self.self_test.len();
+        let held = self.self_test.iter().filter(|attempt| attempt.held).count();
+        let why = match &self.tier {
+            Some(tier) => {
+                format!("{tier} ({}); of {attempts} attempts to escape {held} failed", self.description)
+            }
+            None => self.description.clone(),
+        };
+        Part { name: "code sandbox", available: self.tier.is_some() && held == attempts, why }
     }
 }
 

@@ -26,13 +26,19 @@ fn json_is_one_object_with_sane_values() {
     for part in report["optional"].as_array().unwrap() {
         assert!(part["available"].is_boolean() && !part["why"].as_str().unwrap().is_empty());
     }
+    // Where there is a sandbox, it holds.
+    let attempts = report["sandbox"]["self_test"].as_array().unwrap();
+    assert_eq!(report["sandbox"]["tier"].is_string(), attempts.len() > 25, "{}", report["sandbox"]);
+    assert!(attempts.iter().all(|attempt| attempt["held"] == true), "{}", report["sandbox"]);
 }
 
 #[test]
 fn text_names_the_same_things_and_no_secret() {
     let mut command = isentrope(&["doctor"]);
     let text = stdout_of(command.env("HF_TOKEN", "hf_secret").env("ISENTROPE_THREADS", "1"));
-    for part in ["instruction set   ", "threads           1 on", "memory", "GFLOP/s", "with a token"] {
+    for part in
+        ["instruction set   ", "threads           1 on", "memory", "GFLOP/s", "with a token", "code sandbox"]
+    {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(!text.contains("hf_secret"));

@@ -266,7 +266,7 @@ def reward(prompts, completions, nums, gold, **kwargs):
     text = completions[0] if prompts == ["p"] else completions[0][0]["content"]
     return [1.0 if text == "6" and gold == ["6"] and nums == [[1, 2, 3]] else 0.0]
 "#;
-    let file = scratch.file("reward.py", code.to_owned());
+    let file = scratch.file("reward.py", code);
     let line = |prompt: Value| json!({"prompt": prompt, "response": "6", "gold": "6", "nums": [1, 2, 3]});
     let lines = [line(json!("p")), line(json!([{"role": "user", "content": "p"}]))];
     let verifier = format!("{{python = \"{file}:reward\"}}");

@@ -4,7 +4,7 @@ use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
 use crate::text_model::text_model;
 use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_reward::countdown::Countdown;
-use isentrope_reward::{Item, Verifier};
+use isentrope_reward::{CodeVerdict, Item, Verifier};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,6 +59,9 @@ fn documented_names_are_those_that_are_written() {
     let item = Item { ground_truth: &problem["answer"], ..Item::default() };
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
+    }
+    for name in CodeVerdict::FAILURES {
+        written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }
     // A run of two steps has no law.
     let lawful = |step: u64| {

@@ -450,7 +450,7 @@ fn a_function_that_judges_nothing_ends_the_run_with_why() {
     }
     let bench = Bench::train();
     let code = "def f(completions, **kwargs):\n    return [completions[0][\"text\"]]\n";
-    let file = bench.scratch.file("reward.py", code.to_owned());
+    let file = bench.scratch.file("reward.py", code);
     let set = |function: &str| format!("reward.verifier={{ python = \"{file}:{function}\" }}");
     let message = failure_of(&bench, &set("f"));
     assert!(message.contains("TypeError: string indices must be integers"), "{message}");

@@ -101,9 +101,10 @@ fn metrics_of_ones_own_are_told_of_evaluations_beside_the_sets_own_numbers() {
     let bench = Bench::train();
     let script = bench.scratch.file(
         "worker.sh",
-        r#"while read -r line; do id=${line#*:}; id=${id%%,*}
-metrics="{\"odd\":$((id % 2)),\"entropy\":100,\"a/mean@2\":101,\"reward_entropy\":102}"
-echo "{\"id\":$id,\"score\":$((id % 2)),\"metrics\":$metrics}"
+        r#"asked=0
+while read -r line; do id=${line#*:}; id=${id%%,*}; asked=$((asked + 1))
+metrics="{\"odd\":$((asked % 2)),\"entropy\":100,\"a/mean@2\":101,\"reward_entropy\":102}"
+echo "{\"id\":$id,\"score\":$((asked % 2)),\"metrics\":$metrics}"
 done"#,
     );
     let own = format!("reward.verifier={{ command = [\"sh\", {script:?}], workers = 1 }}");

@@ -280,7 +280,7 @@ pub(super) const CHARTS: &[Declared] = &[
         lines: &[
             ("time/step_s", "whole step"),
             ("time/rollout_s", "sampling and judging"),
-            ("time/verify_s", "of this, judging"),
+            ("time/verify_s", "of this, waiting for verdicts"),
             ("time/update_s", "passes"),
             ("time/objective_s", "of this, the objective"),
             ("time/optimizer_s", "optimizer"),

@@ -225,12 +225,7 @@ impl CommandVerifier {
     }
 
     /// Asks the worker of a place, a fresh one if need be.
-    fn judge(
-        &self,
-        place: &mut Place,
-        item: &Item<'_>,
-        response: &str,
-    ) -> Result<Judgement, VerifierError> {
+    fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
         let mut worker = match place.worker.take() {
             Some(worker) => worker,
             None => self.worker()?,
@@ -319,7 +314,9 @@ impl BatchVerifier for CommandVerifier {
             let others = 1..self.workers().min(batch.len());
             let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
             let mut parts = vec![work()];
-            parts.extend(others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))));
+            parts.extend(
+                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
+            );
             parts
         });
         let mut judged = Vec::with_capacity(batch.len());

@@ -73,13 +73,15 @@ impl Map {
     }
 }
 
-/// Becomes this user, if one is named, and gives up every capability for good.
-pub fn give_up(user: Option<u32>) -> Result<(), Problem> {
+/// Becomes this user, if one is named, and gives up every capability for good. `may_keep_bounds`: another program has taken most
+/// already, with them perhaps the one to give up bounds, which say nothing more once no process can gain privileges.
+pub fn give_up(user: Option<u32>, may_keep_bounds: bool) -> Result<(), Problem> {
     let problem = "capabilities cannot be given up";
     for bit in 0..64 {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
             Ok(()) => {}
             Err(Errno::INVAL) => break, // the kernel knows no more
+            Err(Errno::PERM) if may_keep_bounds => break,
             Err(error) => return Err(format!("{problem}: {error}")),
         }
     }

@@ -1,20 +1,21 @@
 //! The first process of a jail: it builds the walls around itself and then becomes the program.
 
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, sethostname, setsid};
 
 use super::message::{receive, send};
-use super::plan::{Plan, Task, Way};
-use super::{Problem, attempt, identity, landlock_rules, new_root, resource_limits, system_calls};
+use super::plan::{Answer, Plan, Task, Way};
+use super::{
+    Problem, attempt, bubblewrap, identity, landlock_rules, new_root, resource_limits, system_calls,
+};
 
 /// The same for every program.
 const ENVIRONMENT: [(&str, &str); 4] =
@@ -22,18 +23,27 @@ const ENVIRONMENT: [(&str, &str); 4] =
 
 /// Does the work of this process.
 pub fn run() -> io::Result<()> {
+    SigSet::empty().thread_set_mask()?; // the outer process blocks some, which is not to be inherited
     // Closed when this process becomes the program, as all that it opens.
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let (plan, streams) = receive(&control)?;
-    match enter(&control, &plan, streams) {
-        Ok(landlock) if plan.task == Task::Probe => io::stdout().write_all(&[landlock]),
-        Ok(_) => send(&control, &become_program(&plan), &[]),
-        Err(problem) => send(&control, &problem, &[]),
+    let (plan, mut streams): (Plan, _) = receive(&control)?;
+    let answers = UnixStream::from(streams.pop().ok_or(io::ErrorKind::InvalidInput)?);
+    let landlock = match enter(&plan, &streams) {
+        Ok(landlock) => landlock,
+        Err(problem) => return send(&answers, &Answer::Failed(problem), &[]),
+    };
+    send(&answers, &Answer::Ready(landlock), &[])?;
+    // The outer process looks for this one before it can have ended. If it has gone itself, nobody will.
+    let mut go = [0];
+    (&control).read_exact(&mut go)?;
+    match plan.task {
+        Task::Probe => Ok(()),
+        Task::Run => send(&answers, &Answer::Failed(become_program(&plan)), &[]),
     }
 }
 
 /// Builds the walls, from which this process cannot come back; the version of Landlock among them.
-fn enter(control: &UnixStream, plan: &Plan, streams: Vec<OwnedFd>) -> Result<u8, Problem> {
+fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
     let limits = &plan.program.limits;
     let owner = plan.user.unwrap_or(identity::USER);
     match plan.way {
@@ -47,29 +57,19 @@ fn enter(control: &UnixStream, plan: &Plan, streams: Vec<OwnedFd>) -> Result<u8,
             new_root::enter(&plan.shown, limits, (owner, owner))?;
             attempt("the host cannot be named", sethostname("jail"))?;
         }
-        Way::Bubblewrap(_) => {}
+        Way::Bubblewrap(_) => bubblewrap::limit_files(limits),
     }
-    let [stdin, stdout, stderr] = &streams[..] else { return Err("there are not three streams".into()) };
+    let [stdin, stdout, stderr] = streams else { return Err("there are not three streams".into()) };
     let taken = dup2_stdin(stdin).and_then(|()| dup2_stdout(stdout)).and_then(|()| dup2_stderr(stderr));
     attempt("the standard streams cannot be taken", taken)?;
-    drop(streams);
-    identity::give_up(plan.user)?;
+    identity::give_up(plan.user, matches!(plan.way, Way::Bubblewrap(_)))?;
     attempt("the end of the outer process cannot be followed", set_pdeathsig(Signal::SIGKILL))?;
-    if has_gone(control) {
-        return Err("the outer process has gone".into()); // before it was followed
-    }
     attempt("privileges cannot be given up", set_no_new_privs())?;
     let landlock = landlock_rules::restrict(&plan.shown)?;
-    // The outer process is a user of the same namespace.
+    // The outer process has the same user in the same namespace.
     resource_limits::set(limits, u64::from(plan.way == Way::UserNamespace))?;
     system_calls::restrict()?;
     Ok(landlock)
-}
-
-/// Whether the other end is closed.
-fn has_gone(control: &UnixStream) -> bool {
-    let mut event = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-    poll(&mut event, PollTimeout::ZERO) != Ok(0)
 }
 
 /// Becomes the program; why not, if it returns.

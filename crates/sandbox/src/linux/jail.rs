@@ -5,6 +5,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::message::{receive, send};
 use super::plan::{Plan, Report, Task};
 use super::role::{self, Role};
-use super::{Problem, Sandbox, attempt};
+use super::{Problem, Sandbox, attempt, cgroup};
 use crate::{Ending, Error, Program};
 
 /// How long the outer process may take to end a jail before it is killed itself.
@@ -41,6 +42,10 @@ pub struct Jail {
     control: UnixStream,
     streams: Option<(ChildStdin, ChildStdout, ChildStderr)>,
     ending: Option<Ending>,
+    /// The version of Landlock that it has, 0 for none.
+    landlock: u8,
+    /// Where its control group is, if it has one.
+    cgroups: Option<PathBuf>,
 }
 
 impl Jail {
@@ -65,15 +70,24 @@ impl Jail {
             ChildStderr::from(OwnedFd::from(from_stderr)),
         );
         // From here on the jail ends with this value.
-        let jail = Self { outer, control, streams: Some(streams), ending: None };
+        let cgroups = plan.cgroups.clone();
+        let mut jail = Self { outer, control, streams: Some(streams), ending: None, landlock: 0, cgroups };
         let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         let report = send(&jail.control, &plan, &theirs).and_then(|()| receive(&jail.control));
         match report {
-            Ok((Report::Started, _)) => Ok(jail),
+            Ok((Report::Started(landlock), _)) => {
+                jail.landlock = landlock;
+                Ok(jail)
+            }
             Ok((Report::Failed(problem), _)) => Err(problem),
             Ok((Report::Ended(ending), _)) => Err(format!("it ended before it began ({ending:?})")),
             Err(error) => Err(format!("the process in front of it does not answer: {error}")),
         }
+    }
+
+    /// The version of Landlock that it has, 0 for none.
+    pub(super) fn landlock(&self) -> u8 {
+        self.landlock
     }
 
     /// The program's standard input, output and error, the first time that they are asked for. Who writes much to the first must
@@ -113,6 +127,9 @@ impl Jail {
         let _ = self.control.shutdown(Shutdown::Both);
         running().jails.remove(&self.outer.id());
         let _ = self.outer.wait();
+        if let (Ending::Lost, Some(place)) = (&ending, &self.cgroups) {
+            cgroup::remove_after(place, self.outer.id());
+        }
         self.ending = Some(ending.clone());
         ending
     }

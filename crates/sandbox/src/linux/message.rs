@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 const MAX_LENGTH: usize = 16 << 20;
 
 /// Descriptors that can go with a frame.
-const MAX_DESCRIPTORS: usize = 3;
+const MAX_DESCRIPTORS: usize = 4;
 
 /// Sends a message.
 pub fn send<T: Serialize>(to: &UnixStream, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {

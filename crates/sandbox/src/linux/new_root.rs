@@ -20,7 +20,7 @@ const HOST: &str = "/.host";
 const PLACES: [&str; 4] = ["/tmp", "/usr", "/var", "/etc"];
 
 /// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that nobody is charged for.
-const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
+pub const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 const NOTHING: Option<&str> = None;
 

@@ -1,26 +1,23 @@
 //! The process that stands outside of a jail: it starts the inner one, ends it when nobody wants it any more or it has taken too
 //! much, and says how it ended.
 //!
-//! It is the only one of the three that the jail cannot reach and that outlives it. When it is killed, the kernel kills the inner
-//! process, with which the kernel kills all others of its process namespace, and with the last of them go the mounts.
+//! When it is killed itself, the kernel kills the inner process, with which the kernel kills all others of its process namespace,
+//! and with the last of them go the mounts.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{Pid, close, dup2_stdin, setsid};
-use rustix::process::{PidfdFlags, pidfd_open};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{close, dup2_stdin, setsid};
 
+use super::cgroup::Cgroup;
+use super::inner_process::Inner;
 use super::message::{receive, send};
 use super::plan::{Plan, Report, Way};
-use super::role::{self, Role};
 use super::watchdog::Watchdog;
 use super::{Problem, attempt, identity, layout};
 use crate::Ending;
@@ -45,7 +42,6 @@ pub fn run() -> io::Result<()> {
 
 /// Closes what this process was not meant to have, so that nothing behind it has it.
 fn close_inherited(control: &UnixStream) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
     let own = control.as_raw_fd();
     let open: Vec<i32> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -58,97 +54,42 @@ fn close_inherited(control: &UnixStream) -> io::Result<()> {
 }
 
 fn supervise(control: &UnixStream, mut plan: Plan, streams: Vec<OwnedFd>) -> Result<Ending, Problem> {
+    let limits = plan.program.limits.clone();
+    let cgroup = plan.cgroups.as_deref().map(|place| Cgroup::make(place, &limits)).transpose()?;
     plan.shown = layout::shown(&plan.program)?;
     plan.user = match plan.way {
         Way::Root => Some(identity::unused_user()?),
         Way::UserNamespace | Way::Bubblewrap(_) => None,
     };
-    let (inner, answer) = start_inner(&plan)?;
-    let mut inner = Inner { pid: Pid::from_raw(inner.id().cast_signed()), status: None };
-    let beside: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
-    attempt("the inner process takes no plan", send(&answer, &plan, &beside))?;
-    drop(beside);
-    drop(streams);
-    match receive::<Problem>(&answer) {
-        Ok((problem, _)) => return Err(problem),
-        // Its end was closed as it became the program.
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-        Err(error) => return Err(format!("the inner process does not answer: {error}")),
+    let mut inner = Inner::start(&plan)?;
+    if let Some(cgroup) = &cgroup {
+        cgroup.add(inner.child())?;
     }
-    drop(answer);
-    attempt("the starter has gone", send(control, &Report::Started, &[]))?;
-    let watchdog = Watchdog::new(inner.pid, &plan.program.limits);
-    let ending = watch(control, &inner, watchdog)?;
-    let status = inner.end();
-    Ok(match (ending, status) {
-        (Some(ending), _) => ending,
-        (None, Some(WaitStatus::Exited(_, code))) => Ending::Exited(code),
-        (None, Some(WaitStatus::Signaled(_, signal, _))) => Ending::Signaled(signal as i32),
-        (None, _) => Ending::Lost,
+    let landlock = inner.become_program(&plan, streams)?;
+    attempt("the starter has gone", send(control, &Report::Started(landlock), &[]))?;
+    let mut watchdog = inner.first().map(|(first, _)| Watchdog::new(*first, &plan));
+    let excess = watch(control, &inner, watchdog.as_mut())?;
+    let ending = inner.end();
+    Ok(match (excess, ending) {
+        (Some(excess), _) => excess,
+        // The kernel, where it counts the memory itself.
+        (None, _) if cgroup.as_ref().is_some_and(Cgroup::was_short_of_memory) => Ending::MemoryLimit,
+        (None, ending) => ending.unwrap_or(Ending::Lost),
     })
 }
 
-/// The inner process and its answers, before it has the plan.
-fn start_inner(plan: &Plan) -> Result<(Child, UnixStream), Problem> {
-    let (ours, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
-    let mut command = match &plan.way {
-        Way::Bubblewrap(_) => return Err("not yet".into()),
-        way => own_namespaces(way)?,
-    };
-    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok((attempt("this program cannot start itself", command.spawn())?, ours))
-}
-
-/// Leaves for a new process namespace, in which the next process is the first.
-fn own_namespaces(way: &Way) -> Result<Command, Problem> {
-    let new = match way {
-        Way::UserNamespace => CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID,
-        _ => CloneFlags::CLONE_NEWPID,
-    };
-    let command = attempt("this program's file is not known", role::command(Role::Inner))?;
-    if *way == Way::UserNamespace {
-        let map = identity::Map::of_this_user();
-        attempt("a user namespace cannot be made (unshare)", unshare(new))?;
-        map.apply()?;
-    } else {
-        attempt("a process namespace cannot be made (unshare)", unshare(new))?;
-    }
-    Ok(command)
-}
-
-/// The inner process, which ends with this value.
-struct Inner {
-    pid: Pid,
-    /// How it ended, once it is known; then its number can be another's.
-    status: Option<nix::Result<WaitStatus>>,
-}
-
-impl Inner {
-    /// Kills it, and waits until nothing of its process namespace is left; how it had ended, if it had.
-    fn end(&mut self) -> Option<WaitStatus> {
-        while self.status.is_none() {
-            let _ = kill(self.pid, Signal::SIGKILL);
-            self.status = Some(waitpid(self.pid, None)).filter(|status| *status != Err(Errno::EINTR));
-        }
-        self.status?.ok()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 /// Waits until the program ends, or must; how it must.
-fn watch(control: &UnixStream, inner: &Inner, mut watchdog: Watchdog) -> Result<Option<Ending>, Problem> {
-    let pid = rustix::process::Pid::from_raw(inner.pid.as_raw()).ok_or("there is no inner process")?;
-    let handle = attempt("a process cannot be watched", pidfd_open(pid, PidfdFlags::empty()))?;
+fn watch(
+    control: &UnixStream,
+    inner: &Inner,
+    mut watchdog: Option<&mut Watchdog>,
+) -> Result<Option<Ending>, Problem> {
+    let (_, first) = inner.first().ok_or("there is no inner process")?;
     loop {
-        let timeout = PollTimeout::try_from(watchdog.next_look()).unwrap_or(PollTimeout::MAX);
+        let next = watchdog.as_ref().map_or(PollTimeout::NONE, |dog| dog.next_look());
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut events = [readable(handle.as_fd()), readable(control.as_fd())];
-        match poll(&mut events, timeout) {
+        let mut events = [readable(first.as_fd()), readable(control.as_fd())];
+        match poll(&mut events, next) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(format!("the jail cannot be watched: {error}")),
         }
@@ -158,7 +99,7 @@ fn watch(control: &UnixStream, inner: &Inner, mut watchdog: Watchdog) -> Result<
         if events[1].any() == Some(true) {
             return Ok(Some(Ending::Ended));
         }
-        if let Some(excess) = watchdog.look() {
+        if let Some(excess) = watchdog.as_mut().and_then(|dog| dog.look()) {
             return Ok(Some(excess));
         }
     }

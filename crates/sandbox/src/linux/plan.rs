@@ -19,12 +19,15 @@ pub enum Way {
     Bubblewrap(PathBuf),
 }
 
-/// What the starter tells the outer process, and that one the inner one. The three standard streams come beside it.
+/// What the starter tells the outer process, and that one the inner one. The program's three standard streams come beside it,
+/// and for the inner process a socket for its [`Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub way: Way,
     pub task: Task,
     pub program: Program,
+    /// Where control groups can be made, if anywhere.
+    pub cgroups: Option<PathBuf>,
     /// What of the file system can be seen; the outer process finds it out, as it finds the next.
     pub shown: Vec<Shown>,
     /// The user and the group that the inner process must become, if another.
@@ -47,15 +50,24 @@ pub enum Shown {
 pub enum Task {
     /// Become the program.
     Run,
-    /// Only write Landlock's version to standard output, a byte: it is to be seen whether they can be built.
+    /// Nothing: it is to be seen whether they can be built.
     Probe,
+}
+
+/// What the inner process tells the outer one. The end of the stream after `Ready` says that it has become the program.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The walls stand; the version of Landlock among them, 0 for none.
+    Ready(u8),
+    /// It cannot go on.
+    Failed(Problem),
 }
 
 /// What the outer process tells the starter.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The program runs.
-    Started,
+    /// The program runs; the version of Landlock, 0 for none.
+    Started(u8),
     /// It could not be started.
     Failed(Problem),
     /// The jail is no more.

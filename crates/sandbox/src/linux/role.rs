@@ -8,7 +8,7 @@ use std::process::Command;
 use isentrope_files::this_program;
 use nix::unistd::getppid;
 
-use super::{inner, outer};
+use super::{attempts, inner, outer};
 
 /// Set in the environment of such a process, to its role and the number of the process that started it, which is 0 in a process
 /// namespace that is new. In any other process it means nothing.
@@ -21,9 +21,12 @@ pub enum Role {
     Outer,
     /// It is the first process inside, until it becomes the program.
     Inner,
+    /// It is a program that tries to leave its jail.
+    Attempts,
 }
 
-const ROLES: [(Role, &str); 2] = [(Role::Outer, "outer"), (Role::Inner, "inner")];
+const ROLES: [(Role, &str); 3] =
+    [(Role::Outer, "outer"), (Role::Inner, "inner"), (Role::Attempts, "attempts")];
 
 /// The loader calls what is listed in this section before `main`. A program need do nothing for it, which a test's `main` cannot.
 // As in crates/model/src/chat_template/worker_process.rs, where the reasons stand.
@@ -39,6 +42,7 @@ extern "C" fn start() {
         let run = match role {
             Role::Outer => outer::run,
             Role::Inner => inner::run,
+            Role::Attempts => attempts::run,
         };
         let done = std::panic::catch_unwind(run).is_ok_and(|done| done.is_ok());
         std::process::exit(if done { 0 } else { 1 });
@@ -53,10 +57,20 @@ fn role() -> Option<Role> {
     (parent == getppid().to_string()).then_some(role)
 }
 
-/// What the environment of a process with a role says.
+/// What the environment of a process with a role says: of an outer process, whose parent this one is, or of the first one in a
+/// jail, which has none.
 pub fn variable(role: Role) -> (OsString, OsString) {
-    let name = ROLES.into_iter().find(|(other, _)| *other == role).map_or("", |(_, name)| name);
     let parent = if role == Role::Outer { std::process::id() } else { 0 };
+    named(role, parent)
+}
+
+/// What the environment of a process says that this one starts.
+pub fn variable_below(role: Role) -> (OsString, OsString) {
+    named(role, std::process::id())
+}
+
+fn named(role: Role, parent: u32) -> (OsString, OsString) {
+    let name = ROLES.into_iter().find(|(other, _)| *other == role).map_or("", |(_, name)| name);
     (VARIABLE.into(), format!("{name}:{parent}").into())
 }
 

@@ -1,11 +1,10 @@
 //! What this machine offers.
 
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::plan::{Plan, Task, Way};
-use super::{Jail, Problem, identity};
+use super::{Jail, Problem, bubblewrap, cgroup, identity};
 use crate::{Ending, Program, Tier, Unavailable};
 
 /// What this machine offers to run programs safely, found and tried once.
@@ -14,6 +13,8 @@ pub struct Sandbox {
     way: Way,
     /// The version of Landlock that jails have, 0 for none.
     landlock: u8,
+    /// Where control groups can be made, if anywhere.
+    cgroups: Option<PathBuf>,
 }
 
 impl Sandbox {
@@ -22,12 +23,27 @@ impl Sandbox {
     /// # Errors
     /// When none works; what to install or enable.
     pub fn find() -> Result<Self, Unavailable> {
+        Self::first(&ways())
+    }
+
+    /// As [`find`](Self::find), of this tier.
+    ///
+    /// # Errors
+    /// When it does not work; what to install or enable.
+    pub fn of_tier(tier: Tier) -> Result<Self, Unavailable> {
+        let mut ways = ways();
+        ways.retain(|way| way.tier() == tier);
+        Self::first(&ways)
+    }
+
+    fn first(ways: &[Way]) -> Result<Self, Unavailable> {
         let mut tried = Vec::new();
-        for way in ways() {
-            let sandbox = Self { way, landlock: 0 };
+        let cgroups = cgroup::place();
+        for way in ways {
+            let sandbox = Self { way: way.clone(), landlock: 0, cgroups: cgroups.clone() };
             match sandbox.probe() {
                 Ok(landlock) => return Ok(Self { landlock, ..sandbox }),
-                Err(problem) => tried.push(problem),
+                Err(problem) => tried.push(format!("{}: {problem}", way.describe())),
             }
         }
         Err(unavailable(&tried))
@@ -35,82 +51,101 @@ impl Sandbox {
 
     /// Who makes the namespaces.
     pub fn tier(&self) -> Tier {
-        match self.way {
-            Way::Bubblewrap(_) => Tier::Bubblewrap,
-            Way::Root | Way::UserNamespace => Tier::Namespaces,
-        }
+        self.way.tier()
     }
 
     /// What it consists of, in a line.
     pub fn describe(&self) -> String {
-        let who = match &self.way {
-            Way::Root => "namespaces made by root, and a user for each jail".to_owned(),
-            Way::UserNamespace => "namespaces of an unprivileged user".to_owned(),
-            Way::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
-        };
+        let who = self.way.describe();
         let landlock = match self.landlock {
             0 => "no Landlock in this kernel".to_owned(),
             version => format!("Landlock {version}"),
         };
-        format!("{who}, {landlock}, seccomp, resource limits, memory watched")
+        let memory = if self.cgroups.is_some() { "control groups" } else { "memory watched" };
+        format!("{who}, {landlock}, seccomp, resource limits, {memory}")
     }
 
     /// What the processes in front of a jail are told.
     pub(super) fn plan(&self, program: &Program, task: Task) -> Plan {
-        Plan { way: self.way.clone(), task, program: program.clone(), shown: Vec::new(), user: None }
+        let (way, cgroups) = (self.way.clone(), self.cgroups.clone());
+        Plan { way, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
     }
 
     /// Builds all walls, to see whether they can be; the version of Landlock among them.
     fn probe(&self) -> Result<u8, Problem> {
         let mut jail = Jail::with(self.plan(&Program::default(), Task::Probe))?;
-        let (_, mut stdout, _) = jail.streams().ok_or("a jail has no streams")?;
-        let mut landlock = [0];
-        match (stdout.read_exact(&mut landlock), jail.wait()) {
-            (Ok(()), Ending::Exited(0)) => Ok(landlock[0]),
-            (_, ending) => Err(format!("a jail ended at once ({ending:?})")),
+        match jail.wait() {
+            Ending::Exited(0) => Ok(jail.landlock()),
+            other => Err(format!("a jail ended at once ({other:?})")),
         }
     }
 }
 
-/// The ways to make jails, the best first.
-fn ways() -> Vec<Way> {
-    let mut ways = Vec::new();
-    if identity::is_root() {
-        ways.push(Way::Root);
+impl Way {
+    fn tier(&self) -> Tier {
+        match self {
+            Self::Bubblewrap(_) => Tier::Bubblewrap,
+            Self::Root | Self::UserNamespace => Tier::Namespaces,
+        }
     }
-    ways.push(Way::UserNamespace);
-    ways
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Root => "namespaces made by root, and a user for each jail".to_owned(),
+            Self::UserNamespace => "namespaces of an unprivileged user".to_owned(),
+            Self::Bubblewrap(bwrap) => format!("namespaces made by {}", bwrap.display()),
+        }
+    }
 }
+
+/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it has made for root could
+/// not be ended by the kernel, since no process of it may signal another user's.
+fn ways() -> Vec<Way> {
+    let first = if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
+    first.into_iter().chain([Way::UserNamespace]).collect()
+}
+
+/// What switches user namespaces off, by the file below /proc/sys that says so: its value then, and what to do.
+const SWITCHES: [(&str, &str, &str); 3] = [
+    (
+        "user/max_user_namespaces",
+        "0",
+        "User namespaces are switched off: set the sysctl user.max_user_namespaces to 10000",
+    ),
+    (
+        "kernel/unprivileged_userns_clone",
+        "0",
+        "User namespaces are for root alone: set the sysctl kernel.unprivileged_userns_clone to 1",
+    ),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor restricts user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0",
+    ),
+];
 
 /// What to say when no way works.
 fn unavailable(tried: &[Problem]) -> Unavailable {
-    let forbidden = [
-        (
-            "user/max_user_namespaces",
-            "0",
-            "user namespaces are switched off: set the sysctl user.max_user_namespaces to 10000",
-        ),
-        (
-            "kernel/unprivileged_userns_clone",
-            "0",
-            "user namespaces are for root alone: set the sysctl kernel.unprivileged_userns_clone to 1",
-        ),
-        (
-            "kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            "AppArmor restricts user namespaces: set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0",
-        ),
-    ];
-    let says = |file: &str, value: &str| {
+    let is_set = |file: &str, value: &str| {
         fs::read_to_string(Path::new("/proc/sys").join(file)).is_ok_and(|text| text.trim() == value)
     };
-    let why = forbidden.into_iter().find(|(file, value, _)| says(file, value)).map_or(
-        "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined \
-         --security-opt apparmor=unconfined); on a machine of your own, allow user namespaces",
-        |(_, _, why)| why,
-    );
-    Unavailable {
-        problem: tried.join("; "),
-        remedy: format!("{why}, or install bubblewrap, or run isentrope as root"),
+    let switch = SWITCHES.into_iter().find(|(file, value, _)| is_set(file, value));
+    let mut remedy = switch
+        .map_or(
+            "In a container, allow it to make namespaces (docker run --cap-add SYS_ADMIN --security-opt \
+         seccomp=unconfined --security-opt apparmor=unconfined); elsewhere, allow user namespaces",
+            |(_, _, remedy)| remedy,
+        )
+        .to_owned();
+    let mut problem = tried.join("; ");
+    if tried.is_empty() {
+        problem = "bubblewrap is not installed, or not of use to root".into();
     }
+    if !identity::is_root() {
+        if bubblewrap::find().is_none() {
+            remedy += ", or install bubblewrap";
+        }
+        remedy += ", or run isentrope as root";
+    }
+    Unavailable { problem, remedy }
 }

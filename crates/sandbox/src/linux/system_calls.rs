@@ -35,11 +35,13 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_msync, libc::SYS_membarrier,
     // Processes and threads.
     libc::SYS_execve, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_wait4, libc::SYS_waitid,
-    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid, libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid,
+    libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getpgid,
+    libc::SYS_setpgid, libc::SYS_getsid, libc::SYS_setsid,
     libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getresuid, libc::SYS_getresgid,
     libc::SYS_getgroups, libc::SYS_set_tid_address, libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq,
     libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
-    libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getpriority, libc::SYS_getrusage, libc::SYS_times,
+    libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getpriority,
+    libc::SYS_getrusage, libc::SYS_times,
     libc::SYS_getcpu, libc::SYS_capget,
     // Signals.
     libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn,
@@ -160,6 +162,7 @@ fn allowed_with() -> Result<Rules, BackendError> {
 fn refused() -> Result<Rules, BackendError> {
     let rule = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
     let first_process = || rule(vec![condition(0, SeccompCmpOp::Eq, 1)?]);
+    let huge = u64::from(libc::MAP_HUGETLB.cast_unsigned());
     let shared = u64::from((libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned());
     Ok(Rules::from([
         // The first process keeps the others in order: they cannot signal it.
@@ -167,7 +170,14 @@ fn refused() -> Result<Rules, BackendError> {
         (libc::SYS_tkill, first_process()?),
         (libc::SYS_tgkill, first_process()?),
         // Shared memory without a file outlives its mappings, and then no process is charged for it.
-        (libc::SYS_mmap, rule(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?),
+        // Nor is any charged for huge pages, which are kept apart.
+        (
+            libc::SYS_mmap,
+            vec![
+                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(shared), shared)?])?,
+                SeccompRule::new(vec![condition(3, SeccompCmpOp::MaskedEq(huge), huge)?])?,
+            ],
+        ),
     ]))
 }
 

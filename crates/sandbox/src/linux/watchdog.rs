@@ -1,18 +1,27 @@
 //! Looks at what the processes of a jail take together, where the kernel does not count it.
 //!
-//! Counted is the memory that is theirs alone: nothing else can grow, since there is no shared memory without a file, and files
-//! are counted by the file system that holds them.
+//! Counted is the memory that is theirs alone, and that of sockets. Nothing else can grow: there is no shared memory without a
+//! file, and files are counted by the file system that holds them.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::poll::PollTimeout;
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::{Ending, Limits};
+use super::plan::{Plan, Way};
+use crate::Ending;
 
-/// What a processor can fill in a second, in bytes: pages come from the kernel, which clears them.
-const FILLED_PER_SECOND: f64 = 4e9;
+/// What one processor can fill in a second, in bytes: pages come from the kernel, which clears them.
+const FILLED_PER_SECOND: f64 = 8e9;
+
+/// How many processors can do so at a time before they wait for the memory.
+const FILLING: usize = 4;
+
+/// What waits in a socket to be read, in bytes, as systems are set: twice, since the half is for what it is kept in.
+const SOCKET_BYTES: u64 = 2 * 212_992;
 
 /// The shortest and the longest time between two looks.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
@@ -20,11 +29,15 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 /// How far the processes of a jail are from its limits.
 pub struct Watchdog {
     first: Pid,
+    /// Whether memory and processes are for this to count, since no control group does.
+    counts: bool,
     memory_bytes: u64,
     processes: u64,
     page: u64,
     processors: f64,
     next: Duration,
+    /// Files that `/tmp` may have, where the file system may not limit them.
+    temporary_files: Option<u64>,
 }
 
 /// What processes take.
@@ -36,35 +49,66 @@ struct Taken {
 
 impl Watchdog {
     /// Watches this process and all that come from it.
-    pub fn new(first: Pid, limits: &Limits) -> Self {
+    pub fn new(first: Pid, plan: &Plan) -> Self {
+        let limits = &plan.program.limits;
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| bytes.try_into().ok());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             first,
+            counts: plan.cgroups.is_none(),
             memory_bytes: limits.memory_bytes,
             processes: limits.processes,
             page: page.unwrap_or(4096),
-            processors: processors.min(usize::try_from(limits.processes).unwrap_or(usize::MAX)).max(1) as f64,
+            processors: processors.min(FILLING) as f64,
             next: LOOKS.0,
+            temporary_files: matches!(plan.way, Way::Bubblewrap(_)).then_some(limits.temporary_files),
         }
     }
 
     /// When to look next: before all processors together can have filled what is left.
-    pub fn next_look(&self) -> Duration {
-        self.next
+    pub fn next_look(&self) -> PollTimeout {
+        if !self.counts && self.temporary_files.is_none() {
+            return PollTimeout::NONE;
+        }
+        PollTimeout::try_from(self.next).unwrap_or(PollTimeout::MAX)
     }
 
     /// Looks; why the jail must end, if it must.
     pub fn look(&mut self) -> Option<Ending> {
-        let taken = taken(self.first, self.page);
+        self.next = LOOKS.1;
+        if let Some(files) = self.temporary_files {
+            self.next = LOOKS.1 / 10;
+            // The directory itself is one.
+            if temporary_files(self.first) > files + 1 {
+                return Some(Ending::TemporaryLimit);
+            }
+        }
+        if !self.counts {
+            return None;
+        }
+        let mut taken = taken(self.first, self.page);
+        taken.bytes += sockets(self.first) * SOCKET_BYTES;
         let left = self.memory_bytes.saturating_sub(taken.bytes) as f64;
         let time = Duration::from_secs_f64(left / FILLED_PER_SECOND / self.processors);
-        self.next = time.clamp(LOOKS.0, LOOKS.1);
+        self.next = time.clamp(LOOKS.0, self.next);
         if taken.bytes > self.memory_bytes {
             return Some(Ending::MemoryLimit);
         }
         (taken.threads > self.processes).then_some(Ending::ProcessLimit)
     }
+}
+
+/// Files in `/tmp` of a process.
+fn temporary_files(process: Pid) -> u64 {
+    let found = statvfs(format!("/proc/{process}/root/tmp").as_str());
+    found.map_or(0, |found| found.files() - found.files_free())
+}
+
+/// Sockets in the network of a process.
+fn sockets(process: Pid) -> u64 {
+    let table = fs::read_to_string(format!("/proc/{process}/net/sockstat")).unwrap_or_default();
+    let used = table.lines().find_map(|line| line.strip_prefix("sockets: used "));
+    used.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// What a process and all that come from it take now. One that ends meanwhile takes nothing.

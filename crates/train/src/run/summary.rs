@@ -108,7 +108,7 @@ const GENERATED: usize = 256;
 fn parts(prompt: &Prompt) -> Option<(&str, Option<&str>)> {
     let is = |message: &serde_json::Value, role: &str| message["role"] == role;
     match prompt {
-        Prompt::Text(text) => Some((text, None)),
+        Prompt::Text(text) | Prompt::Beginning(text) => Some((text, None)),
         Prompt::Chat(messages) => match &messages[..] {
             [user] if is(user, "user") => Some((user["content"].as_str()?, None)),
             [system, user] if is(system, "system") && is(user, "user") => {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 fn text(problem: &Problem) -> &str {
     match &problem.prompt {
         Prompt::Text(text) => text,
-        Prompt::Chat(_) => panic!("countdown prompts are text"),
+        other => panic!("countdown prompts are text, not {other:?}"),
     }
 }
 

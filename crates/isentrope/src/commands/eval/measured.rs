@@ -85,8 +85,8 @@ impl Measured {
     }
 }
 
-/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the verifier names them; none without
-/// any.
+/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the verifier names them; none
+/// without any.
 fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
     let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
     let hash = |file: &str| {

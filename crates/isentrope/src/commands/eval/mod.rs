@@ -27,9 +27,10 @@ use std::path::{Component, Path, PathBuf};
 
 /// Measure a model on benchmarks
 ///
-/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k, the built-in task countdown, or a
-/// file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at temperature 0.6,
-/// the task with 4 at temperature 1, the others greedily.
+/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k; humaneval, humaneval-completion,
+/// mbpp, mbpp-sanitized, livecodebench and leetcode, whose programs are run in a sandbox; the built-in tasks countdown and
+/// programs; or a file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at
+/// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others greedily.
 ///
 /// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it
 /// stopped, to the same bytes, and judges again what could not be judged. With --against and without MODEL, two directories
@@ -52,7 +53,7 @@ pub struct Eval {
     n: Option<u32>,
     #[command(flatten)]
     decoding: DecodingFlags,
-    /// Longest response, in tokens [default: 8192, and 256 of countdown]
+    /// Longest response, in tokens [default: the benchmark's, mostly 8192]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Asks only the first so many problems of each benchmark

@@ -3,8 +3,7 @@
 use anyhow::{Result, bail};
 use isentrope_reward::math::Math;
 use isentrope_reward::{
-    BatchVerifier, Combined, Item, Judgement, MathSettings, Single, Tests, Verifier, VerifierName,
-    VerifierSettings,
+    Combined, Item, Judgement, MathSettings, Single, Tests, Verifier, VerifierName, VerifierSettings,
 };
 use serde_json::Value;
 

@@ -1,0 +1,259 @@
+//! The built-in task programs: small functions to be written in Python, with tests that are made with them.
+//!
+//! A problem asks for steps, in words: `# f(x): keep even, add 3, sum` or `# f(a,b): a plus b, squared`. The response is a
+//! program that defines the function, such as `def f(a,b):return (a+b)**2`. Any program that returns what the tests expect is
+//! right, however it is spelled. Inputs are random; what a function must return for them is computed here, without Python.
+
+mod expression;
+mod list_function;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use isentrope_files::sha256;
+use isentrope_random::{Draws, Purpose};
+use serde_json::{Value, json};
+
+use super::{Endless, Stream, Task};
+use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
+use expression::Expression;
+use list_function::ListFunction;
+
+pub use settings::ProgramsSettings;
+
+/// Largest number that a function returns, on the way to it or for a list's element.
+const LARGEST: i64 = 999_999;
+
+/// Of so many problems one is for test, and is never trained on.
+const TEST_SHARE: u64 = 8;
+
+// What problems' random numbers are for: the last coordinate of their key.
+const TRAIN: u64 = 0;
+const TEST: u64 = 1;
+
+/// Worked examples drawn to find one whose mistakes its tests find.
+const REDRAWS: usize = 32;
+
+/// Generator of problems and worked examples.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    settings: ProgramsSettings,
+}
+
+/// A function that a problem asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Function {
+    Expression(Expression),
+    List(ListFunction),
+}
+
+/// The arguments of a call.
+type Arguments = Vec<Value>;
+
+/// A function with the calls that test programs, and what they return.
+struct Tested {
+    function: Function,
+    inputs: Vec<Arguments>,
+    outputs: Vec<Value>,
+}
+
+impl Function {
+    /// The kinds of functions, by their number.
+    const KINDS: u64 = 2;
+
+    fn draw(kind: u64, steps: usize, stream: &mut Stream) -> Self {
+        if kind == 0 {
+            Self::Expression(Expression::draw(steps, stream))
+        } else {
+            Self::List(ListFunction::draw(steps, stream))
+        }
+    }
+
+    /// The problem's source: evaluations tell the kinds apart by it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Expression(_) => "expressions",
+            Self::List(_) => "lists",
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Expression(function) => function.words(),
+            Self::List(function) => function.words(),
+        }
+    }
+
+    fn python(&self, stream: &mut Stream) -> String {
+        match self {
+            Self::Expression(function) => function.python(stream),
+            Self::List(function) => function.python(stream),
+        }
+    }
+
+    fn mistaken(&self, stream: &mut Stream, is_mistaken: impl Fn(&mut Stream) -> bool) -> Self {
+        match self {
+            Self::Expression(function) => Self::Expression(function.mistaken(stream, is_mistaken)),
+            Self::List(function) => Self::List(function.mistaken(stream, is_mistaken)),
+        }
+    }
+
+    /// Random arguments.
+    fn arguments(&self, stream: &mut Stream) -> Arguments {
+        let mut number = || stream.below(19) as i64 - 9;
+        match self {
+            Self::Expression(_) => vec![number().into(), number().into()],
+            Self::List(_) => {
+                // From no number to eight, of which long lists tell more.
+                let length = number().unsigned_abs().min(8);
+                vec![(0..length).map(|_| number()).collect::<Vec<i64>>().into()]
+            }
+        }
+    }
+
+    /// What it returns, unless numbers grow too large.
+    fn call(&self, arguments: &[Value]) -> Option<Value> {
+        let number = |value: &Value| value.as_i64();
+        match (self, arguments) {
+            (Self::Expression(function), [a, b]) => Some(function.call(number(a)?, number(b)?)?.into()),
+            (Self::List(function), [Value::Array(list)]) => {
+                function.call(&list.iter().map(number).collect::<Option<Vec<i64>>>()?)
+            }
+            _ => None,
+        }
+    }
+
+    fn outputs(&self, inputs: &[Arguments]) -> Option<Vec<Value>> {
+        inputs.iter().map(|arguments| self.call(arguments)).collect()
+    }
+
+    /// Whether it is for test, whatever the settings and the seed.
+    fn is_for_test(&self) -> bool {
+        let hash = sha256(self.words().as_bytes());
+        hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)).is_multiple_of(TEST_SHARE)
+    }
+}
+
+impl Programs {
+    /// The generator with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when one is out of range.
+    pub fn new(settings: &ProgramsSettings) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { settings: settings.clone() })
+    }
+
+    /// A function of a kind with so many steps, unless this draw gives one of the other split, or one that returns too large
+    /// numbers or nearly always the same.
+    fn draw(&self, (kind, steps): (u64, usize), for_test: bool, stream: &mut Stream) -> Option<Tested> {
+        let function = Function::draw(kind, steps, stream);
+        if function.is_for_test() != for_test {
+            return None;
+        }
+        let inputs: Vec<Arguments> = (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
+        let outputs = function.outputs(&inputs)?;
+        let different: HashSet<String> = outputs.iter().map(Value::to_string).collect();
+        (different.len() >= outputs.len().div_ceil(2)).then_some(Tested { function, inputs, outputs })
+    }
+
+    /// A function to train on.
+    fn train(&self, stream: &mut Stream) -> Tested {
+        // Whatever the settings, most draws give one.
+        loop {
+            let kind = stream.below(Function::KINDS);
+            let steps = self.settings.steps[stream.below(self.settings.steps.len() as u64) as usize];
+            if let Some(tested) = self.draw((kind, steps), false, stream) {
+                return tested;
+            }
+        }
+    }
+
+    /// The first `n` different test problems: kinds and sizes take turns, so that however many are taken, each has its share.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when there are fewer.
+    fn test_set(&self, n: usize) -> Result<Vec<Problem>> {
+        let steps = &self.settings.steps;
+        let mut seen = HashSet::new();
+        let mut position = 0;
+        let mut problems = Vec::new();
+        while problems.len() < n {
+            let place = problems.len();
+            let turn = (place as u64 % Function::KINDS, steps[place / 2 % steps.len()]);
+            let last = position + 10_000 + 10 * place as u64;
+            let found = loop {
+                let mut stream = Stream::new(Draws::of(0, Purpose::Problem, position, TEST));
+                position += 1;
+                match self.draw(turn, true, &mut stream) {
+                    Some(tested) if seen.insert(tested.function.words()) => break Some(tested),
+                    _ if position == last => break None,
+                    _ => {}
+                }
+            };
+            let Some(tested) = found else {
+                let expected = format!(
+                    "data.programs.steps = {steps:?} has about {place} test problems; ask for fewer, or allow more steps"
+                );
+                return Err(Error::setting("eval.problems", n, expected));
+            };
+            problems.push(problem(&tested, format!("programs test {place}")));
+        }
+        Ok(problems)
+    }
+
+    /// Worked example `position` of a seed: a training problem and a program, right or mistaken.
+    fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
+        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, TRAIN));
+        let tested = self.train(&mut stream);
+        let written = self.written(&tested, &mut stream);
+        (problem(&tested, format!("programs train {position}")), written.python(&mut stream))
+    }
+
+    /// The function that somebody writes who is asked for one: where it is another, the tests tell.
+    fn written(&self, Tested { function, inputs, outputs }: &Tested, stream: &mut Stream) -> Function {
+        for _ in 0..REDRAWS {
+            let written = function.mistaken(stream, |stream| stream.uniform() < self.settings.mistakes);
+            if written == *function || written.outputs(inputs).is_some_and(|its| its != *outputs) {
+                return written;
+            }
+        }
+        function.clone()
+    }
+}
+
+impl Task for Programs {
+    fn problems(&self, seed: u64) -> Endless<Problem> {
+        let programs = self.clone();
+        Endless::new(move |position| {
+            let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
+            problem(&programs.train(&mut stream), format!("programs train {position}"))
+        })
+    }
+
+    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>> {
+        let programs = self.clone();
+        Some(Endless::new(move |position| {
+            let (problem, response) = programs.demonstration(seed, position);
+            let content = Content::Response { prompt: problem.prompt, response };
+            Example { content, origin: format!("programs demonstration {position}") }
+        }))
+    }
+
+    fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {
+        self.test_set(n)
+    }
+}
+
+fn problem(Tested { function, inputs, outputs }: &Tested, origin: String) -> Problem {
+    Problem {
+        prompt: Prompt::Text(format!("# {}\n", function.words())),
+        ground_truth: json!({ "inputs": inputs, "outputs": outputs, "fn_name": "f" }),
+        data_source: function.kind().into(),
+        extra_info: Value::Null,
+        columns: Row::new(),
+        origin,
+    }
+}

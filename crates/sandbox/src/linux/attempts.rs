@@ -1,0 +1,100 @@
+//! A program that tries to leave the jail in which it runs, and says how that went.
+//!
+//! It is this program once more, so that the self-test needs no other. What it tries is in `escapes`; what it takes is in
+//! `excesses`. It knows from its starter what there is to reach outside.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::escapes::ESCAPES;
+use super::excesses;
+use crate::{Attempt, Limits};
+
+/// Set in the environment of such a process: its [`Task`].
+pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
+
+/// What to try.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// To leave, and to take more of everything whose end can be survived.
+    Escape(Outside),
+    /// To write more to `/tmp` than it holds.
+    FillTemporary(Limits),
+    /// To make more files there than there may be.
+    FillWithFiles(Limits),
+    /// To start more threads than there may be processes.
+    StartThreads(Limits),
+    /// To take more memory than there is, with so many other processes.
+    FillMemory(u32),
+    /// To take more processor time than there is.
+    BurnTime,
+    /// To leave behind a process that has let go of everything, and has this among its arguments.
+    OutliveAs(String),
+    /// To be that process.
+    Outlive,
+}
+
+/// What there is outside.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outside {
+    /// A file that the starter can read.
+    pub file: String,
+    /// The starter's process.
+    pub process: i32,
+    /// A port of this machine on which somebody listens.
+    pub port: u16,
+    /// An abstract socket on which somebody listens.
+    pub socket: String,
+    /// The limits of the jail.
+    pub limits: Limits,
+    /// Whether to try only what does no harm where nothing stops it.
+    pub harmless: bool,
+}
+
+/// How one attempt went: what stopped it, or what it got.
+pub type Outcome = Result<String, String>;
+
+/// Does the work of this process.
+pub fn run() -> io::Result<()> {
+    let task = std::env::var(VARIABLE).map_err(io::Error::other)?;
+    match serde_json::from_str(&task)? {
+        Task::Escape(outside) => {
+            let mut made = Vec::new();
+            for escape in ESCAPES.iter().filter(|escape| escape.harmless || !outside.harmless) {
+                made.push(attempt(escape.name, (escape.attempt)(&outside)));
+            }
+            if !outside.harmless {
+                made.extend(excesses::all(&outside.limits).map(|(name, outcome)| attempt(name, outcome)));
+            }
+            say(&made)
+        }
+        Task::FillTemporary(limits) => say(&[attempt("fill /tmp", excesses::fill_temporary(&limits))]),
+        Task::FillWithFiles(limits) => {
+            say(&[attempt("fill /tmp with files", excesses::fill_with_files(&limits))])
+        }
+        Task::StartThreads(limits) => {
+            say(&[attempt("start too many processes", excesses::start_threads(&limits))])
+        }
+        Task::FillMemory(others) => excesses::fill_memory(others),
+        Task::BurnTime => loop {
+            std::hint::spin_loop();
+        },
+        Task::OutliveAs(name) => excesses::outlive_as(&name),
+        Task::Outlive => loop {
+            std::thread::park();
+        },
+    }
+}
+
+fn say(made: &[Attempt]) -> io::Result<()> {
+    io::stdout().write_all(&serde_json::to_vec(made)?)
+}
+
+fn attempt(name: &str, outcome: Outcome) -> Attempt {
+    let (held, how) = match outcome {
+        Ok(stopped) => (true, stopped),
+        Err(got) => (false, got),
+    };
+    Attempt { name: name.to_owned(), held, how }
+}

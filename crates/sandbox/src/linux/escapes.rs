@@ -1,0 +1,259 @@
+//! Ways out of a jail.
+
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::ptrace;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::kill;
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::{Pid, Uid, chroot, close, sethostname, setresuid};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+use super::attempts::{Outcome, Outside};
+
+/// One way out.
+pub struct Escape {
+    pub name: &'static str,
+    pub attempt: fn(&Outside) -> Outcome,
+    /// Whether it does no harm where nothing stops it.
+    pub harmless: bool,
+}
+
+const fn harmless(name: &'static str, attempt: fn(&Outside) -> Outcome) -> Escape {
+    Escape { name, attempt, harmless: true }
+}
+
+const fn harmful(name: &'static str, attempt: fn(&Outside) -> Outcome) -> Escape {
+    Escape { name, attempt, harmless: false }
+}
+
+/// All of them.
+pub const ESCAPES: &[Escape] = &[
+    harmless("read a file of the host", read_file),
+    harmless("read it through a link in /tmp", read_through_link),
+    harmless("read accounts, processes and devices", read_system),
+    harmful("write outside of /tmp", write_outside),
+    harmless("open a socket of any family", open_socket),
+    harmless("connect to a port of this machine", connect_port),
+    harmless("connect to an abstract socket", connect_socket),
+    harmless("signal a process outside", signal_outside),
+    harmless("read the memory of a process outside", read_memory),
+    harmless("trace a process outside", trace_outside),
+    harmless("find secrets in the environment", read_environment),
+    harmful("find an inherited descriptor", find_descriptor),
+    harmful("become root", become_root),
+    harmless("have privileges", have_privileges),
+    harmful("make namespaces", make_namespaces),
+    harmful("mount", try_mount),
+    harmful("change the root directory", change_root),
+    harmful("make a device", make_device),
+    harmful("name the host", name_host),
+    harmless("make memory that has no owner", make_memory),
+    harmless("raise a limit", raise_limit),
+    harmful("outlive the process in front", forget_parent),
+];
+
+/// Held if there is an error.
+fn refused<T>(result: Result<T, impl Display>, got: impl Display) -> Outcome {
+    match result {
+        Ok(_) => Err(got.to_string()),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+/// Held if all were; says what the last one was stopped by, or what got through.
+fn all(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    outcomes.into_iter().try_fold(String::new(), |_, outcome| outcome)
+}
+
+fn read_file(outside: &Outside) -> Outcome {
+    refused(fs::read(&outside.file), format_args!("{} was read", outside.file))
+}
+
+fn read_through_link(outside: &Outside) -> Outcome {
+    let link = format!("{}/isentrope-link-{}", std::env::temp_dir().display(), std::process::id());
+    let hard = fs::hard_link(&outside.file, &link);
+    let outcome = match hard {
+        Ok(()) => Err("a hard link was made".to_owned()),
+        Err(_) => symlink(&outside.file, &link)
+            .map_err(|error| error.to_string())
+            .and_then(|()| refused(fs::read(&link), "it was read")),
+    };
+    let _ = fs::remove_file(&link);
+    outcome
+}
+
+fn read_system(_: &Outside) -> Outcome {
+    const FILES: [&str; 8] = [
+        "/etc/passwd",
+        "/etc/shadow",
+        "/etc/hostname",
+        "/proc/1/environ",
+        "/proc/self/status",
+        "/sys/kernel/uevent_seqnum",
+        "/dev/mem",
+        "/dev/kmsg",
+    ];
+    all(FILES.map(|file| refused(File::open(file), format_args!("{file} was opened"))))
+}
+
+fn write_outside(_: &Outside) -> Outcome {
+    let this = std::env::args_os().next().unwrap_or_default();
+    let opened = OpenOptions::new().append(true).open(this);
+    let places = ["/", "/usr/lib", "/lib", "/etc", "/dev", "/.host"];
+    let made = places.map(|place| {
+        let file = format!("{}/isentrope-test", place.trim_end_matches('/'));
+        refused(fs::write(&file, ""), format_args!("{file} was written"))
+    });
+    all(made.into_iter().chain([refused(opened, "the program was opened for writing")]))
+}
+
+fn open_socket(_: &Outside) -> Outcome {
+    // There are 46 families; a number that is none is refused by any kernel.
+    all((0..64).flat_map(|family| {
+        [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET].map(|kind| {
+            let opened = socket(AddressFamily::from_raw(family), kind, None);
+            refused(opened, format_args!("a socket of family {family} was opened"))
+        })
+    }))
+}
+
+fn connect_port(outside: &Outside) -> Outcome {
+    let address = ([127, 0, 0, 1], outside.port).into();
+    refused(TcpStream::connect_timeout(&address, Duration::from_secs(1)), "a connection was made")
+}
+
+fn connect_socket(outside: &Outside) -> Outcome {
+    let address = SocketAddr::from_abstract_name(&outside.socket);
+    refused(address.and_then(|address| UnixStream::connect_addr(&address)), "a connection was made")
+}
+
+fn signal_outside(outside: &Outside) -> Outcome {
+    refused(kill(Pid::from_raw(outside.process), None), "a signal could be sent")
+}
+
+fn read_memory(outside: &Outside) -> Outcome {
+    // The first page is nobody's, so that where nothing stops it, it fails as with an address that is wrong.
+    let mut bytes = [0; 8];
+    let place = RemoteIoVec { base: 8, len: 8 };
+    match process_vm_readv(Pid::from_raw(outside.process), &mut [IoSliceMut::new(&mut bytes)], &[place]) {
+        Err(nix::errno::Errno::EFAULT) | Ok(_) => Err("it could be".into()),
+        Err(error) => Ok(error.to_string()),
+    }
+}
+
+fn trace_outside(outside: &Outside) -> Outcome {
+    let process = Pid::from_raw(outside.process);
+    let seized = ptrace::seize(process, ptrace::Options::empty());
+    if seized.is_ok() {
+        let _ = ptrace::detach(process, None);
+    }
+    refused(seized, "it is traced")
+}
+
+fn read_environment(_: &Outside) -> Outcome {
+    const KNOWN: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
+    let unknown = std::env::vars_os().find(|(name, _)| {
+        let name = name.to_string_lossy();
+        !KNOWN.contains(&&*name) && !name.starts_with("ISENTROPE_SANDBOX")
+    });
+    match unknown {
+        Some((name, _)) => Err(format!("{} is set", name.display())),
+        None => Ok("there are none".into()),
+    }
+}
+
+fn find_descriptor(_: &Outside) -> Outcome {
+    match (3..4096).find(|number| close(*number).is_ok()) {
+        Some(number) => Err(format!("descriptor {number} was open")),
+        None => Ok("there is none".into()),
+    }
+}
+
+fn become_root(_: &Outside) -> Outcome {
+    let root = Uid::from_raw(0);
+    refused(setresuid(root, root, root), "this is root")
+}
+
+fn have_privileges(_: &Outside) -> Outcome {
+    match rustix::thread::capabilities(None) {
+        Ok(sets) if sets.permitted.is_empty() && sets.inheritable.is_empty() => Ok("there are none".into()),
+        Ok(sets) => Err(format!("capabilities {:?}", sets.permitted)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn make_namespaces(_: &Outside) -> Outcome {
+    let kinds = [
+        CloneFlags::CLONE_NEWUSER,
+        CloneFlags::CLONE_NEWNS,
+        CloneFlags::CLONE_NEWNET,
+        CloneFlags::CLONE_NEWPID,
+        CloneFlags::CLONE_NEWIPC,
+    ];
+    all(kinds.map(|kind| refused(unshare(kind), format_args!("{kind:?} was made"))))
+}
+
+fn try_mount(_: &Outside) -> Outcome {
+    const NOTHING: Option<&str> = None;
+    let mounts = [
+        mount(Some("proc"), "/tmp", Some("proc"), MsFlags::empty(), NOTHING),
+        mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), NOTHING),
+        mount(NOTHING, "/", NOTHING, MsFlags::MS_REMOUNT | MsFlags::MS_BIND, NOTHING),
+    ];
+    all(mounts.map(|mounted| refused(mounted, "something was mounted")))
+}
+
+fn change_root(_: &Outside) -> Outcome {
+    refused(chroot("/tmp"), "it was changed")
+}
+
+fn make_device(_: &Outside) -> Outcome {
+    let kinds = [(SFlag::S_IFCHR, makedev(1, 1)), (SFlag::S_IFBLK, makedev(8, 0))];
+    all(kinds.map(|(kind, number)| {
+        refused(mknod("/tmp/device", kind, Mode::S_IRWXU, number), "a device was made")
+    }))
+}
+
+fn name_host(_: &Outside) -> Outcome {
+    refused(sethostname("escaped"), "it was named")
+}
+
+fn make_memory(_: &Outside) -> Outcome {
+    refused(
+        nix::sys::memfd::memfd_create(c"isentrope", nix::sys::memfd::MFdFlags::empty()),
+        "a file of memory was made",
+    )
+}
+
+fn raise_limit(_: &Outside) -> Outcome {
+    let resources = [
+        Resource::RLIMIT_AS,
+        Resource::RLIMIT_NPROC,
+        Resource::RLIMIT_NOFILE,
+        Resource::RLIMIT_FSIZE,
+        Resource::RLIMIT_CORE,
+    ];
+    all(resources.map(|resource| {
+        let (_, hard) = getrlimit(resource).map_err(|error| error.to_string())?;
+        match hard.checked_add(1) {
+            Some(more) => refused(setrlimit(resource, more, more), format_args!("{resource:?} was raised")),
+            None => Err(format!("{resource:?} has no limit")),
+        }
+    }))
+}
+
+fn forget_parent(_: &Outside) -> Outcome {
+    let forgotten = nix::sys::prctl::set_pdeathsig(None).map_err(io::Error::from);
+    refused(forgotten, "its end would not be noticed")
+}

@@ -1,0 +1,120 @@
+//! Python runs, with what programs use of it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use isentrope_sandbox::{Ending, Limits, Program};
+
+use crate::support::{Done, run, tiers};
+
+/// The interpreter's own file and its directories, if this user can run one.
+fn python() -> Option<(PathBuf, Vec<PathBuf>)> {
+    let script = "import sys, os; print(os.path.realpath(sys.executable)); print(sys.base_prefix); print(sys.base_exec_prefix)";
+    let output =
+        Command::new("python3").args(["-I", "-c", script]).output().ok().filter(|done| done.status.success());
+    let Some(output) = output else {
+        eprintln!("SKIPPED: this user has no python3");
+        return None;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(PathBuf::from);
+    let program = lines.next().unwrap();
+    // Where the prefix is that of the system, only what is Python's.
+    let library = |prefix: PathBuf| if prefix.as_os_str() == "/usr" { "/usr/lib".into() } else { prefix };
+    Some((program, lines.map(library).collect()))
+}
+
+fn on_every_tier(script: &str, check: impl Fn(&Done)) {
+    let Some((program, readable)) = python() else { return };
+    let limits = Limits { memory_bytes: 512 << 20, ..Limits::default() };
+    let arguments = ["-I", "-c", script].map(Into::into).to_vec();
+    let program = Program { program, arguments, readable, limits, ..Program::default() };
+    for sandbox in tiers() {
+        let done = run(&sandbox, &program, "3\n4\n");
+        check(&done);
+    }
+}
+
+fn prints(script: &str, expected: &str) {
+    on_every_tier(script, |done| {
+        assert_eq!((done.stdout.as_str(), &done.ending), (expected, &Ending::Exited(0)), "{done:?}");
+    });
+}
+
+#[test]
+fn it_starts_quickly() {
+    on_every_tier("print(int(input()) + int(input()))", |done| {
+        eprintln!("python in a jail took {:?}", done.took);
+        assert_eq!(done.stdout, "7\n");
+        assert!(done.took < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn libraries_of_its_own_can_be_used() {
+    prints(
+        "import collections, ctypes, decimal, hashlib, itertools, json, math, random, re, sqlite3, string, tempfile\n\
+         print(hashlib.sha256(b'').hexdigest()[:8], decimal.Decimal(2).sqrt(), ctypes.sizeof(ctypes.c_long))\n\
+         print(sqlite3.connect(':memory:').execute('select 1 + 1').fetchone())\n\
+         with tempfile.NamedTemporaryFile('w+') as f: f.write('x'); f.seek(0); print(f.name[:5], f.read())\n",
+        "e3b0c442 1.414213562373095048801688724 8\n(2,)\n/tmp/ x\n",
+    );
+}
+
+#[test]
+fn threads_processes_and_loops_work() {
+    prints(
+        "import threading, subprocess, sys, asyncio, os\n\
+         results = []\n\
+         threads = [threading.Thread(target=results.append, args=(i,)) for i in range(8)]\n\
+         [t.start() for t in threads]; [t.join() for t in threads]\n\
+         print(sorted(results))\n\
+         print(subprocess.run([sys.executable, '-c', 'print(6 * 7)'], capture_output=True, text=True).stdout.strip())\n\
+         async def later(x):\n    await asyncio.sleep(0.01)\n    return x\n\
+         async def both():\n    return await asyncio.gather(later(1), later(2))\n\
+         print(asyncio.run(both()))\n\
+         import multiprocessing\n\
+         with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, 2]))\n\
+         print(os.getpid(), os.cpu_count() > 0)\n",
+        "[0, 1, 2, 3, 4, 5, 6, 7]\n42\n[1, 2]\n[1, 2]\n1 True\n",
+    );
+}
+
+#[test]
+fn extension_modules_with_threads_of_their_own_load() {
+    on_every_tier("import numpy; print(numpy.linalg.inv(numpy.eye(64)).sum())", |done| {
+        if done.stderr.contains("No module named 'numpy'") {
+            eprintln!("SKIPPED: this python3 has no numpy");
+            return;
+        }
+        assert_eq!(done.stdout, "64.0\n", "{done:?}");
+    });
+}
+
+#[test]
+fn what_is_forbidden_is_an_exception() {
+    prints(
+        "import ctypes, mmap, os, signal, socket\n\
+         def refused(call):\n    try: call()\n    except OSError as e: return True\n    return False\n\
+         libc = ctypes.CDLL(None, use_errno=True)\n\
+         def raw(number, *arguments):\n    ctypes.set_errno(0)\n    return \
+         libc.syscall(number, *arguments) == -1 and ctypes.get_errno() in (1, 38)\n\
+         print(all(refused(lambda: socket.socket(family, kind)) for family in range(46) for kind in (1, 2, 3)))\n\
+         print(refused(lambda: os.kill(1, signal.SIGINT)), refused(lambda: os.setuid(0)), refused(lambda: os.chroot('/tmp')))\n\
+         print(refused(lambda: mmap.mmap(-1, 4096)), refused(lambda: os.memfd_create('x')))\n\
+         x86 = os.uname().machine == 'x86_64'\n\
+         # ptrace, process_vm_readv, process_vm_writev, mount, unshare, setns, bpf, userfaultfd,\n\
+         # io_uring_setup, keyctl, add_key,\n\
+         # perf_event_open, clone3, shmget, msgget, semget, mq_open, init_module, kexec_load, reboot, open_by_handle_at,\n\
+         # name_to_handle_at, pidfd_open, pidfd_getfd, process_madvise, seccomp,\n\
+         # landlock_create_ruleset, memfd_secret, quotactl\n\
+         numbers = [101, 310, 311, 165, 272, 308, 321, 323, 425, 250, 248, 298, 435, 29, 68, 64, 240, 175, 246, 169, 304, 303,\n\
+                    434, 438, 440, 317, 444, 447, 179]\n\
+         print([n for n in numbers if not raw(n, 0, 0, 0, 0, 0)] if x86 else [])\n\
+         # Ranges of numbers that no kernel has yet, and those of another interface.\n\
+         others = list(range(463, 600)) + [0x40000000 + 39, 0x40000000 + 101]\n\
+         print(all(raw(n, 0, 0, 0, 0, 0) for n in others) if x86 else True)\n",
+        "True\nTrue True True\nTrue True\n[]\nTrue\n",
+    );
+}
