@@ -178,7 +178,7 @@ def run_parts(channel, code, first_part, first_test):
         try:
             tests = collecting.collect(part, code.space)
         except BaseException as error:
-            problem = {"test": last_line(error)}
+            problem = {"error" if hasattr(error, "_arrived") else "test": last_line(error)}
         if problem or not tests:
             if number > first_part or first_test < 0:
                 report(channel, problem)

@@ -125,8 +125,9 @@ class TestCode:
                 except ImportError:
                     pass  # a module that the test has not
         self.space.update(found)
-        for name in SOLUTION_NAMES:
-            sys.modules[name] = Solution(name, lambda name: self.ask(bridge, name), bridge, set(defined), sorted(set(found) - bound))
+        for module in SOLUTION_NAMES:
+            used = sorted(set(found) - bound)
+            sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), used)
 
     def ask(self, bridge, name):
         """What the program has under a name."""
