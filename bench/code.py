@@ -1,5 +1,5 @@
 """Compares `isentrope grade --verifier code` with a plain `subprocess` of python3 per test, and prints two Markdown tables:
-problems per second and core, and how both grow with workers.
+problems per second of processor time, and how both grow with workers.
 
 Builds the release binary and puts the same programs through both sides, with as many programs at a time. The opponent has no
 sandbox and no limit but the time. README.md says what is measured.
@@ -8,13 +8,14 @@ sandbox and no limit but the time. README.md says what is measured.
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from processes import HERE, ROOT, alternate, build, measure, run, table, warn_if_busy
+from processes import HERE, ROOT, alternate, build, run, table, warn_if_busy
 
 PROBLEMS = ROOT / "crates" / "code" / "tests" / "fixtures" / "problems.jsonl"
 
@@ -44,8 +45,16 @@ def kinds(problems):
     return {kind: problems for kind, problems in by_kind.items() if problems}
 
 
+def timed(command):
+    """Runs a command; its output, seconds on the clock, and seconds of processor time of all that it has started."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    output, _ = run(command)
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return output, seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def ours(isentrope, args, workers, problems, directory):
-    """Seconds for a problem, the start of the program and of its sandboxes left out."""
+    """Seconds of both kinds for a problem, the start of the program and of its sandboxes left out."""
     lines, out = directory / "lines.jsonl", directory / "out.jsonl"
     verifier = f"{{ code = {{ workers = {workers}, python = {json.dumps(args.python)} }} }}"
     command = [isentrope, "grade", "--verifier", verifier, "--in", lines, "--out", out]
@@ -53,22 +62,21 @@ def ours(isentrope, args, workers, problems, directory):
     for repeats in (1, 1 + args.repeats):
         rows = [{"ground_truth": p["tests"], "response": f"```python\n{p['solution']}```"} for p in problems] * repeats
         lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        begun = time.perf_counter()
-        run(command)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(timed(command)[1:])
         failed = [row["reason"] for row in map(json.loads, out.read_text().splitlines()) if row["verdict"] != "correct"]
         if failed:
             sys.exit(f"{len(failed)} known-good solutions do not pass; the first: {failed[0]}")
-    return (seconds[1] - seconds[0]) / (args.repeats * len(problems))
+    return [(many - few) / (args.repeats * len(problems)) for few, many in zip(*seconds)]
 
 
 def theirs(args, workers, problems, directory):
     lines = directory / "problems.jsonl"
     lines.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
-    result, _ = measure([args.python, HERE / "peers_subprocess.py", lines, "--workers", workers])
+    output, _, processor = timed([args.python, HERE / "peers_subprocess.py", lines, "--workers", workers])
+    result = json.loads(output)
     if result["failed"]:
         sys.exit(f"the opponent fails {result['failed'][0]}")
-    return result["seconds"] / len(problems)
+    return result["seconds"] / len(problems), processor / len(problems)
 
 
 def main():
@@ -87,16 +95,16 @@ def main():
                     lambda: ours(isentrope, args, workers, problems, directory),
                     lambda: theirs(args, workers, problems, directory),
                 )
-            mine, other = (1 / statistics.median(seconds) for seconds in (mine, other))
-            alone = alone or (mine, other)
-            print(f"{kind}, {workers} workers: ratio {mine / other:.1f}", file=sys.stderr)
-            cores = min(workers, os.cpu_count() or 1)
-            speeds.append([kind, str(workers), *(f"{s / cores:,.1f}" for s in (mine, other)), f"{mine / other:.1f}"])
-            scaling.append([kind, str(workers), *(f"{s:,.1f}" for s in (mine, other)), f"{mine / alone[0]:.2f}", f"{other / alone[1]:.2f}"])
-    print(table(["tests", "workers", "isentrope problems/s and core", "subprocess problems/s and core", "ratio"], speeds))
+            clock, processor = ([1 / statistics.median(side) for side in (ms, os)] for ms, os in zip(zip(*mine), zip(*other)))
+            print(f"{kind}, {workers} workers: {clock[0]:.1f} and {clock[1]:.1f} problems/s", file=sys.stderr)
+            if alone is None:
+                alone = clock
+                speeds.append([kind, *(f"{s:,.1f}" for s in processor), f"{processor[0] / processor[1]:.1f}"])
+            scaling.append([kind, str(workers), *(f"{s:,.1f}" for s in clock), *(f"{s / one:.2f}" for s, one in zip(clock, alone))])
+    print(table(["tests", "isentrope problems/s of a core", "subprocess problems/s of a core", "ratio"], speeds))
     print()
     headings = ["tests", "workers", "isentrope problems/s", "subprocess problems/s"]
-    print(table(headings + ["isentrope, of one worker", "subprocess, of one worker"], scaling))
+    print(table(headings + ["isentrope, x one worker", "subprocess, x one worker"], scaling))
 
 
 if __name__ == "__main__":
