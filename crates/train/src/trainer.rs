@@ -38,6 +38,11 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
+    /// Whether a process model is trained beside the policy.
+    fn trains_process_model(&self) -> bool {
+        self.tables().process_optimizer.is_some()
+    }
+
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
@@ -64,6 +69,8 @@ pub struct Tables<'a> {
     pub model: &'a ModelSource,
     /// `optimizer`.
     pub optimizer: &'a Optimizer,
+    /// `prime.optimizer`, if a process model is trained.
+    pub process_optimizer: Option<&'a Optimizer>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
@@ -247,7 +254,9 @@ pub struct LearnContext<'a, B: Backend> {
     pub step: u64,
     /// The model in training, with its gradient and its optimizer.
     pub learner: &'a mut Learner<B>,
-    /// The model that training started from, where the loss needs it.
+    /// The process model, where the recipe has one.
+    pub process_model: Option<&'a mut Learner<B>>,
+    /// The model that training started from, where the loss or the process model needs it.
     pub reference: Option<&'a Model<B>>,
     /// Of this step's updates.
     pub learning_rate: f64,

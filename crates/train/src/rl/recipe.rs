@@ -1,5 +1,6 @@
 //! The recipe of reinforcement learning.
 
+use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::plan::human;
@@ -29,6 +30,8 @@ pub struct Recipe {
     pub reward: isentrope_reward::RewardSettings,
     /// The loss.
     pub objective: isentrope_objective::ObjectiveSettings,
+    /// PRIME: a second model that gives tokens rewards.
+    pub prime: PrimeSettings,
     /// How a rollout is cut into updates.
     pub update: Update,
     /// AdamW, its schedule and gradient clipping.
@@ -72,11 +75,19 @@ impl Recipe {
         self.update.prompts.unwrap_or(self.rollout.prompts)
     }
 
+    /// Prompts of one update of the process model, if there is one.
+    pub(super) fn prompts_per_process_update(&self) -> usize {
+        self.prime.prompts.unwrap_or(self.prompts_per_update())
+    }
+
     /// Writes out what unset keys come to when they follow from other keys. Not the controller's bounds and the bonus's rate,
     /// whose defaults are constants: written out, they would contradict another `steer` or a `delta` when the resolved recipe is
     /// used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
+        if self.objective.is_prime() {
+            self.prime.prompts = Some(self.prompts_per_process_update());
+        }
         let covariance = &mut self.objective.covariance;
         covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
     }
@@ -113,13 +124,29 @@ impl Recipe {
                 "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
+        self.check_accuracy_band()?;
         self.data.check()?;
         self.reward.check(self.rollout.max_tokens)?;
         self.objective.check()?;
         self.check_actuator()?;
         self.check_reference_kl()?;
-        self.optimizer.check()?;
+        if self.objective.is_prime() {
+            self.prime.check(self.rollout.prompts)?;
+        }
+        self.optimizer.check("optimizer.eps")?;
         Ok(self.eval.check()?)
+    }
+
+    fn check_accuracy_band(&self) -> Result<()> {
+        let Some([low, high]) = self.rollout.accuracy_band else { return Ok(()) };
+        let what = if !(0.0 <= low && low <= high && high <= 1.0) {
+            "it must be two shares from 0 to 1, the lower first, such as [0.2, 0.8]"
+        } else if !self.rollout.filter {
+            "it says which prompts the filter lets pass, and rollout.filter is false: set that to true, or leave the key out"
+        } else {
+            return Ok(());
+        };
+        Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
     }
 
     /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by.
@@ -159,7 +186,8 @@ impl Recipe {
     /// Sentences about settings that are allowed but hardly meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
-        warnings.extend(self.optimizer.warning(self.run.steps));
+        warnings.extend(self.optimizer.warning(settings::POLICY_OPTIMIZER, self.run.steps));
+        warnings.extend(self.warning_of_prime());
         let (all, each) = (self.rollout.prompts, self.prompts_per_update());
         if !all.is_multiple_of(each) {
             warnings.push(format!(
@@ -170,6 +198,14 @@ impl Recipe {
         }
         warnings.extend(self.warning_of_kept_tokens());
         warnings
+    }
+
+    fn warning_of_prime(&self) -> Option<String> {
+        if self.objective.is_prime() {
+            return self.prime.optimizer.warning(settings::PROCESS_OPTIMIZER, self.run.steps);
+        }
+        (self.prime != PrimeSettings::default())
+            .then(|| "the table prime has no effect: objective.advantage is not \"prime\"".to_owned())
     }
 
     /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
