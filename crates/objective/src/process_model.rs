@@ -86,6 +86,18 @@ pub struct Discernment {
 const RANGES: usize = 10;
 
 impl Discernment {
+    /// Names in metrics.
+    pub const METRICS: [&str; 8] = [
+        "prime/loss",
+        "prime/accuracy",
+        "prime/calibration_error",
+        "prime/auc",
+        "prime/auc_within_prompts",
+        "prime/auc_first_25_percent",
+        "prime/auc_first_50_percent",
+        "prime/auc_first_75_percent",
+    ];
+
     /// Of these responses; none of no response.
     pub fn of(beta: f64, responses: &[Scored<'_>]) -> Option<Self> {
         if responses.is_empty() {
@@ -125,18 +137,12 @@ impl Discernment {
     /// Names in metrics, and values; what there is not is left out.
     pub fn metrics(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let [first_25, first_50, first_75] = self.auc_first;
-        [
-            ("prime/loss", Some(self.loss)),
-            ("prime/accuracy", Some(self.accuracy)),
-            ("prime/calibration_error", Some(self.calibration_error)),
-            ("prime/auc", self.auc),
-            ("prime/auc_within_prompts", self.auc_within_prompts),
-            ("prime/auc_first_25_percent", first_25),
-            ("prime/auc_first_50_percent", first_50),
-            ("prime/auc_first_75_percent", first_75),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
+        let always = [self.loss, self.accuracy, self.calibration_error].map(Some);
+        let areas = [self.auc, self.auc_within_prompts, first_25, first_50, first_75];
+        Self::METRICS
+            .into_iter()
+            .zip(always.into_iter().chain(areas))
+            .filter_map(|(name, value)| Some((name, value?)))
     }
 }
 

@@ -40,7 +40,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// Whether a process model is trained beside the policy.
     fn trains_process_model(&self) -> bool {
-        self.tables().process_optimizer.is_some()
+        self.tables().process_model.is_some()
     }
 
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
@@ -69,8 +69,8 @@ pub struct Tables<'a> {
     pub model: &'a ModelSource,
     /// `optimizer`.
     pub optimizer: &'a Optimizer,
-    /// `prime.optimizer`, if a process model is trained.
-    pub process_optimizer: Option<&'a Optimizer>,
+    /// Of `prime`, if a process model is trained.
+    pub process_model: Option<ProcessModelTable<'a>>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
@@ -79,6 +79,15 @@ pub struct Tables<'a> {
     pub memory: &'a MemorySettings,
     /// `lab.track_states`.
     pub track_states: bool,
+}
+
+/// What the loop needs to begin a process model.
+#[derive(Clone, Copy)]
+pub struct ProcessModelTable<'a> {
+    /// `prime.model`: what it begins as, if not as the policy does.
+    pub model: Option<&'a Path>,
+    /// `prime.optimizer`.
+    pub optimizer: &'a Optimizer,
 }
 
 /// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,

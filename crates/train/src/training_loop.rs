@@ -30,7 +30,7 @@ pub fn train<T: Trainer, B: Backend>(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
-    let Tables { run, model, optimizer, process_optimizer, eval, checkpoint, track_states, .. } =
+    let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, .. } =
         trainer.tables();
     let seed = run.seed;
     let mut reference = None;
@@ -48,9 +48,10 @@ pub fn train<T: Trainer, B: Backend>(
             let process_limits = PassLimits { activation_slots: 0, ..plan.passes() };
             if let Some(found) = found {
                 trainer.check(&found.state.trainer)?;
-                let settings = process_optimizer.map(|settings| (PROCESS_OPTIMIZER, settings.clone()));
-                let process_model = settings
-                    .map(|settings| found.process_model(backend.clone(), settings, process_limits))
+                let process_model = process_model
+                    .map(|table| {
+                        found.process_model(backend.clone(), table.optimizer.clone(), process_limits)
+                    })
                     .transpose()?;
                 return Ok((found.learner(backend, optimizer.clone(), plan.passes())?, process_model));
             }
@@ -58,10 +59,10 @@ pub fn train<T: Trainer, B: Backend>(
                 let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
                 Learner::new(model, optimizer, limits)
             };
-            let process_model = process_optimizer
-                .map(|settings| {
-                    let model = Model::load(&model_dir, backend.clone())?;
-                    begin(model, settings, PROCESS_OPTIMIZER, process_limits)
+            let process_model = process_model
+                .map(|table| {
+                    let model = Model::load(table.model.unwrap_or(&model_dir), backend.clone())?;
+                    begin(model, table.optimizer, PROCESS_OPTIMIZER, process_limits)
                 })
                 .transpose()?;
             let model = match model.from_scratch {

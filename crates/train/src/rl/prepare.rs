@@ -1,12 +1,12 @@
 //! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
 
-use super::{PolicyGradient, Recipe};
+use super::{PolicyGradient, PrimeSettings, Recipe};
 use crate::error::Result;
 use crate::estimate::Workload;
 use crate::plan::Demand;
 use crate::problems::{self, Problems};
 use crate::settings;
-use crate::trainer::{Prepared, Tables, TrainingRecipe};
+use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
@@ -72,8 +72,12 @@ impl TrainingRecipe for Recipe {
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, lab, .. } = self;
         let track_states = lab.track_states;
-        let process_optimizer = self.objective.is_prime().then_some(&self.prime.optimizer);
-        Tables { run, model, optimizer, process_optimizer, eval, checkpoint, memory, track_states }
+        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
+        let process_model = self.objective.is_prime().then_some(ProcessModelTable {
+            model: of_process_model.as_deref(),
+            optimizer: process_optimizer,
+        });
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
     }
 
     fn needs_reference(&self) -> bool {
@@ -92,6 +96,9 @@ impl TrainingRecipe for Recipe {
         let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
+        if recipe.objective.is_prime() {
+            recipe.prime.check_model(model_dir)?;
+        }
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.warnings();
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));

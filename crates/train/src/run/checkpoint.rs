@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
-use crate::settings::{self, Checkpoints, Dtype};
+use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
@@ -286,14 +286,14 @@ impl<S> FoundCheckpoint<S> {
         Learner::new(model, optimizer, limits)
     }
 
-    /// The process model as it was. `table` is the recipe's of its optimizer.
+    /// The process model as it was.
     ///
     /// # Errors
     /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
     pub fn process_model<B: Backend>(
         &self,
         backend: Arc<B>,
-        (table, settings): (&'static str, settings::Optimizer),
+        settings: settings::Optimizer,
         limits: PassLimits,
     ) -> Result<Learner<B>> {
         let Some(progress) = self.state.process_optimizer else {
@@ -304,7 +304,7 @@ impl<S> FoundCheckpoint<S> {
         let dir = self.dir.join("trainer").join(PROCESS_MODEL);
         let model = Model::load(&dir, backend)?;
         let moments = Checkpoint::open(&dir.join("moments"))?;
-        let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(table);
+        let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(PROCESS_OPTIMIZER);
         Learner::new(model, optimizer, limits)
     }
 }

@@ -27,8 +27,8 @@ impl TrainingRecipe for Recipe {
 
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        let (process_optimizer, track_states) = (None, false);
-        Tables { run, model, optimizer, process_optimizer, eval, checkpoint, memory, track_states }
+        let (process_model, track_states) = (None, false);
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
     }
 
     fn needs_reference(&self) -> bool {

@@ -2,9 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::settings::Optimizer;
+use isentrope_model::ModelConfig;
 use isentrope_objective::{Prime, ProcessScale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// PRIME, for `objective.advantage = "prime"`: a second model, the process model phi, which begins as the policy does, gives each
 /// token of a response a reward (docs/prime.md).
@@ -15,6 +18,9 @@ pub struct PrimeSettings {
     /// a response's sum is the probability of a correct verdict that phi learns by.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub beta: f64,
+    /// A model directory that phi begins as: of the configuration and the tokenizer of `model.path`, such as
+    /// `trainer/process_model` of another run's checkpoint. Unset: it begins as the policy does.
+    pub model: Option<PathBuf>,
     /// Whether phi learns from a rollout before it scores it, or after.
     pub order: Order,
     /// Weight of the reward of the whole response, which enters as in `"rloo"`.
@@ -49,6 +55,7 @@ impl Default for PrimeSettings {
     fn default() -> Self {
         Self {
             beta: 0.05,
+            model: None,
             order: Order::default(),
             outcome_weight: 5.0,
             process_weight: 5.0,
@@ -83,5 +90,32 @@ impl PrimeSettings {
             return Err(Error::setting("prime.prompts", what));
         }
         self.optimizer.check("prime.optimizer.eps")
+    }
+
+    /// Checks that the model that phi begins as is one like the policy's, in `policy`.
+    ///
+    /// # Errors
+    /// What is wrong with its configuration; [`Setting`](isentrope_evaluation::Error::Setting) when it is another model's.
+    pub(crate) fn check_model(&self, policy: &Path) -> Result<()> {
+        let Some(dir) = &self.model else { return Ok(()) };
+        let config = |dir: &Path| -> Result<ModelConfig> {
+            Ok(ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? })
+        };
+        let tokenizer = |dir: &Path| {
+            let path = dir.join("tokenizer.json");
+            fs::read(&path).map_err(|e| Error::io(&path, e))
+        };
+        let other = if config(dir)? != config(policy)? {
+            "config.json"
+        } else if tokenizer(dir)? != tokenizer(policy)? {
+            "tokenizer.json"
+        } else {
+            return Ok(());
+        };
+        let what = format!(
+            "is {}, whose {other} is another than the policy's: it must be a model like model.path, which it is held against",
+            dir.display()
+        );
+        Err(Error::setting("prime.model", what))
     }
 }
