@@ -110,6 +110,7 @@ impl ProgressObserver for Terminal {
         let (name, unit) = match phase {
             Phase::Rollout => ("rollout", "responses"),
             Phase::Update => ("update", "updates"),
+            Phase::ProcessModel => ("process model", "passes"),
             Phase::Measurement => ("theory", "passes"),
             Phase::Evaluation => ("evaluation", "responses"),
             Phase::Checkpoint => ("checkpoint", "checkpoints"),

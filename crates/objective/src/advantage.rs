@@ -25,6 +25,9 @@ pub enum Estimator {
     Remax,
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
+    /// Of each token, from r and from the process rewards that a second model in training gives to tokens (arXiv:2502.01456);
+    /// settings in `prime`, equations in docs/prime.md.
+    Prime,
 }
 
 /// How a response to a prompt came out.
@@ -55,9 +58,12 @@ impl Estimator {
     /// What a response must have beside it for this estimator.
     pub fn baseline(self) -> Baseline {
         match self {
-            Self::Grpo | Self::DrGrpo | Self::Rloo | Self::ReinforcePlusPlusBaseline | Self::Opo => {
-                Baseline::Group
-            }
+            Self::Grpo
+            | Self::DrGrpo
+            | Self::Rloo
+            | Self::ReinforcePlusPlusBaseline
+            | Self::Opo
+            | Self::Prime => Baseline::Group,
             Self::ReinforcePlusPlus => Baseline::None,
             Self::Remax => Baseline::Greedy,
         }
@@ -77,10 +83,11 @@ impl Estimator {
 /// Added to a group's standard deviation, as in the reference.
 const STD_EPSILON: f64 = 1e-6;
 /// Added to token counts and variances in whitening, as in the reference.
-const WHITEN_EPSILON: f64 = 1e-8;
+pub(crate) const WHITEN_EPSILON: f64 = 1e-8;
 
 /// One advantage per response, `[responses]`. The reward counts once, at the response's last token, and is not
-/// discounted, so the advantage is the same for all tokens of a response.
+/// discounted, so the advantage is the same for all tokens of a response. Of [`Estimator::Prime`] this is the part that comes from
+/// the reward, which is RLOO's; [`prime_advantages`](crate::prime_advantages) has the whole.
 ///
 /// A response without others in its group has nothing to be compared with: group baselines are then 0 and GRPO's
 /// divisor 1 + 1e-6, as in the reference.
@@ -101,7 +108,7 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
             })
             .collect(),
         Estimator::DrGrpo => over_baseline(Group::mean),
-        Estimator::Rloo => outcomes
+        Estimator::Rloo | Estimator::Prime => outcomes
             .iter()
             .map(|o| {
                 let group = &groups[&o.group];
@@ -164,7 +171,7 @@ impl Group {
 }
 
 /// The value that all have, if there is one.
-fn common(values: &[f64]) -> Option<f64> {
+pub(crate) fn common(values: &[f64]) -> Option<f64> {
     let first = *values.first()?;
     values.iter().all(|&value| value == first).then_some(first)
 }
@@ -190,7 +197,7 @@ fn whiten(outcomes: &[Outcome], values: Vec<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const ALL: [Estimator; 7] = [
+    const ALL: [Estimator; 8] = [
         Estimator::Grpo,
         Estimator::DrGrpo,
         Estimator::Rloo,
@@ -198,6 +205,7 @@ mod tests {
         Estimator::ReinforcePlusPlusBaseline,
         Estimator::Remax,
         Estimator::Opo,
+        Estimator::Prime,
     ];
 
     fn outcome(group: usize, reward: f64, tokens: usize) -> Outcome {

@@ -24,7 +24,8 @@
 //!
 //! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance`,
 //! `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step, `target_entropy`,
-//! `controller` with `descent`, and `entropy_bonus`; last `warnings`, `alarms` and `saturation`.
+//! `controller` with `descent`, and `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards; last
+//! `warnings`, `alarms` and `saturation`.
 
 mod advantage;
 mod aggregation;
@@ -38,6 +39,8 @@ mod error;
 mod kl;
 mod objective;
 mod policy_loss;
+mod prime;
+mod process_model;
 mod saturation;
 mod settings;
 mod statistics;
@@ -53,6 +56,8 @@ pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use objective::{Minibatch, Objective, Truncation, objective};
 pub use policy_loss::Loss;
+pub use prime::{Prime, PrimeAdvantages, ProcessScale, prime_advantages};
+pub use process_model::{Discernment, ProcessLoss, Scored, process_loss};
 pub use saturation::{ControlledStep, Saturation};
 pub use settings::ObjectiveSettings;
 pub use statistics::{Quadrants, Statistics};

@@ -98,6 +98,11 @@ impl ObjectiveSettings {
         self.reference_kl.coefficient != 0.0
     }
 
+    /// Whether advantages come from a process model too, which is trained beside the policy.
+    pub fn is_prime(&self) -> bool {
+        self.advantage == Estimator::Prime
+    }
+
     /// Whether each prompt also needs the reward of its greedily decoded response.
     pub fn needs_greedy_baseline(&self) -> bool {
         self.advantage.baseline() == Baseline::Greedy

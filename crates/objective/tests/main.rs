@@ -7,6 +7,7 @@ mod controller;
 mod gradients;
 mod micro_batches;
 mod oracle;
+mod prime;
 mod saturation;
 mod settings;
 mod terms;

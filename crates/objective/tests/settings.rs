@@ -81,7 +81,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
     for (key, names) in [
         (
             "advantage",
-            &["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo"][..],
+            &["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"][..],
         ),
         ("loss", &["clip", "importance", "gspo", "cispo", "policy-gradient"]),
         ("aggregation", &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]),

@@ -30,6 +30,8 @@ pub enum Phase {
     Rollout,
     /// Training on them.
     Update,
+    /// Scoring them by a process model, and training that.
+    ProcessModel,
     /// Scoring them once more, to measure what training does to the policy.
     Measurement,
     /// Sampling responses to held-out problems.

@@ -2,60 +2,81 @@
 
 use crate::group::Group;
 use crate::minibatch::TrainingBatch;
+use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Estimator, Outcome, advantages};
+use isentrope_rollout::Response;
 
-/// The advantage of each response of each group. A response has none if it could not be judged, or if its group has no
-/// [baseline](Group::has_baseline) to compare it with, since other responses could not be judged.
-pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<f64>>> {
-    let outcomes: Vec<Outcome> = groups
-        .iter()
-        .enumerate()
-        .filter(|(_, g)| g.has_baseline(estimator.baseline()))
-        .flat_map(|(group, g)| {
-            g.counted().map(move |response| Outcome {
-                group,
-                reward: response.reward,
-                tokens: response.tokens.len(),
-                greedy_reward: g.greedy_reward().unwrap_or_default(), // there wherever it is read
-            })
-        })
-        .collect();
-    let mut values = advantages(estimator, &outcomes).into_iter();
-    let mut of_group = |g: &Group| {
-        let learnable = g.has_baseline(estimator.baseline());
-        g.responses.iter().map(|r| if learnable && r.counts() { values.next() } else { None }).collect()
+/// The advantages of each response of each group, where an estimator gives all tokens of a response the same. A response has none
+/// if it is not [compared].
+pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<Advantages>>> {
+    let values = advantages(estimator, &outcomes(estimator, groups));
+    by_group(estimator, groups, values.into_iter().map(Advantages::Same))
+}
+
+/// The responses that have advantages: the number of the group, the group, the response. All others could not be judged, or their
+/// group has no [baseline](Group::has_baseline) to compare them with, since other responses could not be judged.
+pub(crate) fn compared(
+    estimator: Estimator,
+    groups: &[Group],
+) -> impl Iterator<Item = (usize, &Group, &Response)> {
+    let having = groups.iter().enumerate().filter(move |(_, group)| group.has_baseline(estimator.baseline()));
+    having.flat_map(|(number, group)| group.counted().map(move |response| (number, group, response)))
+}
+
+/// How the [compared] responses came out.
+pub(crate) fn outcomes(estimator: Estimator, groups: &[Group]) -> Vec<Outcome> {
+    let outcome = |(number, group, response): (usize, &Group, &Response)| Outcome {
+        group: number,
+        reward: response.reward,
+        tokens: response.tokens.len(),
+        greedy_reward: group.greedy_reward().unwrap_or_default(), // there wherever it is read
+    };
+    compared(estimator, groups).map(outcome).collect()
+}
+
+/// Gives each [compared] response its advantages, in their order.
+pub(crate) fn by_group(
+    estimator: Estimator,
+    groups: &[Group],
+    mut advantages: impl Iterator<Item = Advantages>,
+) -> Vec<Vec<Option<Advantages>>> {
+    let mut of_group = |group: &Group| {
+        let learnable = group.has_baseline(estimator.baseline());
+        let mut of_response = |r: &Response| if learnable && r.counts() { advantages.next() } else { None };
+        group.responses.iter().map(&mut of_response).collect()
     };
     groups.iter().map(&mut of_group).collect()
 }
 
 /// The advantages of the responses that are learnt from, which truncated ones are not if `mask_truncated`.
-pub fn learnt_advantages(
+pub fn learnt_advantages<'a>(
     groups: &[Group],
-    advantages: &[Vec<Option<f64>>],
+    advantages: &'a [Vec<Option<Advantages>>],
     mask_truncated: bool,
-) -> Vec<Vec<Option<f64>>> {
-    let of_group = |(group, advantages): (&Group, &Vec<Option<f64>>)| {
+) -> Vec<Vec<Option<&'a Advantages>>> {
+    let of_group = |(group, advantages): (&Group, &'a Vec<Option<Advantages>>)| {
         let responses = group.responses.iter().zip(advantages);
-        responses.map(|(response, &a)| TrainingBatch::learns(response, a, mask_truncated)).collect()
+        responses.map(|(response, a)| TrainingBatch::learns(response, a.as_ref(), mask_truncated)).collect()
     };
     groups.iter().zip(advantages).map(of_group).collect()
 }
 
 /// The share of groups of which no response is learnt from with an advantage other than 0, if there are groups.
-pub fn share_without_signal(learnt: &[Vec<Option<f64>>]) -> Option<f64> {
-    let has_none = |group: &&Vec<Option<f64>>| group.iter().flatten().all(|&advantage| advantage == 0.0);
+pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> {
+    let has_none =
+        |group: &&Vec<Option<&Advantages>>| group.iter().flatten().all(|advantages| advantages.are_zero());
     let count = learnt.iter().filter(has_none).count();
     (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
 }
 
 /// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
 /// term of the loss reaches the responses' tokens.
-pub fn nothing_to_learn(advantages: &[Vec<Option<f64>>], other_terms: bool) -> Option<&'static str> {
+pub fn nothing_to_learn(advantages: &[Vec<Option<Advantages>>], other_terms: bool) -> Option<&'static str> {
     let mut known = advantages.iter().flatten().flatten().peekable();
     match known.peek() {
         None => Some("no group has enough judged responses to compare: there is nothing to learn from in this step"),
         Some(_) if other_terms => None,
-        Some(_) => known.all(|&advantage| advantage == 0.0).then_some(
+        Some(_) => known.all(Advantages::are_zero).then_some(
             "no response is better or worse than what it is compared with: there is nothing to learn from in this step",
         ),
     }
@@ -66,16 +87,21 @@ mod tests {
     use super::*;
     use isentrope_data::{Problem, Prompt};
     use isentrope_reward::{Judgement, Verdict};
-    use isentrope_rollout::Response;
     use serde_json::Value;
 
-    const COMPARING: [Estimator; 5] = [
+    const COMPARING: [Estimator; 6] = [
         Estimator::Grpo,
         Estimator::DrGrpo,
         Estimator::Rloo,
         Estimator::ReinforcePlusPlusBaseline,
         Estimator::Opo,
+        Estimator::Prime,
     ];
+
+    #[allow(clippy::unnecessary_wraps, reason = "beside responses that have none")]
+    fn same(advantage: f64) -> Option<Advantages> {
+        Some(Advantages::Same(advantage))
+    }
 
     /// A response with this reward, or one that could not be judged.
     fn response(reward: Option<f64>) -> Response {
@@ -127,14 +153,14 @@ mod tests {
         }
         // This one compares with the whole rollout.
         let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
-        assert!(alone[0][1].is_some_and(|advantage| advantage > 0.0));
+        assert!(alone[0][1].as_ref().is_some_and(|advantages| advantages.at(0) > 0.0));
     }
 
     #[test]
     fn a_response_sampled_alone_is_taken_as_it_is() {
         let groups = [group(&[Some(0.75)], None), group(&[None], None)];
         for estimator in [Estimator::DrGrpo, Estimator::Rloo, Estimator::Opo] {
-            assert_eq!(group_advantages(estimator, &groups), [[Some(0.75)], [None]], "{estimator:?}");
+            assert_eq!(group_advantages(estimator, &groups), [[same(0.75)], [None]], "{estimator:?}");
         }
     }
 
@@ -144,12 +170,12 @@ mod tests {
         let judged = group(&rewards, Some(Some(0.25)));
         let groups = [group(&rewards, Some(None)), group(&rewards, None), judged];
         let advantages = group_advantages(Estimator::Remax, &groups);
-        assert_eq!(advantages, [[None; 3], [None; 3], [Some(0.75), Some(-0.25), None]]);
+        assert_eq!(advantages, [[None, None, None], [None, None, None], [same(0.75), same(-0.25), None]]);
     }
 
     #[test]
     fn a_step_is_idle_only_if_no_term_of_the_loss_says_anything() {
-        let (even, uneven) = ([vec![Some(0.0), None]], [vec![Some(0.0), Some(-0.5)]]);
+        let (even, uneven) = ([vec![same(0.0), None]], [vec![same(0.0), same(-0.5)]]);
         assert!(nothing_to_learn(&even, false).unwrap().contains("better or worse"));
         assert_eq!(nothing_to_learn(&even, true), None);
         for other_terms in [false, true] {
@@ -161,9 +187,16 @@ mod tests {
 
     #[test]
     fn a_group_without_a_difference_has_no_signal() {
-        let groups =
-            [vec![Some(0.0); 2], vec![None, None], vec![Some(0.0), Some(-0.5)], vec![Some(1.0), None]];
-        assert_eq!(share_without_signal(&groups), Some(0.5));
+        let [zero, less, more] = [0.0, -0.5, 1.0].map(Advantages::Same);
+        let later = Advantages::Each(vec![0.0, 0.5]);
+        let groups = [
+            vec![Some(&zero); 2],
+            vec![None, None],
+            vec![Some(&zero), Some(&less)],
+            vec![Some(&more), None],
+            vec![Some(&later)],
+        ];
+        assert_eq!(share_without_signal(&groups), Some(0.4));
         assert_eq!(share_without_signal(&groups[2..]), Some(0.0));
         assert_eq!(share_without_signal(&[]), None);
     }

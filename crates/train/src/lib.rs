@@ -18,6 +18,7 @@ pub mod optimizer;
 mod passes;
 pub mod plan;
 mod problems;
+pub mod process_model;
 mod ranks;
 pub mod rl;
 mod rollout_statistics;

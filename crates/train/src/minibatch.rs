@@ -3,6 +3,7 @@
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy};
 use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_lab::tokens::Advantages;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
@@ -70,28 +71,28 @@ pub(crate) struct TrainedOn<'a> {
     pub sample: usize,
     pub group: &'a Group,
     pub response: &'a Response,
-    pub advantage: f64,
+    pub advantages: &'a Advantages,
 }
 
 /// The responses that have an advantage, but for truncated ones if `mask_truncated`. `advantages` has one entry per group,
 /// with one per response.
 pub(crate) fn trained_on<'a>(
     groups: &'a [Group],
-    advantages: &'a [Vec<Option<f64>>],
+    advantages: &'a [Vec<Option<Advantages>>],
     mask_truncated: bool,
 ) -> impl Iterator<Item = TrainedOn<'a>> {
     groups.iter().zip(advantages).enumerate().flat_map(move |(number, (group, advantages))| {
         let of_group = group.responses.iter().zip(advantages).enumerate();
-        of_group.filter_map(move |(sample, (response, &advantage))| {
-            let advantage = TrainingBatch::learns(response, advantage, mask_truncated)?;
-            Some(TrainedOn { number, sample, group, response, advantage })
+        of_group.filter_map(move |(sample, (response, advantages))| {
+            let advantages = TrainingBatch::learns(response, advantages.as_ref(), mask_truncated)?;
+            Some(TrainedOn { number, sample, group, response, advantages })
         })
     })
 }
 
 impl TrainingBatch {
     /// The responses that are trained on, as `trained_on` chooses them.
-    pub fn new(groups: &[Group], advantages: &[Vec<Option<f64>>], mask_truncated: bool) -> Self {
+    pub fn new(groups: &[Group], advantages: &[Vec<Option<Advantages>>], mask_truncated: bool) -> Self {
         let mut batch = Self {
             places: Vec::new(),
             tokens: Vec::new(),
@@ -104,7 +105,7 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for TrainedOn { number, sample, group, response, advantage } in
+        for TrainedOn { number, sample, group, response, advantages } in
             trained_on(groups, advantages, mask_truncated)
         {
             batch.places.push((number, sample));
@@ -119,14 +120,18 @@ impl TrainingBatch {
             batch.masks.extend(kept.as_ref().map_or(&whole, |kept| &kept.masks), tokens.len());
             batch.steps.push(group.step);
             batch.slots.push(activation_slots.clone());
-            batch.advantages.extend(std::iter::repeat_n(advantage, tokens.len()));
+            batch.advantages.extend((0..tokens.len()).map(|token| advantages.at(token)));
         }
         batch
     }
 
-    /// The advantage that a response is trained on with, if it is.
-    pub fn learns(response: &Response, advantage: Option<f64>, mask_truncated: bool) -> Option<f64> {
-        advantage.filter(|_| !(mask_truncated && response.truncated))
+    /// The advantages that a response is trained on with, if it is.
+    pub fn learns<'a>(
+        response: &Response,
+        advantages: Option<&'a Advantages>,
+        mask_truncated: bool,
+    ) -> Option<&'a Advantages> {
+        advantages.filter(|_| !(mask_truncated && response.truncated))
     }
 
     /// The responses: which of the groups and which of its responses each is, and which of the tokens are its own.
@@ -138,9 +143,9 @@ impl TrainingBatch {
         })
     }
 
-    /// Advantage of a token.
-    pub fn advantage(&self, token: usize) -> f64 {
-        self.advantages[token]
+    /// Advantages of some of the tokens.
+    pub fn advantages(&self, tokens: Range<usize>) -> &[f64] {
+        &self.advantages[tokens]
     }
 
     /// Whether there is nothing to train on.
@@ -238,14 +243,14 @@ impl TrainingBatch {
         self.idle(inputs).iter().all(|&idle| idle)
     }
 
-    /// Which responses the loss is expected to say nothing about: those whose advantage is 0, unless another term (the
+    /// Which responses the loss is expected to say nothing about: those whose advantages are 0, unless another term (the
     /// entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
         let mut at = 0;
         let of_response = |&length: &usize| {
             at += length;
-            !reaches_all && self.advantages[at - 1] == 0.0
+            !reaches_all && self.advantages[at - length..at].iter().all(|&advantage| advantage == 0.0)
         };
         self.lengths.iter().map(of_response).collect()
     }

@@ -1,7 +1,7 @@
 //! AdamW's state, and one update from a finished gradient.
 
 use crate::error::{Error, Result};
-use crate::settings;
+use crate::settings::{self, POLICY_OPTIMIZER};
 use isentrope_kernels::{AdamW, Backend, Role, Updated};
 use isentrope_model::checkpoint::Tensor;
 use isentrope_model::{Checkpoint, Model, Parameters};
@@ -27,6 +27,8 @@ pub struct Progress {
 /// Both moments of every parameter, and how many updates made them.
 pub struct Optimizer<B: Backend> {
     settings: settings::Optimizer,
+    /// The recipe's table of these settings.
+    table: &'static str,
     first: Parameters<B>,
     second: Parameters<B>,
     /// How far it has come.
@@ -49,7 +51,8 @@ impl<B: Backend> Optimizer<B> {
     /// When there is no memory for the moments.
     pub fn new(model: &Model<B>, settings: settings::Optimizer) -> Result<Self> {
         let zeros = || Parameters::zeros(&*model.backend, &model.layout, Role::Moment);
-        Ok(Self { settings, first: zeros()?, second: zeros()?, progress: Progress::default() })
+        let progress = Progress::default();
+        Ok(Self { settings, table: POLICY_OPTIMIZER, first: zeros()?, second: zeros()?, progress })
     }
 
     /// As it was when its moments were written.
@@ -64,7 +67,17 @@ impl<B: Backend> Optimizer<B> {
     ) -> Result<Self> {
         let Model { backend, layout, .. } = model;
         let read = |prefix| Parameters::read(&**backend, layout, Role::Moment, checkpoint, prefix);
-        Ok(Self { settings, first: read(FIRST)?, second: read(SECOND)?, progress })
+        Ok(Self { settings, table: POLICY_OPTIMIZER, first: read(FIRST)?, second: read(SECOND)?, progress })
+    }
+
+    /// The same, with its settings in another table of the recipe than `optimizer`.
+    pub(crate) fn of_table(self, table: &'static str) -> Self {
+        Self { table, ..self }
+    }
+
+    /// The recipe's table of its settings.
+    pub(crate) fn table(&self) -> &'static str {
+        self.table
     }
 
     /// The moments, to be written.
@@ -91,8 +104,9 @@ impl<B: Backend> Optimizer<B> {
             self.progress.skipped_in_a_row += 1;
             if self.progress.skipped_in_a_row == HOPELESS {
                 return Err(Error::Run(format!(
-                    "the gradient was not finite {HOPELESS} times in a row: lower optimizer.learning_rate \
-                     and go on from an earlier checkpoint, or look for damaged weights"
+                    "the gradient was not finite {HOPELESS} times in a row: lower {}.learning_rate and go on from an earlier \
+                     checkpoint, or look for damaged weights",
+                    self.table
                 )));
             }
             return Ok(Update { norm, applied: false });

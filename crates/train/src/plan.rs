@@ -15,6 +15,9 @@ const ENOUGH_SEQUENCES: usize = 1024;
 /// What a loss over a whole minibatch holds per token: log-probs, entropies and log-masses from sampling and from training, in
 /// single and in double precision, ratios, covariances, what is picked by them, derivatives.
 const LOSS_BYTES: usize = 240;
+/// What a process model's scores hold per token of a rollout: texts, log-probs, log-ratios before and after an update, the parts of
+/// the advantage.
+const PROCESS_BYTES: usize = 100;
 /// What the program itself takes: tokenizer, data, code.
 const OVERHEAD: usize = 64 << 20;
 
@@ -43,16 +46,18 @@ pub struct Demand {
     pub scored: usize,
     /// Whether a second, frozen model is kept.
     pub reference: bool,
+    /// Response tokens of a rollout that a process model scores, if one is trained beside the policy.
+    pub process_model: Option<usize>,
 }
 
 /// Bytes by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Weights of the model and of the reference, where there is one.
+    /// Weights of the model, and of the reference and the process model, where there are such.
     pub weights: usize,
-    /// The gradient.
+    /// The gradients of what is trained.
     pub gradient: usize,
-    /// AdamW's moments.
+    /// AdamW's moments of what is trained.
     pub moments: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
@@ -90,7 +95,8 @@ impl Plan {
         available: usize,
     ) -> Result<Self> {
         let budget = budget(settings, available);
-        let sets = parameter_sets(backend, layout, demand.reference);
+        let beside = (demand.reference, demand.process_model.is_some());
+        let sets = parameter_sets(backend, layout, beside);
         let [weights, gradient, moments] = sets;
         let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
@@ -101,6 +107,7 @@ impl Plan {
         let whole = demand
             .loss_tokens
             .saturating_mul(LOSS_BYTES)
+            .saturating_add(demand.process_model.unwrap_or_default().saturating_mul(PROCESS_BYTES))
             .saturating_add(layout.embedded_bytes(backend, trained));
         let working = |pass: usize| layout.working_bytes(backend, pass).saturating_add(whole);
         let least_tape = layout.tape_bytes_per_token(backend, Keep::BlockInputs);
@@ -169,19 +176,20 @@ impl Plan {
         })
     }
 
-    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data.
+    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data. `beside` says
+    /// whether a reference is kept beside it, and whether a process model is trained.
     ///
     /// # Errors
     /// [`Error::Run`] when they do not.
     pub fn check_model<B: Backend>(
         backend: &B,
         layout: &Layout,
-        reference: bool,
+        beside: (bool, bool),
         settings: &MemorySettings,
         available: usize,
     ) -> Result<()> {
         let budget = budget(settings, available);
-        let sets = parameter_sets(backend, layout, reference);
+        let sets = parameter_sets(backend, layout, beside);
         let needed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
         if needed <= budget {
             return Ok(());
@@ -191,7 +199,11 @@ impl Plan {
             human(needed),
             human(budget),
             listed(sets),
-            if reference { ", or objective.reference_kl.coefficient = 0 if the rest does" } else { "" },
+            match beside {
+                (_, true) => ", or objective.advantage = \"rloo\" if the rest does",
+                (true, false) => ", or objective.reference_kl.coefficient = 0 if the rest does",
+                (false, false) => "",
+            },
         )))
     }
 
@@ -241,13 +253,17 @@ fn budget(settings: &MemorySettings, available: usize) -> usize {
     }
 }
 
-/// Bytes of weights (of the reference too), gradient and moments.
-fn parameter_sets<B: Backend>(backend: &B, layout: &Layout, reference: bool) -> [usize; 3] {
-    let models = if reference { 2 } else { 1 };
+/// Bytes of weights, gradients and moments: of the policy, of a reference, which has only weights, and of a process model.
+fn parameter_sets<B: Backend>(
+    backend: &B,
+    layout: &Layout,
+    (reference, process_model): (bool, bool),
+) -> [usize; 3] {
+    let trained = 1 + usize::from(process_model);
     [
-        layout.parameter_bytes(backend, Role::Weight).saturating_mul(models),
-        layout.parameter_bytes(backend, Role::Gradient),
-        layout.parameter_bytes(backend, Role::Moment).saturating_mul(2),
+        layout.parameter_bytes(backend, Role::Weight).saturating_mul(trained + usize::from(reference)),
+        layout.parameter_bytes(backend, Role::Gradient).saturating_mul(trained),
+        layout.parameter_bytes(backend, Role::Moment).saturating_mul(2 * trained),
     ]
 }
 
@@ -282,7 +298,11 @@ fn does_not_fit(
     } else {
         ""
     };
-    let reference = if demand.reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
+    let reference = match (demand.reference, demand.process_model) {
+        (_, Some(_)) => ", or objective.advantage = \"rloo\"",
+        (true, None) => ", or objective.reference_kl.coefficient = 0",
+        (false, None) => "",
+    };
     format!(
         "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
          smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference}{states} would make it fit",

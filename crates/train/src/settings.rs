@@ -48,6 +48,11 @@ impl ModelSource {
     }
 }
 
+/// The table of the policy's optimizer.
+pub(crate) const POLICY_OPTIMIZER: &str = "optimizer";
+/// That of the process model's.
+pub(crate) const PROCESS_OPTIMIZER: &str = "prime.optimizer";
+
 /// AdamW (arXiv:1711.05101), its schedule and gradient clipping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -125,26 +130,26 @@ impl Optimizer {
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
 
-    /// Checks what the types' ranges do not say.
+    /// Checks what the types' ranges do not say. `key` is that of `eps`.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) when `eps` is 0 in single precision.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, key: &'static str) -> Result<()> {
         if (self.eps as f32) < f32::MIN_POSITIVE {
             let what =
                 format!("is {:e}, which is 0 in single precision: it must be at least 1.2e-38", self.eps);
-            return Err(Error::setting("optimizer.eps", what));
+            return Err(Error::setting(key, what));
         }
         Ok(())
     }
 
-    /// What is allowed but hardly meant, for a run of so many steps.
-    pub(crate) fn warning(&self, steps: u64) -> Option<String> {
+    /// What is allowed but hardly meant, for a run of so many steps. `table` is the recipe's of these settings.
+    pub(crate) fn warning(&self, table: &str, steps: u64) -> Option<String> {
         let warm = self.warmup_steps;
         (warm >= steps && warm > 1).then(|| {
             format!(
-                "optimizer.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises to the end of the run, and \
-                 optimizer.schedule has no effect"
+                "{table}.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises to the end of the run, and \
+                 {table}.schedule has no effect"
             )
         })
     }
@@ -233,7 +238,7 @@ mod tests {
 
     #[test]
     fn an_eps_that_is_0_in_single_precision_is_refused() {
-        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check();
+        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check("optimizer.eps");
         for eps in [1e-60, 1e-46, 1e-39] {
             let error = check(eps).unwrap_err().to_string();
             assert!(error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"), "{error}");
@@ -243,7 +248,8 @@ mod tests {
 
     #[test]
     fn a_warm_up_that_does_not_end_is_warned_of() {
-        let warning = |warmup_steps| Optimizer { warmup_steps, ..Optimizer::default() }.warning(10);
+        let warning =
+            |warmup_steps| Optimizer { warmup_steps, ..Optimizer::default() }.warning("optimizer", 10);
         assert_eq!((warning(0), warning(9)), (None, None));
         for steps in [10, 11] {
             let said = warning(steps).unwrap();
@@ -252,7 +258,11 @@ mod tests {
                 "{said}"
             );
         }
-        assert_eq!(Optimizer { warmup_steps: 1, ..Optimizer::default() }.warning(1), None, "it has no rise");
+        assert_eq!(
+            Optimizer { warmup_steps: 1, ..Optimizer::default() }.warning("optimizer", 1),
+            None,
+            "it has no rise"
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::learner::Learner;
 use crate::minibatch::TrainingBatch;
 use crate::run::ResponseFile;
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_lab::tokens::{Advantages, TokenRecord};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_objective::Objective;
@@ -90,7 +90,7 @@ impl TokenRecords {
             };
             self.chosen[index].learnt.get_or_insert_with(|| Learnt {
                 update,
-                advantage: batch.advantage(tokens.start),
+                advantages: Advantages::of(batch.advantages(tokens.clone()).to_vec()),
                 mean_advantage: objective.mean_advantage,
                 mean_logprob: objective.mean_logprob,
                 covariances: objective.covariances[tokens.clone()].iter().map(|&v| v as f32).collect(),

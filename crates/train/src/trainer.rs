@@ -38,6 +38,11 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
+    /// Whether a process model is trained beside the policy.
+    fn trains_process_model(&self) -> bool {
+        self.tables().process_model.is_some()
+    }
+
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
@@ -64,6 +69,8 @@ pub struct Tables<'a> {
     pub model: &'a ModelSource,
     /// `optimizer`.
     pub optimizer: &'a Optimizer,
+    /// Of `prime`, if a process model is trained.
+    pub process_model: Option<ProcessModelTable<'a>>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
@@ -72,6 +79,15 @@ pub struct Tables<'a> {
     pub memory: &'a MemorySettings,
     /// `lab.track_states`.
     pub track_states: bool,
+}
+
+/// What the loop needs to begin a process model.
+#[derive(Clone, Copy)]
+pub struct ProcessModelTable<'a> {
+    /// `prime.model`: what it begins as, if not as the policy does.
+    pub model: Option<&'a Path>,
+    /// `prime.optimizer`.
+    pub optimizer: &'a Optimizer,
 }
 
 /// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
@@ -247,7 +263,9 @@ pub struct LearnContext<'a, B: Backend> {
     pub step: u64,
     /// The model in training, with its gradient and its optimizer.
     pub learner: &'a mut Learner<B>,
-    /// The model that training started from, where the loss needs it.
+    /// The process model, where the recipe has one.
+    pub process_model: Option<&'a mut Learner<B>>,
+    /// The model that training started from, where the loss or the process model needs it.
     pub reference: Option<&'a Model<B>>,
     /// Of this step's updates.
     pub learning_rate: f64,

@@ -1,11 +1,12 @@
 //! The loop of every run, whatever it trains: gather, learn, evaluate, record, save.
 
 use crate::error::{Error, Result};
-use crate::learner::Learner;
+use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
-use crate::run::{Ending, Example, Place, Run, RunSummary, StepRecord};
+use crate::run::{Ending, Example, Learners, Place, Run, RunSummary, StepRecord};
+use crate::settings::{Optimizer as Settings, POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
@@ -29,10 +30,11 @@ pub fn train<T: Trainer, B: Backend>(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
-    let Tables { run, model, optimizer, eval, checkpoint, track_states, .. } = trainer.tables();
+    let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, .. } =
+        trainer.tables();
     let seed = run.seed;
     let mut reference = None;
-    let (run, learner, state) = Run::open(
+    let (run, (learner, process_model), state) = Run::open(
         place,
         (run, checkpoint, track_states),
         manifest,
@@ -42,16 +44,32 @@ pub fn train<T: Trainer, B: Backend>(
             if demand.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }
+            // It never samples.
+            let process_limits = PassLimits { activation_slots: 0, ..plan.passes() };
             if let Some(found) = found {
                 trainer.check(&found.state.trainer)?;
-                return found.learner(backend, optimizer.clone(), plan.passes());
+                let process_model = process_model
+                    .map(|table| {
+                        found.process_model(backend.clone(), table.optimizer.clone(), process_limits)
+                    })
+                    .transpose()?;
+                return Ok((found.learner(backend, optimizer.clone(), plan.passes())?, process_model));
             }
+            let begin = |model: Model<B>, settings: &Settings, table, limits| {
+                let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
+                Learner::new(model, optimizer, limits)
+            };
+            let process_model = process_model
+                .map(|table| {
+                    let model = Model::load(table.model.unwrap_or(&model_dir), backend.clone())?;
+                    begin(model, table.optimizer, PROCESS_OPTIMIZER, process_limits)
+                })
+                .transpose()?;
             let model = match model.from_scratch {
                 true => Model::initialize(&model_dir, seed, backend)?,
                 false => Model::load(&model_dir, backend)?,
             };
-            let optimizer = Optimizer::new(&model, optimizer.clone())?;
-            Learner::new(model, optimizer, plan.passes())
+            Ok((begin(model, optimizer, POLICY_OPTIMIZER, plan.passes())?, process_model))
         },
     )?;
     let state = trainer.begin(Some(state));
@@ -67,6 +85,7 @@ pub fn train<T: Trainer, B: Backend>(
         trainer,
         state,
         learner,
+        process_model,
         run,
         reference,
         evaluator,
@@ -91,6 +110,7 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
     trainer: T,
     state: T::State,
     learner: Learner<B>,
+    process_model: Option<Learner<B>>,
     run: Run,
     // What does not.
     reference: Option<Model<B>>,
@@ -149,6 +169,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         let mut context = LearnContext {
             step: self.run.step,
             learner: &mut self.learner,
+            process_model: self.process_model.as_mut(),
             reference: self.reference.as_ref(),
             learning_rate,
             record: &mut record,
@@ -182,7 +203,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             self.save_before_failing(&error, Some(measured));
             return Err(error);
         }
-        self.run.save_if_due(&self.learner, self.model_dir, &self.state, self.observer)
+        let learners = Learners { policy: &self.learner, process_model: self.process_model.as_ref() };
+        self.run.save_if_due(&learners, self.model_dir, &self.state, self.observer)
     }
 
     /// What a step still needs when its updates are made. All of it can be done again, and comes to the same.
@@ -216,8 +238,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     /// `unrecorded` is what a step has measured, if what comes after its updates is what failed.
     fn save_before_failing(&mut self, error: &Error, unrecorded: Option<StepRecord>) {
         if !error.doubts_weights() {
-            let (learner, state) = (&self.learner, &self.state);
-            self.run.save_before_failing(learner, self.model_dir, state, unrecorded, self.observer);
+            let learners = Learners { policy: &self.learner, process_model: self.process_model.as_ref() };
+            self.run.save_before_failing(&learners, self.model_dir, &self.state, unrecorded, self.observer);
         }
     }
 

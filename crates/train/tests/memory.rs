@@ -50,6 +50,7 @@ fn updates_take_no_more_memory_than_was_planned() {
         activation_slots: 0,
         kept_tokens: 0,
         reference: false,
+        process_model: None,
     };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };

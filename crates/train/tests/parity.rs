@@ -27,12 +27,12 @@ use std::sync::Arc;
 /// Relative to PyTorch's value, for arrays to its largest.
 const TOLERANCE: f64 = 1e-4;
 const PROMPTS_PER_UPDATE: usize = 2;
-const TEMPERATURE: f32 = 0.8;
-const LEARNING_RATE: f64 = 5e-3;
+pub const TEMPERATURE: f32 = 0.8;
+pub const LEARNING_RATE: f64 = 5e-3;
 
 #[test]
 fn first_update_of_grpo_has_the_loss_and_the_gradient_of_pytorch() {
-    let fixture = Fixture::read();
+    let fixture = Fixture::read("parity");
     let (mut learner, groups) = (fixture.learner(), fixture.groups());
     let said = accumulate(&mut learner, &groups, 0, &ObjectiveSettings::default());
     fixture.require_loss_and_gradient("grpo", &said, &mut learner);
@@ -40,7 +40,7 @@ fn first_update_of_grpo_has_the_loss_and_the_gradient_of_pytorch() {
 
 #[test]
 fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
-    let fixture = Fixture::read();
+    let fixture = Fixture::read("parity");
     let groups = fixture.groups();
     for (name, settings) in [("grpo-second", ObjectiveSettings::default()), ("kl-cov", kl_cov())] {
         let mut learner = fixture.learner();
@@ -54,7 +54,7 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
 
 #[test]
 fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
-    let fixture = Fixture::read();
+    let fixture = Fixture::read("parity");
     let mut model = fixture.model();
     let mut optimizer = Optimizer::new(&model, adamw()).unwrap();
     for name in ["grpo", "kl-cov"] {
@@ -105,10 +105,10 @@ fn accumulate(
     batch.accumulate(learner, &inputs)
 }
 
-/// The files of tests/fixtures/parity.
-struct Fixture {
+/// A directory of tests/fixtures, with the rollout of parity.
+pub struct Fixture {
     rollout: Vec<SampledGroup>,
-    facts: BTreeMap<String, Facts>,
+    pub facts: BTreeMap<String, Facts>,
     arrays: Vec<u8>,
 }
 
@@ -126,8 +126,8 @@ struct SampledResponse {
 
 /// What PyTorch found in one update.
 #[derive(Deserialize)]
-struct Facts {
-    loss: f64,
+pub struct Facts {
+    pub loss: f64,
     gradient_norm: f64,
     #[serde(default)]
     clipped: Vec<usize>,
@@ -136,22 +136,22 @@ struct Facts {
 }
 
 impl Fixture {
-    fn read() -> Self {
-        let file = |name: &str| fs::read(tests().join("fixtures/parity").join(name)).unwrap();
+    pub fn read(directory: &str) -> Self {
+        let file = |name: &str| fs::read(tests().join("fixtures").join(name)).unwrap();
         Self {
-            rollout: serde_json::from_slice(&file("rollout.json")).unwrap(),
-            facts: serde_json::from_slice(&file("expected.json")).unwrap(),
-            arrays: file("expected.safetensors"),
+            rollout: serde_json::from_slice(&file("parity/rollout.json")).unwrap(),
+            facts: serde_json::from_slice(&file(&format!("{directory}/expected.json"))).unwrap(),
+            arrays: file(&format!("{directory}/expected.safetensors")),
         }
     }
 
-    fn model(&self) -> Model<Cpu> {
+    pub fn model(&self) -> Model<Cpu> {
         let checkpoint = tests().join("../../model/tests/fixtures/models/qwen2-tied");
         Model::load(&checkpoint, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap()
     }
 
     /// With passes of a few responses each.
-    fn learner(&self) -> Learner<Cpu> {
+    pub fn learner(&self) -> Learner<Cpu> {
         let model = self.model();
         let optimizer = Optimizer::new(&model, adamw()).unwrap();
         Learner::new(
@@ -164,7 +164,12 @@ impl Fixture {
 
     /// The rollout as the collector would hand it over.
     fn groups(&self) -> Vec<Group> {
-        let mut old_logprobs = self.floats("old_logprobs").into_iter();
+        self.sampled(&self.floats("old_logprobs"))
+    }
+
+    /// With these log-probs, end to end.
+    pub fn sampled(&self, old_logprobs: &[f32]) -> Vec<Group> {
+        let mut old_logprobs = old_logprobs.iter().copied();
         let groups = self.rollout.iter().map(|group| Group {
             step: 1,
             position: 0,
@@ -200,13 +205,13 @@ impl Fixture {
         groups
     }
 
-    fn floats(&self, name: &str) -> Vec<f32> {
+    pub fn floats(&self, name: &str) -> Vec<f32> {
         let tensors = SafeTensors::deserialize(&self.arrays).unwrap();
         let data = tensors.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}")).data();
         data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
-    fn parameters(&self, model: &Model<Cpu>, prefix: &str) -> Parameters<Cpu> {
+    pub fn parameters(&self, model: &Model<Cpu>, prefix: &str) -> Parameters<Cpu> {
         let mut parameters = Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
         for (id, parameter, tensor) in model.layout.tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
@@ -223,7 +228,11 @@ impl Fixture {
         let clipped = facts.clipped.len() as f64 / objective.statistics.tokens as f64;
         assert!((objective.statistics.clip_fraction() - clipped).abs() < 1e-12, "{name}: clip fraction");
         require(&format!("{name}: loss"), (objective.loss - facts.loss).abs() / facts.loss.abs());
+        self.require_gradient(name, learner);
+    }
 
+    /// Takes the step, likewise.
+    pub fn require_gradient(&self, name: &str, learner: &mut Learner<Cpu>) {
         let ours = values(learner.gradient());
         for (parameter, ours) in ours {
             let theirs = self.floats(&format!("{name}.gradient.{parameter}"));
@@ -231,7 +240,10 @@ impl Fixture {
             require(&format!("{name}: gradient of {parameter}"), off / largest(theirs.iter().copied()));
         }
         let norm = learner.step(LEARNING_RATE).unwrap().norm;
-        require(&format!("{name}: norm"), (norm - facts.gradient_norm).abs() / facts.gradient_norm);
+        require(
+            &format!("{name}: norm"),
+            (norm - self.facts[name].gradient_norm).abs() / self.facts[name].gradient_norm,
+        );
     }
 }
 
@@ -248,13 +260,13 @@ fn values(tensors: Vec<Tensor>) -> BTreeMap<String, Vec<f32>> {
 }
 
 /// Of absolute values; not a number if one is not.
-fn largest(values: impl Iterator<Item = f32>) -> f64 {
+pub fn largest(values: impl Iterator<Item = f32>) -> f64 {
     f64::from(values.map(f32::abs).fold(0.0, |m, v| if v > m || v.is_nan() { v } else { m }))
 }
 
 /// `deviation` is relative.
 #[allow(clippy::print_stdout, reason = "shown with --nocapture")]
-fn require(what: &str, deviation: f64) {
+pub fn require(what: &str, deviation: f64) {
     println!("{what}: {deviation:.1e}");
     assert!(deviation <= TOLERANCE, "{what} is off by {deviation:.1e} of PyTorch's");
 }

@@ -84,6 +84,7 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/countdown-entropy-bonus.toml"
     "recipes/countdown-grpo.toml"
     "recipes/countdown-kl-cov.toml"
+    "recipes/countdown-prime.toml"
     "recipes/quickstart.toml"
     "recipes/qwen2.5-0.5b-own-data.toml"
     "recipes/qwen2.5-32b-clip-cov.toml"
@@ -94,5 +95,6 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/qwen2.5-7b-clip-higher.toml"
     "recipes/qwen2.5-7b-grpo.toml"
     "recipes/qwen2.5-7b-kl-cov.toml"
+    "recipes/qwen2.5-7b-prime.toml"
     "recipes/smollm2-135m-arithmetic.toml"
 ];

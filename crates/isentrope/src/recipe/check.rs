@@ -194,11 +194,12 @@ impl Check<'_> {
         foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
     }
 
-    /// The only key of this name, in whatever table.
+    /// The only key of this name, in whatever table; of tables within tables the outermost's, `optimizer.beta1` and not
+    /// `prime.optimizer.beta1`.
     fn of_the_name(&self, name: &str) -> Option<String> {
-        let mut keys = self.keys.iter().filter(|path| last(path) == name);
-        let only = keys.next().filter(|_| keys.next().is_none())?;
-        Some(did_you_mean(only.clone()))
+        let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
+        let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));
+        Some(did_you_mean((*keys.iter().find(ends_all)?).clone()))
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {

@@ -45,6 +45,8 @@ mod train_data;
 mod train_evaluations;
 mod train_learns;
 mod train_objectives;
+#[cfg(unix)]
+mod train_prime;
 mod train_reproducible;
 #[cfg(unix)]
 mod train_resume;

@@ -3,6 +3,7 @@
 use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
 use crate::text_model::text_model;
 use isentrope_lab::law::{Point, SEED, Study};
+use isentrope_objective::Discernment;
 use isentrope_reward::countdown::Countdown;
 use isentrope_reward::{CodeVerdict, Item, Verifier};
 use serde_json::json;
@@ -41,7 +42,7 @@ fn documented_names_are_those_that_are_written() {
     );
     let train = "rollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
                  objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\nlab.track_states = true\n\
-                 objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
+                 objective.advantage = 'prime'\nobjective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {
@@ -60,6 +61,8 @@ fn documented_names_are_those_that_are_written() {
     for name in Countdown.verify(&item, "1+2=3,3+3=6!").metrics.keys() {
         written.extend([format!("reward/{name}"), format!("eval/<set>/{name}")]);
     }
+    // Where no response is right, nothing can be told apart.
+    written.extend(Discernment::METRICS.map(str::to_owned));
     for name in CodeVerdict::FAILURES {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }

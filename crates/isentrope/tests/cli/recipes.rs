@@ -73,10 +73,13 @@ fn every_recipe_loads_and_so_does_what_it_resolves_to() {
 
 #[test]
 fn recipes_of_large_models_say_first_what_they_need() {
-    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/training.md.
+    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/training.md. PRIME trains two models, beside a
+    // reference of 4 bytes each.
     for (size, weights) in [("7b", 7_615_616_512_u64), ("32b", 32_763_876_352)] {
         let gib = |bytes_per_weight: u64| (weights * bytes_per_weight) as f64 / f64::from(1 << 30);
-        for kind in ["grpo", "clip-higher", "clip-cov", "kl-cov"] {
+        let kinds = ["grpo", "clip-higher", "clip-cov", "kl-cov"].map(|kind| (kind, 16, 12));
+        let prime = (size == "7b").then_some(("prime", 36, 24));
+        for (kind, in_training, in_checkpoint) in kinds.into_iter().chain(prime) {
             let path = root().join(format!("recipes/qwen2.5-{size}-{kind}.toml"));
             let text = fs::read_to_string(&path).unwrap();
             let first = text.lines().next().unwrap();
@@ -86,8 +89,8 @@ fn recipes_of_large_models_say_first_what_they_need() {
                 first.starts_with("# Needs at least ") && first.contains(" GiB of memory, and "),
                 "{first}"
             );
-            assert!((1.0..1.2).contains(&(memory / gib(16))), "{first}");
-            assert!((model - gib(2)).abs() < 1.0 && (checkpoint - gib(12)).abs() < 1.0, "{first}");
+            assert!((1.0..1.2).contains(&(memory / gib(in_training))), "{first}");
+            assert!((model - gib(2)).abs() < 1.0 && (checkpoint - gib(in_checkpoint)).abs() < 1.0, "{first}");
             assert!((1.0..1.02).contains(&(disk / (model + 4.0 * checkpoint))), "{first}");
         }
     }

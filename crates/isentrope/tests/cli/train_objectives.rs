@@ -22,7 +22,9 @@ const ALWAYS: [&str; 4] = ["run.steps=2", "eval.every=0", "rollout.prompts=6", "
 fn every_advantage_and_every_loss_trains() {
     let bench = Bench::train();
     let mut weights = Vec::new();
-    for advantage in ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo"] {
+    for advantage in
+        ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"]
+    {
         let set = format!("objective.advantage={advantage}");
         let out = bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
         assert_finite(&out, advantage);

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a run that says nothing.
-fn start(mut command: Command) -> Child {
+pub fn start(mut command: Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Kills a process and waits for its end; whether it had not ended by itself.
-fn kill(child: &mut Child) -> bool {
+pub fn kill(child: &mut Child) -> bool {
     let running = child.try_wait().unwrap().is_none();
     child.kill().unwrap(); // SIGKILL
     child.wait().unwrap();
@@ -25,7 +25,7 @@ fn kill(child: &mut Child) -> bool {
 }
 
 /// Waits until `reached`, or the process ends.
-fn wait_until(child: &mut Child, reached: impl Fn() -> bool) {
+pub fn wait_until(child: &mut Child, reached: impl Fn() -> bool) {
     let started = Instant::now();
     while !reached() && child.try_wait().unwrap().is_none() {
         assert!(started.elapsed() < PATIENCE, "nothing happened");
@@ -40,7 +40,7 @@ fn is_saving(out: &Path) -> bool {
 }
 
 /// Lines of metrics that a run has written.
-fn lines(out: &Path) -> usize {
+pub fn lines(out: &Path) -> usize {
     fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
 }
 

@@ -87,6 +87,32 @@ pub enum Advantages {
 }
 
 impl Advantages {
+    /// One number where all are equal.
+    pub fn of(advantages: Vec<f64>) -> Self {
+        match advantages.first() {
+            Some(&first) if advantages.iter().all(|advantage| advantage.to_bits() == first.to_bits()) => {
+                Self::Same(first)
+            }
+            _ => Self::Each(advantages),
+        }
+    }
+
+    /// Whether all are 0.
+    pub fn are_zero(&self) -> bool {
+        match self {
+            Self::Same(advantage) => *advantage == 0.0,
+            Self::Each(advantages) => advantages.iter().all(|&advantage| advantage == 0.0),
+        }
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Same(advantage) => *advantage,
+            Self::Each(advantages) => advantages.iter().sum::<f64>() / advantages.len().max(1) as f64,
+        }
+    }
+
     /// The advantage of a token.
     pub fn at(&self, token: usize) -> f64 {
         match self {

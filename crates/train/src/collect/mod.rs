@@ -1,8 +1,8 @@
 //! The rollout of a step: groups of judged responses to learn from.
 //!
-//! With the filter on, groups whose responses all have the same score are dropped, since they teach nothing, and more
-//! prompts are sampled until there are enough (dynamic sampling, DAPO, arXiv:2503.14476). What is left over is kept for
-//! the next step.
+//! With the filter on, groups whose responses all have the same score are dropped, since they teach nothing, or those that are
+//! too hard or too easy (PRIME, arXiv:2502.01456), and more prompts are sampled until there are enough (dynamic sampling, DAPO,
+//! arXiv:2503.14476). What is left over is kept for the next step.
 
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -52,6 +52,9 @@ pub struct RolloutSettings {
     /// Dynamic sampling (DAPO): prompts whose responses all have the same score are dropped and replaced, and what is
     /// sampled beyond `prompts` is kept for the next step.
     pub filter: bool,
+    /// With `filter`, which prompts pass it: those of whose judged responses a share from the first number to the second is
+    /// correct, both included; [0.2, 0.8] in PRIME (arXiv:2502.01456). Unset: those whose responses have different scores.
+    pub accuracy_band: Option<[f64; 2]>,
     /// With `filter`, how many times a step may sample prompts before it gives up.
     #[schemars(range(min = 1))]
     pub max_batches: usize,
@@ -71,6 +74,7 @@ impl Default for RolloutSettings {
             max_tokens: 1024,
             stop: Vec::new(),
             filter: false,
+            accuracy_band: None,
             max_batches: 10,
             when_short: WhenShort::Error,
         }
@@ -202,7 +206,11 @@ impl<B: Backend> Collector<'_, B> {
 
     /// Whether the group passes the filter.
     fn teaches(&self, group: &Group) -> bool {
-        group.informative() && (!self.greedy || group.greedy_reward().is_some())
+        let teaches = match self.settings.accuracy_band {
+            Some([low, high]) => group.accuracy().is_some_and(|share| low <= share && share <= high),
+            None => group.informative(),
+        };
+        teaches && (!self.greedy || group.greedy_reward().is_some())
     }
 
     fn fell_short(&mut self, collected: &Collected, there: usize, batches: usize) -> Result<()> {
@@ -215,9 +223,10 @@ impl<B: Backend> Collector<'_, B> {
             self.observer.note(&format!("training on {said}"));
             return Ok(());
         }
+        let band = if self.settings.accuracy_band.is_some() { ", widen rollout.accuracy_band" } else { "" };
         Err(Error::Run(format!(
             "the filter left {said}; use data of another difficulty, raise rollout.max_batches or \
-             rollout.responses, or set rollout.when_short = \"train\""
+             rollout.responses{band}, or set rollout.when_short = \"train\""
         )))
     }
 

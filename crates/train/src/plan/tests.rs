@@ -22,6 +22,7 @@ fn the_longest_evaluated_response_has_room_too() {
         kept_tokens: 0,
         scored: 0,
         reference: false,
+        process_model: None,
     };
     let plan = |demand, bytes: usize| {
         let settings =
@@ -54,6 +55,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             kept_tokens: 0,
             scored: 0,
             reference: false,
+            process_model: None,
         };
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
@@ -104,6 +106,7 @@ fn updates(trained: usize) -> Demand {
         kept_tokens: 0,
         scored: 0,
         reference: false,
+        process_model: None,
     }
 }
 
@@ -188,4 +191,34 @@ fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
     let refused = plan(long, OVERHEAD + bytes).unwrap_err().to_string();
     assert!(refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"), "{refused}");
     plan(updates(8), OVERHEAD + bytes).unwrap();
+}
+
+#[test]
+fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
+    let layout = wide();
+    let plan = |reference, process_model| {
+        let demand = Demand { reference, process_model, ..updates(8) };
+        let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    };
+    let sets = |plan: &Plan| [plan.weights, plan.gradient, plan.moments];
+    let (alone, beside) = (plan(false, None), plan(true, Some(0)));
+    let [weights, gradient, moments] = sets(&alone);
+    assert_eq!(sets(&plan(true, None)), [2 * weights, gradient, moments]);
+    assert_eq!(sets(&beside), [3 * weights, 2 * gradient, 2 * moments]);
+    assert_eq!(plan(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
+
+    let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
+    let refused = |beside| {
+        let said = Plan::check_model(&cpu(), &layout, beside, &settings, 0).unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("moments {}", human(moments * if beside.1 { 2 } else { 1 }))),
+            "{said}"
+        );
+        said
+    };
+    assert!(refused((true, true)).contains("objective.advantage = \"rloo\""));
+    let demand = Demand { reference: true, process_model: Some(0), ..updates(8) };
+    let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();
+    assert!(said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"), "{said}");
 }

@@ -6,10 +6,12 @@
 mod entropy_control;
 mod laws;
 mod prepare;
+mod prime;
 mod recipe;
 mod theory;
 
 pub use laws::Laws;
+pub use prime::{Order, PrimeSettings};
 pub use recipe::{Recipe, Update};
 
 use self::entropy_control::{EntropyControl, InForce};
@@ -27,6 +29,7 @@ use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecip
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
+use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
 use isentrope_rollout::{Prompter, Response};
 use serde::{Deserialize, Serialize};
@@ -133,12 +136,12 @@ impl Trainer for PolicyGradient {
         let (groups, dropped) = self.take_groups(collected, state, context);
         let metrics = &mut context.record.metrics;
         let mut in_force = state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
-        let advantages = group_advantages(objective.advantage, &groups);
+        let advantages = self.advantages(&groups, context)?;
         let mask_truncated = self.recipe.reward.mask_truncated;
         let learnt = learnt_advantages(&groups, &advantages, mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
-        let other_terms = in_force.bonus != 0.0 || context.reference.is_some();
+        let other_terms = in_force.bonus != 0.0 || objective.needs_reference();
         if let Some(why) = nothing_to_learn(&advantages, other_terms) {
             context.observer.note(why);
         }
@@ -240,6 +243,26 @@ impl PolicyGradient {
         (groups, collected.dropped)
     }
 
+    /// The advantages of the groups' responses; with PRIME, those that its process model gives.
+    fn advantages<B: Backend>(
+        &self,
+        groups: &[Group],
+        context: &mut LearnContext<'_, B>,
+    ) -> Result<Vec<Vec<Option<Advantages>>>> {
+        let Recipe { run, rollout, reward, objective, prime, .. } = &self.recipe;
+        if !objective.is_prime() {
+            return Ok(group_advantages(objective.advantage, groups));
+        }
+        let rollout = prime::Rollout {
+            groups,
+            mask_truncated: reward.mask_truncated,
+            minibatch: self.recipe.prompts_per_process_update(),
+            temperature: rollout.temperature,
+            learning_rate: prime.optimizer.rate(context.step, run.steps),
+        };
+        prime::advantages(prime, rollout, context)
+    }
+
     /// The update `number` of this step, with what is in force: its loss, and the norm of its gradient.
     fn update<B: Backend>(
         &self,
@@ -251,6 +274,7 @@ impl PolicyGradient {
         let LearnContext { step, learner, reference, learning_rate, record, .. } = context;
         let StepRecord { clock, .. } = record;
         let temperature = self.recipe.rollout.temperature;
+        let reference = reference.filter(|_| self.recipe.objective.needs_reference());
         let reference_logprobs = reference.map(|model| batch.logprobs(model, learner, temperature));
         let inputs = LossInputs {
             settings: &self.recipe.objective,

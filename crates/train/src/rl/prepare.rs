@@ -1,12 +1,12 @@
 //! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
 
-use super::{PolicyGradient, Recipe};
+use super::{PolicyGradient, PrimeSettings, Recipe};
 use crate::error::Result;
 use crate::estimate::Workload;
 use crate::plan::Demand;
 use crate::problems::{self, Problems};
 use crate::settings;
-use crate::trainer::{Prepared, Tables, TrainingRecipe};
+use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
@@ -18,14 +18,17 @@ impl Recipe {
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
-        let (epochs, reference) = (self.update.epochs as f64, f64::from(u8::from(self.needs_reference())));
+        let count = |is: bool| f64::from(u8::from(is));
+        let (epochs, reference) = (self.update.epochs as f64, count(self.objective.needs_reference()));
+        // The reference and the process model score the rollout once, and the process model learns from it once.
+        let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
         // Token records are whole responses, one at least.
         let recorded = match self.lab.record_tokens {
             0 => 0.0,
             tokens => ((tokens as f64).max(response) / (prompts * responses * response)).min(1.0),
         };
-        let greedy = f64::from(u8::from(self.objective.needs_greedy_baseline()));
+        let greedy = count(self.objective.needs_greedy_baseline());
         // A pass has a prompt once for as many responses as stand behind it.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
         Workload {
@@ -33,7 +36,7 @@ impl Recipe {
             sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
             trained: Tokens::of_groups(prompts * responses / shared, shared, prompt, response),
-            passes: (epochs * (1.0 + reference) + measured + recorded, epochs),
+            passes: (epochs * (1.0 + reference) + measured + recorded + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config.context()),
             evaluations: self.eval.evaluations(self.run.steps),
@@ -69,11 +72,16 @@ impl TrainingRecipe for Recipe {
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, lab, .. } = self;
         let track_states = lab.track_states;
-        Tables { run, model, optimizer, eval, checkpoint, memory, track_states }
+        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
+        let process_model = self.objective.is_prime().then_some(ProcessModelTable {
+            model: of_process_model.as_deref(),
+            optimizer: process_optimizer,
+        });
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
     }
 
     fn needs_reference(&self) -> bool {
-        self.objective.needs_reference()
+        self.objective.needs_reference() || self.objective.is_prime()
     }
 
     fn data_places(&self) -> Vec<PathBuf> {
@@ -88,6 +96,9 @@ impl TrainingRecipe for Recipe {
         let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
+        if recipe.objective.is_prime() {
+            recipe.prime.check_model(model_dir)?;
+        }
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.warnings();
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
@@ -124,20 +135,26 @@ impl TrainingRecipe for Recipe {
         }
         let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
         let rollout = &recipe.rollout;
-        let trained = recipe.prompts_per_update().saturating_mul(rollout.responses);
+        let prime = recipe.objective.is_prime();
+        // The process model goes forward before its loss can be computed.
+        let of_process_model = if prime { recipe.prompts_per_process_update() } else { 0 };
+        let trained = recipe.prompts_per_update().max(of_process_model).saturating_mul(rollout.responses);
+        let responses = rollout.prompts.saturating_mul(rollout.responses);
+        let longest_response = rollout.max_tokens.min(config.context());
         let demand = Demand {
             longest_sampled: longest_trained.max(longest_evaluated).min(config.context()),
-            sampled: rollout.prompts.saturating_mul(rollout.responses).max(evaluated),
+            sampled: responses.max(evaluated),
             longest_trained: longest_trained.min(config.context()),
             trained,
-            forward_first: if recipe.on_policy() { 0 } else { trained },
-            loss_tokens: trained.saturating_mul(rollout.max_tokens.min(config.context())),
+            forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
+            loss_tokens: trained.saturating_mul(longest_response),
             activation_slots: recipe.prompts_per_update().saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
-            reference: recipe.objective.needs_reference(),
+            reference: recipe.needs_reference(),
+            process_model: prime.then(|| responses.saturating_mul(longest_response)),
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
         let judge = Judge {
@@ -195,6 +212,12 @@ mod tests {
         assert_eq!(greedy.held_out.tokens, 0.0);
         recipe.lab.track_theory = true;
         assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
+        // The process model learns from the rollout, and it and the reference score it.
+        let mut prime = Recipe::default();
+        prime.rollout = recipe.rollout.clone();
+        prime.lab.record_tokens = 0;
+        prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
+        assert_eq!(workload(&prime, 10.0).passes, (4.0, 2.0));
         // Of 640 tokens, a half, all, and one response.
         for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
             recipe.lab.record_tokens = tokens;

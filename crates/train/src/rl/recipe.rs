@@ -1,5 +1,6 @@
 //! The recipe of reinforcement learning.
 
+use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::plan::human;
@@ -29,6 +30,8 @@ pub struct Recipe {
     pub reward: isentrope_reward::RewardSettings,
     /// The loss.
     pub objective: isentrope_objective::ObjectiveSettings,
+    /// PRIME: a second model that gives tokens rewards.
+    pub prime: PrimeSettings,
     /// How a rollout is cut into updates.
     pub update: Update,
     /// AdamW, its schedule and gradient clipping.
@@ -72,11 +75,19 @@ impl Recipe {
         self.update.prompts.unwrap_or(self.rollout.prompts)
     }
 
+    /// Prompts of one update of the process model, if there is one.
+    pub(super) fn prompts_per_process_update(&self) -> usize {
+        self.prime.prompts.unwrap_or(self.prompts_per_update())
+    }
+
     /// Writes out what unset keys come to when they follow from other keys. Not the controller's bounds and the bonus's rate,
     /// whose defaults are constants: written out, they would contradict another `steer` or a `delta` when the resolved recipe is
     /// used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
+        if self.objective.is_prime() {
+            self.prime.prompts = Some(self.prompts_per_process_update());
+        }
         let covariance = &mut self.objective.covariance;
         covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
     }
@@ -113,13 +124,29 @@ impl Recipe {
                 "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
+        self.check_accuracy_band()?;
         self.data.check()?;
         self.reward.check(self.rollout.max_tokens)?;
         self.objective.check()?;
         self.check_actuator()?;
         self.check_reference_kl()?;
-        self.optimizer.check()?;
+        if self.objective.is_prime() {
+            self.prime.check(self.rollout.prompts)?;
+        }
+        self.optimizer.check("optimizer.eps")?;
         Ok(self.eval.check()?)
+    }
+
+    fn check_accuracy_band(&self) -> Result<()> {
+        let Some([low, high]) = self.rollout.accuracy_band else { return Ok(()) };
+        let what = if !(0.0 <= low && low <= high && high <= 1.0) {
+            "it must be two shares from 0 to 1, the lower first, such as [0.2, 0.8]"
+        } else if !self.rollout.filter {
+            "it says which prompts the filter lets pass, and rollout.filter is false: set that to true, or leave the key out"
+        } else {
+            return Ok(());
+        };
+        Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
     }
 
     /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by.
@@ -159,7 +186,8 @@ impl Recipe {
     /// Sentences about settings that are allowed but hardly meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
-        warnings.extend(self.optimizer.warning(self.run.steps));
+        warnings.extend(self.optimizer.warning(settings::POLICY_OPTIMIZER, self.run.steps));
+        warnings.extend(self.warning_of_prime());
         let (all, each) = (self.rollout.prompts, self.prompts_per_update());
         if !all.is_multiple_of(each) {
             warnings.push(format!(
@@ -170,6 +198,14 @@ impl Recipe {
         }
         warnings.extend(self.warning_of_kept_tokens());
         warnings
+    }
+
+    fn warning_of_prime(&self) -> Option<String> {
+        if self.objective.is_prime() {
+            return self.prime.optimizer.warning(settings::PROCESS_OPTIMIZER, self.run.steps);
+        }
+        (self.prime != PrimeSettings::default())
+            .then(|| "the table prime has no effect: objective.advantage is not \"prime\"".to_owned())
     }
 
     /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
@@ -221,109 +257,4 @@ impl Recipe {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A recipe that is sound.
-    fn sound() -> Recipe {
-        let mut recipe = Recipe::default();
-        recipe.model.path = "model".into();
-        recipe.data.task = Some(isentrope_data::TaskName::Countdown);
-        recipe.check().unwrap();
-        recipe
-    }
-
-    #[test]
-    fn rollouts_and_updates_beyond_all_memory_are_refused_by_key() {
-        for (prompts, responses, epochs, key) in [
-            (usize::MAX, 1, 1, "rollout.prompts"),
-            (100_000_000, 1, 1, "rollout.prompts"),
-            (1, usize::MAX, 1, "rollout.prompts"),
-            (1 << 32, 1 << 32, 1, "rollout.prompts"),
-            (1 << 17, 9, 1, "rollout.prompts"),
-            (64, 8, usize::MAX, "update.epochs"),
-            (64, 8, 65537, "update.epochs"),
-        ] {
-            let mut recipe = sound();
-            (recipe.rollout.prompts, recipe.rollout.responses) = (prompts, responses);
-            recipe.update.epochs = epochs;
-            let error = recipe.check().unwrap_err().to_string();
-            let most = if key == "update.epochs" { "from 1 to 65536" } else { "at most 1048576 responses" };
-            assert!(error.starts_with(&format!("{key} is ")) && error.contains(most), "{error}");
-        }
-        let mut recipe = sound();
-        (recipe.rollout.prompts, recipe.rollout.responses, recipe.update.epochs) = (1 << 17, 8, 65536);
-        recipe.check().unwrap();
-    }
-
-    #[test]
-    fn an_empty_stop_text_is_refused_by_key() {
-        let mut recipe = sound();
-        recipe.rollout.stop = vec!["\n".into(), String::new()];
-        let error = recipe.check().unwrap_err().to_string();
-        assert!(error.starts_with("rollout.stop holds an empty text"), "{error}");
-    }
-
-    /// A way to truncate sampling.
-    type Truncate = fn(&mut collect::RolloutSettings);
-    const TRUNCATED: [Truncate; 3] = [|r| r.top_k = 20, |r| r.top_p = 0.9, |r| r.min_p = 0.1];
-
-    #[test]
-    fn an_estimator_that_drains_what_can_be_drawn_is_refused_by_key() {
-        use isentrope_objective::KlEstimator::{Abs, K1, K2, K3};
-        let check = |truncate: Truncate, coefficient, estimator| {
-            let mut recipe = sound();
-            truncate(&mut recipe.rollout);
-            (recipe.objective.reference_kl.coefficient, recipe.objective.reference_kl.estimator) =
-                (coefficient, estimator);
-            recipe.check()
-        };
-        for truncate in TRUNCATED {
-            let error = check(truncate, 0.01, K1).unwrap_err().to_string();
-            assert!(error.starts_with("objective.reference_kl.estimator is \"k1\""), "{error}");
-            assert!(error.contains("take \"k2\" or \"k3\""), "{error}");
-            check(truncate, 0.0, K1).unwrap();
-            [Abs, K2, K3].into_iter().for_each(|estimator| check(truncate, 0.01, estimator).unwrap());
-        }
-        check(|_| (), 0.01, K1).unwrap();
-    }
-
-    #[test]
-    fn memory_that_nothing_bounds_is_warned_of() {
-        let warnings = |truncate: Truncate| {
-            let mut recipe = sound();
-            (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (64, 8, 1000);
-            recipe.update.prompts = Some(16);
-            truncate(&mut recipe.rollout);
-            recipe.warnings()
-        };
-        let [top_k, top_p, min_p] = TRUNCATED.map(warnings);
-        assert_eq!((warnings(|_| ()), top_k), (Vec::new(), Vec::new()), "known to be little");
-        let [said] = &top_p[..] else { panic!("one warning is due") };
-        // 64 and twice 16 prompts of 8 responses of 1000 tokens, each with 1000 tokens of 4 bytes.
-        assert!(said.contains("1000 of each distribution would take 2941 MiB for full responses"), "{said}");
-        assert_eq!(min_p, top_p);
-
-        let mut recipe = sound();
-        assert_eq!(recipe.most_kept_bytes(100), 0);
-        recipe.rollout.top_k = 20;
-        assert_eq!(recipe.most_kept_bytes(100), recipe.kept_bytes(20));
-        recipe.rollout.top_k = usize::MAX;
-        assert_eq!(recipe.most_kept_bytes(100), recipe.kept_bytes(100));
-    }
-
-    #[test]
-    fn a_minibatch_that_is_left_over_is_warned_of() {
-        let warnings = |prompts| {
-            let mut recipe = sound();
-            recipe.update.prompts = prompts;
-            recipe.warnings()
-        };
-        for prompts in [None, Some(64), Some(16), Some(1)] {
-            assert_eq!(warnings(prompts), [""; 0]);
-        }
-        let [said] = &warnings(Some(63))[..] else { panic!("one warning is due") };
-        assert!(said.contains("update.prompts = 63 does not divide rollout.prompts = 64"), "{said}");
-        assert!(said.contains("has but 1 of them"), "{said}");
-    }
-}
+mod tests;

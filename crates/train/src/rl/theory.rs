@@ -9,6 +9,7 @@ use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::{TrainedOn, TrainingBatch, trained_on};
 use isentrope_kernels::Backend;
+use isentrope_lab::tokens::Advantages;
 use std::ops::Range;
 
 /// What a step trains on.
@@ -16,7 +17,7 @@ use std::ops::Range;
 pub(super) struct States<'a> {
     pub groups: &'a [Group],
     /// Of each response of each group.
-    pub advantages: &'a [Vec<Option<f64>>],
+    pub advantages: &'a [Vec<Option<Advantages>>],
     pub mask_truncated: bool,
     /// Groups of a minibatch.
     pub minibatch: usize,
@@ -53,6 +54,7 @@ struct OfResponse {
     logprob: f64,
     /// Mean over its tokens, in nats.
     entropy: f64,
+    /// Mean over its tokens.
     advantage: f64,
 }
 
@@ -78,7 +80,7 @@ impl Before {
                 move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
             });
             let (mut first, mut group) = (0, None);
-            for TrainedOn { number, group: of, response, advantage, .. } in responses {
+            for TrainedOn { number, group: of, response, advantages, .. } in responses {
                 let tokens = first..first + response.tokens.len();
                 first = tokens.end;
                 before.responses.push(OfResponse {
@@ -86,9 +88,10 @@ impl Before {
                     tokens: tokens.len(),
                     logprob: mean(&scores.logprobs, tokens.clone()),
                     entropy: mean(&scores.entropies, tokens.clone()),
-                    advantage,
+                    advantage: advantages.mean(),
                 });
-                for token in tokens {
+                for token in tokens.clone() {
+                    let advantage = advantages.at(token - tokens.start);
                     let logprob = f64::from(scores.logprobs[token]);
                     let ratio = libm::exp(now(token) - sampled(token));
                     before.tokens.advantage.add(logprob, advantage);

@@ -1,14 +1,14 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
 //! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
-//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, and `files.json`, the SHA-256 of
-//! every file. A checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
+//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, a process model in `process_model/`, a model
+//! directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
-use crate::settings::{self, Checkpoints, Dtype};
+use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
@@ -28,6 +28,8 @@ const MAX_SHARD_BYTES: u64 = 5_000_000_000;
 const STEP_PREFIX: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
+/// The directory of a process model in `trainer/`.
+const PROCESS_MODEL: &str = "process_model";
 
 /// The checkpoints of one run.
 pub struct CheckpointStore {
@@ -42,6 +44,9 @@ pub struct RunState<S> {
     pub step: u64,
     /// The optimizer's.
     pub optimizer: optimizer::Progress,
+    /// That of the process model's optimizer, if one is trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_optimizer: Option<optimizer::Progress>,
     /// The best checkpoint so far by evaluation: step and mean accuracy.
     pub best: Option<(u64, f64)>,
     /// Evaluations before the first step.
@@ -70,6 +75,21 @@ impl<S> RunState<S> {
     /// The last step whose metrics are written.
     pub fn recorded(&self) -> u64 {
         self.step - u64::from(self.unrecorded.is_some())
+    }
+}
+
+/// What a run trains, to be saved.
+pub(crate) struct Learners<'a, B: Backend> {
+    /// The policy.
+    pub policy: &'a Learner<B>,
+    /// The process model, if one is trained.
+    pub process_model: Option<&'a Learner<B>>,
+}
+
+impl<'a, B: Backend> Learners<'a, B> {
+    /// The policy, then what is trained beside it.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Learner<B>> {
+        std::iter::once(self.policy).chain(self.process_model)
     }
 }
 
@@ -127,9 +147,9 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay.
-    pub fn save<B: Backend, S: Serialize>(
+    pub(crate) fn save<B: Backend, S: Serialize>(
         &self,
-        learner: &Learner<B>,
+        learners: &Learners<'_, B>,
         source: &Path,
         state: &RunState<S>,
     ) -> Result<PathBuf> {
@@ -139,6 +159,7 @@ impl CheckpointStore {
         }
         let staged = AtomicDirectory::create(&target)?;
         let dir = staged.path();
+        let Learners { policy: learner, process_model } = learners;
         let model = &learner.model;
         let options = WriteOptions {
             dtype: self.settings.dtype.into(),
@@ -153,6 +174,13 @@ impl CheckpointStore {
         write_tensors(&make(trainer.join("moments"))?, learner.optimizer.tensors(model), exact)?;
         if self.settings.dtype != Dtype::Float32 {
             write_tensors(&make(trainer.join("weights"))?, weights(), exact)?;
+        }
+        if let Some(Learner { model, optimizer, .. }) = process_model {
+            let dir = make(trainer.join(PROCESS_MODEL))?;
+            let weights = model.weights.tensors(&model.backend, &model.layout, "");
+            let options = WriteOptions { carry_from: Some(source), ..exact };
+            write_checkpoint_files(&dir, &model.config.json, weights, options)?;
+            write_tensors(&make(dir.join("moments"))?, optimizer.tensors(model), exact)?;
         }
         write_json(&trainer.join("state.json"), state)?;
         write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
@@ -255,6 +283,28 @@ impl<S> FoundCheckpoint<S> {
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
+        Learner::new(model, optimizer, limits)
+    }
+
+    /// The process model as it was.
+    ///
+    /// # Errors
+    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
+    pub fn process_model<B: Backend>(
+        &self,
+        backend: Arc<B>,
+        settings: settings::Optimizer,
+        limits: PassLimits,
+    ) -> Result<Learner<B>> {
+        let Some(progress) = self.state.process_optimizer else {
+            let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start anew \
+                        in another run.out with model.path set to the checkpoint";
+            return Err(Error::setting("objective.advantage", what));
+        };
+        let dir = self.dir.join("trainer").join(PROCESS_MODEL);
+        let model = Model::load(&dir, backend)?;
+        let moments = Checkpoint::open(&dir.join("moments"))?;
+        let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(PROCESS_OPTIMIZER);
         Learner::new(model, optimizer, limits)
     }
 }

@@ -23,6 +23,7 @@ pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary};
 
 use self::checkpoint::FoundCheckpoint;
+pub(crate) use self::checkpoint::Learners;
 use self::initial_states::InitialStates;
 use self::log::Log;
 use crate::clock::Clock;
@@ -75,15 +76,15 @@ impl Run {
     /// Opens the run's directory, and what is to be trained: from the latest checkpoint or from the start.
     ///
     /// # Errors
-    /// As [`RunDirectory::open`], and what `learner` returns.
-    pub(crate) fn open<B: Backend, S: Serialize + DeserializeOwned>(
+    /// As [`RunDirectory::open`], and what `learners` returns.
+    pub(crate) fn open<L, S: Serialize + DeserializeOwned>(
         place: &Place,
         (run, checkpoints, track_states): (&settings::Run, &Checkpoints, bool),
         manifest: Value,
         start: S,
         observer: &mut dyn Observer,
-        learner: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<Learner<B>>,
-    ) -> Result<(Self, Learner<B>, S)> {
+        learners: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<L>,
+    ) -> Result<(Self, L, S)> {
         let directory = RunDirectory::open(place, checkpoints.clone())?;
         let found = directory.resumed::<S>(place, &mut |text: &str| observer.note(text))?;
         let initial_states = InitialStates::open(
@@ -93,7 +94,7 @@ impl Run {
             &mut |text: &str| observer.note(text),
         )?;
         // Before anything is written, so that a run that cannot start changes nothing.
-        let learner = learner(found.as_ref())?;
+        let learners = learners(found.as_ref())?;
         let recorded = found.as_ref().map(|f| f.state.recorded());
         let goes_on = recorded
             .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
@@ -155,7 +156,7 @@ impl Run {
                 state.trainer
             }
         };
-        Ok((opened, learner, state))
+        Ok((opened, learners, state))
     }
 
     /// Evaluates the model after this step on every set. The responses are kept in the run's directory, the numbers in the

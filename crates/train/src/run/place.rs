@@ -178,8 +178,15 @@ impl Place {
 }
 
 /// The keys whose values are, or contain, paths that a run reads.
-const INPUTS: [&str; 6] =
-    ["model.path", "data.files", "sft.eval_files", "eval.files", "eval.bench", "reward.verifier"];
+const INPUTS: [&str; 7] = [
+    "model.path",
+    "prime.model",
+    "data.files",
+    "sft.eval_files",
+    "eval.files",
+    "eval.bench",
+    "reward.verifier",
+];
 
 /// The first text in the value that is the path of something in the directory.
 fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
@@ -253,6 +260,7 @@ mod tests {
         let detour = dir.join("checkpoints/../own.jsonl");
         let mut inside = vec![
             ("model.path", json!({"model": {"path": checkpoint}})),
+            ("prime.model", json!({"prime": {"model": checkpoint}})),
             ("data.files", json!({"data": {"files": [beside, own]}})),
             ("data.files", json!({"data": {"files": [dir.join("*.jsonl")]}})),
             ("eval.files", json!({"eval": {"files": [detour]}})),

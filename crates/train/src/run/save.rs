@@ -1,9 +1,8 @@
 //! When a run saves a checkpoint, and which it keeps.
 
-use super::checkpoint::RunState;
+use super::checkpoint::{Learners, RunState};
 use super::{Run, StepRecord};
 use crate::error::Result;
-use crate::learner::Learner;
 use crate::observer::{Observer, Phase, Progress};
 use isentrope_kernels::Backend;
 use serde::Serialize;
@@ -17,7 +16,7 @@ impl Run {
     /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
     pub(crate) fn save_if_due<B: Backend, S: Serialize>(
         &mut self,
-        learner: &Learner<B>,
+        learners: &Learners<'_, B>,
         source: &Path,
         trainer: &S,
         observer: &mut dyn Observer,
@@ -29,11 +28,15 @@ impl Run {
         }
         // Damaged weights, or weights whose gradients are not finite, must not replace good ones.
         let step = self.step;
-        let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
-        if lost || !learner.tells_probabilities() {
+        let damaged = learners.iter().find(|learner| {
+            let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
+            lost || !learner.tells_probabilities()
+        });
+        if let Some(damaged) = damaged {
             observer.note(&format!(
                 "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
-                 optimizer.learning_rate and --resume"
+                 {}.learning_rate and --resume",
+                damaged.optimizer.table()
             ));
             return Ok(stop && step < self.steps);
         }
@@ -44,7 +47,7 @@ impl Run {
         {
             self.best = Some((self.step, score));
         }
-        self.save(learner, source, trainer, None, observer)?;
+        self.save(learners, source, trainer, None, observer)?;
         self.retire()?;
         Ok(stop && self.step < self.steps)
     }
@@ -54,7 +57,7 @@ impl Run {
     /// observer is told of it, and of a failure to save.
     pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
         &mut self,
-        learner: &Learner<B>,
+        learners: &Learners<'_, B>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -64,7 +67,7 @@ impl Run {
         if step == 0 || self.saved.as_ref() == Some(&target) {
             return;
         }
-        let said = match self.save(learner, source, trainer, unrecorded, observer) {
+        let said = match self.save(learners, source, trainer, unrecorded, observer) {
             Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
             Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
         };
@@ -73,7 +76,7 @@ impl Run {
 
     fn save<B: Backend, S: Serialize>(
         &mut self,
-        learner: &Learner<B>,
+        learners: &Learners<'_, B>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -88,7 +91,8 @@ impl Run {
             unrecorded.map(|StepRecord { metrics, tokens, .. }| (metrics, tokens)).unzip();
         let state = RunState {
             step: self.step,
-            optimizer: learner.optimizer.progress,
+            optimizer: learners.policy.optimizer.progress,
+            process_optimizer: learners.process_model.map(|learner| learner.optimizer.progress),
             best: self.best,
             first: self.first.clone(),
             last: self.last.clone(),
@@ -100,7 +104,7 @@ impl Run {
             trainer,
         };
         self.log.sync()?;
-        self.saved = Some(self.directory.checkpoints.save(learner, source, &state)?);
+        self.saved = Some(self.directory.checkpoints.save(learners, source, &state)?);
         Ok(())
     }
 

@@ -27,7 +27,8 @@ impl TrainingRecipe for Recipe {
 
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint, memory, track_states: false }
+        let (process_model, track_states) = (None, false);
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
     }
 
     fn needs_reference(&self) -> bool {
@@ -64,7 +65,7 @@ impl TrainingRecipe for Recipe {
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
-        notes.extend(recipe.optimizer.warning(recipe.run.steps));
+        notes.extend(recipe.optimizer.warning("optimizer", recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
@@ -82,6 +83,7 @@ impl TrainingRecipe for Recipe {
             kept_tokens: 0,
             scored: 0,
             reference: false,
+            process_model: None,
         };
         let workload = Workload {
             steps: recipe.run.steps,

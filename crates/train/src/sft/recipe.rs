@@ -63,7 +63,7 @@ impl Recipe {
         isentrope_settings::check("", self)?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
-        self.optimizer.check()?;
+        self.optimizer.check("optimizer.eps")?;
         Ok(self.eval.check()?)
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Candidate {
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     pub update: usize,
-    pub advantage: f64,
+    pub advantages: Advantages,
     pub mean_advantage: f64,
     pub mean_logprob: f64,
     pub covariances: Vec<f32>,
@@ -115,7 +115,7 @@ impl Candidate {
         };
         if let Some(learnt) = self.learnt {
             record.update = Some(learnt.update);
-            record.advantages = Some(Advantages::Same(learnt.advantage));
+            record.advantages = Some(learnt.advantages);
             record.mean_advantage = Some(learnt.mean_advantage);
             record.mean_logprob = Some(learnt.mean_logprob);
             record.covariances = learnt.covariances;

@@ -58,10 +58,11 @@ const ABSENT: &[Absent] = &[
         "code is not run; a program of your own can: reward.verifier as a table with `command`",
     ),
     absent(
-        "reward_model.model.* reward_model.rollout.* reward_model.model_path \
+        "reward_model.model reward_model.model.path reward_model.model.external_lib reward_model.model.trust_remote_code \
+         reward_model.rollout.* reward_model.model_path \
          reward_model.reward_loop_source reward_model.reward_loop_module_path reward_model.reward_loop_class_name \
          enable_resource_pool reward_model_name_or_path reward_model.enable",
-        "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md",
+        "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md. PRIME's has the table `prime`",
     ),
     absent(
         "lora.* lora_* peft peft_* use_peft use_rslora use_dora target_modules exclude_modules optim_target_modules \
@@ -197,6 +198,12 @@ const ABSENT: &[Absent] = &[
     absent(
         "calculate_entropy calculate_sum_pi_squared",
         "exact entropies of all tokens are always measured: docs/metrics.md",
+    ),
+    absent("prime_granularity", "PRIME's process rewards are those of tokens, as its \"token\""),
+    absent("oversample_factor", "with rollout.filter, as many prompts as are missing are sampled at a time"),
+    absent(
+        "filter_truncate",
+        "reward.mask_truncated takes truncated responses out of the loss, and no prompts",
     ),
     absent("filter_groups.metric", "rollout.filter goes by the scores of the verifier"),
     absent(

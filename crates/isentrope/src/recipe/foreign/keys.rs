@@ -25,6 +25,22 @@ const ZERO_IS_NEVER: &str = "where 0 is never";
 
 /// One entry per setting, in the order of a recipe.
 pub const FOREIGN: &[Foreign] = &[
+    // PRIME's, before the names for policies, which end alike.
+    same(&["beta_train"], "prime.beta"),
+    but(&["reward_model.model.update"], "prime.order", "where its \"none\" and \"reverse\" are not"),
+    same(&["reward_gt_coef"], "prime.outcome_weight"),
+    same(&["reward_dpo_coef"], "prime.process_weight"),
+    but(&["prime_norm"], "prime.process_scale", "where \"largest-return\" is its batch_norm"),
+    but(
+        &["reward_model.mini_batch_size"],
+        "prime.prompts",
+        "which counts prompts, each with all its responses",
+    ),
+    same(&["reward_model.model.optim.lr"], "prime.optimizer.learning_rate"),
+    same(&["reward_model.model.optim.grad_clip"], "prime.optimizer.clip_norm"),
+    same(&["reward_model.model.optim.weight_decay"], "prime.optimizer.weight_decay"),
+    but(&["filter_accuracy"], "rollout.filter", "with the bounds in rollout.accuracy_band"),
+    but(&["accuracy_lower_bound", "accuracy_upper_bound"], "rollout.accuracy_band", "which has both bounds"),
     // The run and its data.
     same(&["model_name_or_path", "actor_rollout_ref.model.path"], "model.path"),
     but(&["model_revision"], "model.path", "as ID@REVISION"),

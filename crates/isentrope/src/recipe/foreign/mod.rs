@@ -91,7 +91,7 @@ fn elsewhere(key: &str, root: &Shape) -> String {
 }
 
 /// Whether a path is this dotted name or ends like it.
-fn ends(path: &str, name: &str) -> bool {
+pub fn ends(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 

@@ -189,6 +189,11 @@ fn values_of_other_trainers_are_translated() {
             "reward.custom_reward_function.name = \"f\"",
             "as { python = \"reward.py:compute_score\" } with your function",
         ),
+        ("algorithm.reward_dpo_coef = 5", "`algorithm.reward_dpo_coef`; here it is `prime.process_weight`"),
+        ("reward_model.model.beta_train = 0.05", "`reward_model.model.beta_train`; here it is `prime.beta`"),
+        ("reward_model.model.optim.lr = 1e-6", "here it is `prime.optimizer.learning_rate`"),
+        ("data.accuracy_lower_bound = 0.2", "here it is `rollout.accuracy_band`, which has both bounds"),
+        ("reward_model.prime_granularity = \"token\"", "absent here, because PRIME's process rewards are"),
         ("checkpoint.dtype = \"bf16\"", "here it is `checkpoint.dtype = \"bfloat16\"`"),
     ] {
         let told = told(text, &rl());

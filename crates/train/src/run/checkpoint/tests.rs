@@ -12,6 +12,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
     let state = RunState {
         step: 3,
         optimizer,
+        process_optimizer: None,
         best: None,
         first,
         last,

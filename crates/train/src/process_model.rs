@@ -1,0 +1,118 @@
+//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has become,
+//! and learns from the verdicts of whole responses.
+//!
+//! It is a [`Learner`] of its own, beside a frozen reference; how its loss follows from log-probs is
+//! [`process_loss`]'s matter.
+
+use crate::learner::{Coefficients, Learner};
+use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_model::{Model, Sequence};
+use isentrope_objective::process_loss;
+use isentrope_rollout::Response;
+use std::ops::Range;
+
+/// Responses that a process model scores and learns from, with what the reference says of them.
+pub struct ProcessBatch {
+    /// Prompt and response of each, `[responses]`.
+    texts: Vec<Vec<u32>>,
+    prompt_lengths: Vec<usize>,
+    correct: Vec<bool>,
+    /// The tokens of each response among those of all, `[responses]`.
+    tokens: Vec<Range<usize>>,
+    /// Log-probs under the reference, `[tokens]` of the responses end to end.
+    reference: Vec<f32>,
+}
+
+impl ProcessBatch {
+    /// Responses, each with its prompt and whether it is right. The reference scores them, in the passes of the learner.
+    pub fn new<'a, B: Backend>(
+        responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
+        reference: &Model<B>,
+        learner: &Learner<B>,
+        temperature: f32,
+    ) -> Self {
+        let mut batch = Self {
+            texts: Vec::new(),
+            prompt_lengths: Vec::new(),
+            correct: Vec::new(),
+            tokens: Vec::new(),
+            reference: Vec::new(),
+        };
+        let mut end = 0;
+        for (prompt, response, correct) in responses {
+            batch.texts.push([prompt, &response.tokens].concat());
+            batch.prompt_lengths.push(prompt.len());
+            batch.correct.push(correct);
+            let start = end;
+            end += response.tokens.len();
+            batch.tokens.push(start..end);
+        }
+        let scores = learner.score_with(reference, &batch.sequences(&batch.all()), temperature);
+        batch.reference = learner.ranks.gather_scores(scores).logprobs;
+        batch
+    }
+
+    /// The places of all its responses.
+    pub fn all(&self) -> Vec<usize> {
+        (0..self.texts.len()).collect()
+    }
+
+    /// Tokens that go through the model: prompts and responses.
+    pub fn all_tokens(&self) -> usize {
+        self.texts.iter().map(Vec::len).sum()
+    }
+
+    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is, `[responses][tokens]`.
+    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Vec<Vec<f64>> {
+        let places = self.all();
+        let scores = learner.score(&self.sequences(&places), temperature);
+        self.ratios(&places, &learner.ranks.gather_scores(scores).logprobs)
+    }
+
+    /// Accumulates in the learner the gradient of the [loss](process_loss) over the responses in these places. Returns the
+    /// log-ratios that it was computed from, `[places][tokens]`.
+    pub fn accumulate<B: Backend>(
+        &self,
+        places: &[usize],
+        learner: &mut Learner<B>,
+        beta: f64,
+        temperature: f32,
+    ) -> Vec<Vec<f64>> {
+        let sequences = self.sequences(places);
+        let (idle, on_policy) = (vec![false; places.len()], vec![None; places.len()]);
+        let masks = SamplingMasks::default();
+        learner.accumulate(&sequences, &masks, &idle, temperature, &on_policy, |scores| {
+            let ratios = self.ratios(places, &scores.logprobs);
+            let lengths: Vec<usize> = ratios.iter().map(Vec::len).collect();
+            let correct: Vec<bool> = places.iter().map(|&place| self.correct[place]).collect();
+            let loss = process_loss(beta, &lengths, &ratios.concat(), &correct);
+            let coefficients = Coefficients {
+                d_logprobs: loss.d_logprobs.iter().map(|&slope| slope as f32).collect(),
+                d_entropies: vec![0.0; loss.d_logprobs.len()],
+                d_log_masses: Vec::new(),
+            };
+            (coefficients, ratios)
+        })
+    }
+
+    /// Of the responses in these places, whose log-probs under the process model are `logprobs`, end to end.
+    fn ratios(&self, places: &[usize], logprobs: &[f32]) -> Vec<Vec<f64>> {
+        let mut rest = logprobs;
+        let of_response = |&place: &usize| {
+            let reference = &self.reference[self.tokens[place].clone()];
+            let (own, others) = rest.split_at(reference.len());
+            rest = others;
+            own.iter()
+                .zip(reference)
+                .map(|(&own, &reference)| f64::from(own) - f64::from(reference))
+                .collect()
+        };
+        places.iter().map(of_response).collect()
+    }
+
+    fn sequences(&self, places: &[usize]) -> Vec<Sequence<'_>> {
+        let sequence =
+            |&place: &usize| Sequence { tokens: &self.texts[place], score_from: self.prompt_lengths[place] };
+        places.iter().map(sequence).collect()
+    }
+}
