@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::passes::PassLimits;
 use crate::settings::MemorySettings;
+use crate::shards::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
 use isentrope_rollout::Limits;
@@ -43,6 +44,8 @@ pub struct Demand {
     pub scored: usize,
     /// Whether a second, frozen model is kept.
     pub reference: bool,
+    /// Shards of an update: beside the gradient of one of them, sums of others wait.
+    pub shards: usize,
 }
 
 /// Bytes by purpose.
@@ -50,7 +53,7 @@ pub struct Demand {
 pub struct Plan {
     /// Weights of the model and of the reference, where there is one.
     pub weights: usize,
-    /// The gradient.
+    /// The gradient, and the sums of shards that wait to be added.
     pub gradient: usize,
     /// AdamW's moments.
     pub moments: usize,
@@ -90,7 +93,7 @@ impl Plan {
         available: usize,
     ) -> Result<Self> {
         let budget = budget(settings, available);
-        let sets = parameter_sets(backend, layout, demand.reference);
+        let sets = parameter_sets(backend, layout, demand.reference, demand.shards);
         let [weights, gradient, moments] = sets;
         let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
@@ -176,12 +179,12 @@ impl Plan {
     pub fn check_model<B: Backend>(
         backend: &B,
         layout: &Layout,
-        reference: bool,
+        (reference, shards): (bool, usize),
         settings: &MemorySettings,
         available: usize,
     ) -> Result<()> {
         let budget = budget(settings, available);
-        let sets = parameter_sets(backend, layout, reference);
+        let sets = parameter_sets(backend, layout, reference, shards);
         let needed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
         if needed <= budget {
             return Ok(());
@@ -191,7 +194,11 @@ impl Plan {
             human(needed),
             human(budget),
             listed(sets),
-            if reference { ", or objective.reference_kl.coefficient = 0 if the rest does" } else { "" },
+            [
+                if shards > 1 { ", or fewer shards" } else { "" },
+                if reference { ", or objective.reference_kl.coefficient = 0 if the rest does" } else { "" },
+            ]
+            .concat(),
         )))
     }
 
@@ -241,12 +248,12 @@ fn budget(settings: &MemorySettings, available: usize) -> usize {
     }
 }
 
-/// Bytes of weights (of the reference too), gradient and moments.
-fn parameter_sets<B: Backend>(backend: &B, layout: &Layout, reference: bool) -> [usize; 3] {
+/// Bytes of weights (of the reference too), gradient (and the sums of shards) and moments.
+fn parameter_sets<B: Backend>(backend: &B, layout: &Layout, reference: bool, shards: usize) -> [usize; 3] {
     let models = if reference { 2 } else { 1 };
     [
         layout.parameter_bytes(backend, Role::Weight).saturating_mul(models),
-        layout.parameter_bytes(backend, Role::Gradient),
+        layout.parameter_bytes(backend, Role::Gradient).saturating_mul(1 + waiting_sums(shards)),
         layout.parameter_bytes(backend, Role::Moment).saturating_mul(2),
     ]
 }
@@ -283,9 +290,10 @@ fn does_not_fit(
         ""
     };
     let reference = if demand.reference { ", or objective.reference_kl.coefficient = 0" } else { "" };
+    let shards = if demand.shards > 1 { ", or fewer shards" } else { "" };
     format!(
         "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
-         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference}{states} would make it fit",
+         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference}{shards}{states} would make it fit",
         human(least),
         human(budget),
         listed(sets),

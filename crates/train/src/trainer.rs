@@ -72,6 +72,8 @@ pub struct Tables<'a> {
     pub memory: &'a MemorySettings,
     /// `lab.track_states`.
     pub track_states: bool,
+    /// `update.shards` or `sft.shards`.
+    pub shards: usize,
 }
 
 /// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,

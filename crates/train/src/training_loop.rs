@@ -44,14 +44,14 @@ pub fn train<T: Trainer, B: Backend>(
             }
             if let Some(found) = found {
                 trainer.check(&found.state.trainer)?;
-                return found.learner(backend, optimizer.clone(), plan.passes());
+                return found.learner(backend, optimizer.clone(), plan.passes(), demand.shards);
             }
             let model = match model.from_scratch {
                 true => Model::initialize(&model_dir, seed, backend)?,
                 false => Model::load(&model_dir, backend)?,
             };
             let optimizer = Optimizer::new(&model, optimizer.clone())?;
-            Learner::new(model, optimizer, plan.passes())
+            Learner::new(model, optimizer, plan.passes(), demand.shards)
         },
     )?;
     let state = trainer.begin(Some(state));

@@ -6,4 +6,5 @@ mod jsonl_sink;
 mod laws;
 mod learner;
 mod parity;
+mod shards;
 mod tensorboard_sink;

@@ -116,7 +116,8 @@ impl RunArguments {
         terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
         let layout = Layout::new(&ModelConfig::read(&model_dir)?);
         let tables = recipe.tables();
-        Plan::check_model(&device, &layout, recipe.needs_reference(), tables.memory, available)?;
+        let kept = (recipe.needs_reference(), tables.shards);
+        Plan::check_model(&device, &layout, kept, tables.memory, available)?;
         let prepared = recipe.prepare(&model_dir, &Download::default())?;
         let plan = prepared.plan(&device, available)?;
         terminal.heading(&plan.to_string());

@@ -22,6 +22,7 @@ fn the_longest_evaluated_response_has_room_too() {
         kept_tokens: 0,
         scored: 0,
         reference: false,
+        shards: 1,
     };
     let plan = |demand, bytes: usize| {
         let settings =
@@ -54,6 +55,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             kept_tokens: 0,
             scored: 0,
             reference: false,
+            shards: 1,
         };
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
@@ -104,6 +106,7 @@ fn updates(trained: usize) -> Demand {
         kept_tokens: 0,
         scored: 0,
         reference: false,
+        shards: 1,
     }
 }
 

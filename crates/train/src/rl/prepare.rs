@@ -67,9 +67,9 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, lab, .. } = self;
-        let track_states = lab.track_states;
-        Tables { run, model, optimizer, eval, checkpoint, memory, track_states }
+        let Self { run, model, optimizer, eval, checkpoint, memory, lab, update, .. } = self;
+        let (track_states, shards) = (lab.track_states, update.shards);
+        Tables { run, model, optimizer, eval, checkpoint, memory, track_states, shards }
     }
 
     fn needs_reference(&self) -> bool {
@@ -138,6 +138,7 @@ impl TrainingRecipe for Recipe {
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
             reference: recipe.objective.needs_reference(),
+            shards: recipe.update.shards,
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
         let judge = Judge {

@@ -246,6 +246,7 @@ impl<S> FoundCheckpoint<S> {
         backend: Arc<B>,
         settings: settings::Optimizer,
         limits: PassLimits,
+        shards: usize,
     ) -> Result<Learner<B>> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join("trainer/weights");
@@ -255,7 +256,7 @@ impl<S> FoundCheckpoint<S> {
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Learner::new(model, optimizer, limits)
+        Learner::new(model, optimizer, limits, shards)
     }
 }
 

@@ -26,8 +26,8 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        Tables { run, model, optimizer, eval, checkpoint, memory, track_states: false }
+        let Self { run, model, optimizer, eval, checkpoint, memory, sft, .. } = self;
+        Tables { run, model, optimizer, eval, checkpoint, memory, track_states: false, shards: sft.shards }
     }
 
     fn needs_reference(&self) -> bool {
@@ -82,6 +82,7 @@ impl TrainingRecipe for Recipe {
             kept_tokens: 0,
             scored: 0,
             reference: false,
+            shards: recipe.sft.shards,
         };
         let workload = Workload {
             steps: recipe.run.steps,
