@@ -297,6 +297,8 @@ pub trait Backend: Send + Sync + 'static {
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
 
+    /// `to += from`, number by number, over the whole of two buffers of one role: the sum of two gradients.
+    fn add(&self, from: &Self::Buffer, to: &mut Self::Buffer);
     /// The Euclidean norm of tensors together: of the gradient, over all parameters.
     fn norm(&self, tensors: &[&Self::Buffer]) -> f64;
     /// One AdamW update of each parameter, in place.

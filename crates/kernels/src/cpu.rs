@@ -387,6 +387,9 @@ impl Backend for Cpu {
         draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
     }
 
+    fn add(&self, from: &CpuBuffer, to: &mut CpuBuffer) {
+        rows::add(&self.workers, from, to);
+    }
     fn norm(&self, tensors: &[&CpuBuffer]) -> f64 {
         let tensors: Vec<&[f32]> = tensors.iter().map(|tensor| &***tensor).collect();
         adamw::norm(&self.workers, &tensors)

@@ -1,4 +1,4 @@
-//! Copies and row selection.
+//! Copies, sums and row selection.
 
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
@@ -13,6 +13,17 @@ pub(crate) fn copy(workers: &Workers, from: &[f32], to: &mut [f32]) {
     workers.threads.ranges(from.len(), LANES, LEAST, |range| {
         // SAFETY: ranges are disjoint.
         unsafe { to.slice(range.clone()) }.copy_from_slice(&from[range]);
+    });
+}
+
+/// Adds `from` to the equally long `to`, number by number.
+pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
+    assert_eq!(from.len(), to.len());
+    let to = Shared::of(to);
+    workers.threads.ranges(from.len(), LANES, LEAST, |range| {
+        // SAFETY: ranges are disjoint.
+        let sums = unsafe { to.slice(range.clone()) };
+        sums.iter_mut().zip(&from[range]).for_each(|(sum, x)| *sum += x);
     });
 }
 

@@ -60,6 +60,11 @@ impl<B: Backend> Gradient<B> {
         &mut self.parameters
     }
 
+    /// What [`finish`](Self::finish) has returned.
+    pub fn parameters_mut(&mut self) -> &mut Parameters<B> {
+        &mut self.parameters
+    }
+
     /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`.
     pub(crate) fn add_embedded(&mut self, backend: &B, vocabulary: Linear, tokens: &[u32], dx: &B::Buffer) {
         let slots = self.embedding.slots_of(backend, vocabulary, tokens);

@@ -67,6 +67,11 @@ impl<B: Backend> Parameters<B> {
             .collect()
     }
 
+    /// Adds parameters of the same layout and role to these, number by number.
+    pub fn add(&mut self, backend: &B, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
+    }
+
     /// The buffers, in the layout's order.
     pub fn buffers(&self) -> &[B::Buffer] {
         &self.0

@@ -4,14 +4,13 @@
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
+use crate::passes::{Cut, cut, micro_batches, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
-use crate::passes::{micro_batches, passes};
 use crate::ranks::Ranks;
+use crate::shards::ShardedGradient;
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{
-    ActivationCache, Derivatives, Gradient, Model, Packed, Scores, Sequence, apart, units,
-};
+use isentrope_model::{ActivationCache, Derivatives, Model, Packed, Scores, Sequence, apart, units};
 use std::ops::Range;
 
 /// d(loss)/d(log-prob), d(loss)/d(entropy) and d(loss)/d(log-mass) of each target, `[targets]`.
@@ -49,17 +48,17 @@ pub struct Learner<B: Backend> {
     pub activation_cache: Option<ActivationCache<B>>,
     /// The ranks that train together.
     pub ranks: Ranks,
-    gradient: Gradient<B>,
+    gradient: ShardedGradient<B>,
     limits: PassLimits,
 }
 
 impl<B: Backend> Learner<B> {
-    /// Ready for the first update.
+    /// Ready for the first update, of which the sequences are in so many shards.
     ///
     /// # Errors
     /// When there is no memory for the gradient or the activation cache.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits) -> Result<Self> {
-        let gradient = Gradient::zeros(&model)?;
+    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, shards: usize) -> Result<Self> {
+        let gradient = ShardedGradient::zeros(&model, shards)?;
         let slots = limits.activation_slots;
         let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
         Ok(Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits })
@@ -117,9 +116,9 @@ impl<B: Backend> Learner<B> {
     /// returns what the loss says besides.
     ///
     /// `masks` are what truncated sampling has kept in the place of each target. `on_policy` is what the sampler knows of each
-    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: a wrong
-    /// expectation costs time and nothing else. The gradient's bits depend on neither of these two, and not on the limits;
-    /// passes.rs has the ways that a pass can go.
+    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: they weigh
+    /// nothing when the others are cut into shards, and a wrong expectation costs time and nothing else. Within a shard, the
+    /// gradient's bits depend on neither of these two, and not on the limits; passes.rs has the ways that a pass can go.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -132,7 +131,7 @@ impl<B: Backend> Learner<B> {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
         let cache = activation_cache.as_ref();
-        let passes = passes(sequences, idle, on_policy, limits, model, cache);
+        let passes = passes(sequences, idle, on_policy, (limits, gradient.shards()), model, cache);
 
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
@@ -157,7 +156,7 @@ impl<B: Backend> Learner<B> {
                 debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape
             });
-            model.backward(tape, derivatives, gradient);
+            model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
         }
         said
     }
@@ -171,15 +170,16 @@ impl<B: Backend> Learner<B> {
         temperature: f32,
         weights: &Coefficients,
     ) -> Scores {
+        let Self { model, gradient, limits, .. } = self;
         let mut all = Scores::default();
-        let batches = micro_batches(&apart(sequences), self.limits.micro_batch_tokens);
-        for batch in split(sequences, batches.into_iter().map(|batch| batch.sequences)) {
-            let packed = Packed::apart(batch);
-            let keep = self.limits.keep_one(&self.model, packed.token_count());
-            let (scores, tape) = self.model.forward(packed, temperature, keep);
-            let first = all.logprobs.len();
+        let busy = vec![false; sequences.len()];
+        let cuts = cut(sequences, apart(sequences), &busy, gradient.shards(), limits.micro_batch_tokens);
+        for Cut { sequences: range, targets, shard, .. } in cuts {
+            let packed = Packed::apart(&sequences[range]);
+            let keep = limits.keep_one(model, packed.token_count());
+            let (scores, tape) = model.forward(packed, temperature, keep);
             all.extend(scores);
-            self.model.backward(tape, weights.part(first..all.logprobs.len()), &mut self.gradient);
+            model.backward(tape, weights.part(targets), gradient.of_shard(model, shard));
         }
         all
     }

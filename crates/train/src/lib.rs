@@ -25,6 +25,7 @@ mod rollout_statistics;
 pub mod run;
 pub mod settings;
 pub mod sft;
+mod shards;
 mod token_records;
 pub mod trainer;
 pub mod training_loop;

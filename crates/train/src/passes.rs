@@ -3,6 +3,7 @@
 //! A pass costs a forward and a backward pass at most. What the sampler knows of on-policy responses, and what the loss is
 //! expected to leave out, saves one or both of them without changing a bit of the gradient.
 
+use crate::shards::shards_of;
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use std::ops::Range;
@@ -48,6 +49,8 @@ pub(crate) struct Pass<'a, B: Backend> {
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// Its targets among those of the update.
     pub targets: Range<usize>,
+    /// The shard that its sequences belong to.
+    pub shard: usize,
     pub way: Way<'a, B>,
 }
 
@@ -64,17 +67,17 @@ pub(crate) enum Way<'a, B: Backend> {
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each idle as a whole or not at all, and decides the way of each. `idle` and
-/// `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
+/// Cuts the sequences into passes in order, each of one shard and idle as a whole or not at all, and decides the way of each.
+/// `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
 pub(crate) fn passes<'a, B: Backend>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
-    limits: &PassLimits,
+    (limits, shards): (&PassLimits, usize),
     model: &Model<B>,
     cache: Option<&'a ActivationCache<B>>,
 ) -> Vec<Pass<'a, B>> {
-    let cuts = cut(sequences, idle, limits.micro_batch_tokens);
+    let cuts = cut(sequences, units(sequences), idle, shards, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
     // Their tapes exist at the same time.
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
@@ -85,8 +88,8 @@ pub(crate) fn passes<'a, B: Backend>(
             Some(keep) if !cut.idle => Way::Forward(keep),
             _ => Way::ScoreOnly,
         };
-        let Cut { sequences: range, targets, .. } = cut;
-        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, way }
+        let Cut { sequences: range, targets, shard, .. } = cut;
+        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, shard, way }
     };
     cuts.into_iter().map(pass).collect()
 }
@@ -151,33 +154,42 @@ impl<'a, B: Backend> Pass<'a, B> {
 }
 
 /// Where the sequences of an update are cut.
-struct Cut {
-    sequences: Range<usize>,
-    targets: Range<usize>,
-    tokens: usize,
-    idle: bool,
+pub(crate) struct Cut {
+    pub sequences: Range<usize>,
+    pub targets: Range<usize>,
+    pub tokens: usize,
+    pub shard: usize,
+    pub idle: bool,
 }
 
-/// Micro-batches that are idle as a whole or not at all, in order.
-fn cut(sequences: &[Sequence<'_>], idle: &[bool], limit: usize) -> Vec<Cut> {
+/// Micro-batches of one shard that are idle as a whole or not at all, in order. `of_sequences` are the sequences' units.
+pub(crate) fn cut(
+    sequences: &[Sequence<'_>],
+    of_sequences: Vec<Unit>,
+    idle: &[bool],
+    shards: usize,
+    limit: usize,
+) -> Vec<Cut> {
     let mut rest = idle;
-    let units: Vec<(Unit, bool)> = units(sequences)
-        .into_iter()
-        .map(|unit| {
-            let (own, others) = rest.split_at(unit.sequences);
-            rest = others;
-            (unit, own.iter().all(|&idle| idle))
-        })
-        .collect();
+    let mut is_idle = |unit: &Unit| {
+        let (own, others) = rest.split_at(unit.sequences);
+        rest = others;
+        own.iter().all(|&idle| idle)
+    };
+    let idle: Vec<bool> = of_sequences.iter().map(&mut is_idle).collect();
+    let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
+    let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
+    let kinds = shards_of(&weights, shards).into_iter().zip(idle);
+    let units: Vec<(Unit, (usize, bool))> = of_sequences.into_iter().zip(kinds).collect();
     let mut cuts = Vec::new();
     let (mut sequence, mut target) = (0, 0);
     for alike in units.chunk_by(|a, b| a.1 == b.1) {
-        let idle = alike[0].1;
+        let (shard, idle) = alike[0].1;
         let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
         for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
             let range = sequence..sequence + count;
             let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
-            cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, idle });
+            cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, shard, idle });
             sequence += count;
             target += targets;
         }
@@ -219,7 +231,7 @@ mod tests {
         let idle = [false, false, false, true, false];
         let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
             let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-            passes(&sequences, &idle, on_policy, &limits, &model, cache)
+            passes(&sequences, &idle, on_policy, (&limits, 1), &model, cache)
                 .into_iter()
                 .map(|pass| {
                     let way = match pass.way {

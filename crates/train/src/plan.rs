@@ -1,9 +1,13 @@
 //! Where the memory goes, before any of it is taken.
 
+mod parameter_sets;
+
+pub use parameter_sets::ParameterSets;
+
 use crate::error::{Error, Result};
 use crate::passes::PassLimits;
 use crate::settings::MemorySettings;
-use isentrope_kernels::{Backend, Role};
+use isentrope_kernels::Backend;
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
 use isentrope_rollout::Limits;
 use std::fmt;
@@ -48,6 +52,15 @@ pub struct Demand {
     pub reference: bool,
     /// Response tokens of a rollout that a process model scores, if one is trained beside the policy.
     pub process_model: Option<usize>,
+    /// Shards of an update: beside the gradient of one of them, sums of others wait.
+    pub shards: usize,
+}
+
+impl Demand {
+    fn parameter_sets(&self) -> ParameterSets {
+        let Self { reference, process_model, shards, .. } = *self;
+        ParameterSets { reference, process_model: process_model.is_some(), shards }
+    }
 }
 
 /// Bytes by purpose.
@@ -55,7 +68,7 @@ pub struct Demand {
 pub struct Plan {
     /// Weights of the model, and of the reference and the process model, where there are such.
     pub weights: usize,
-    /// The gradients of what is trained.
+    /// The gradients of what is trained, and the sums of shards that wait to be added.
     pub gradient: usize,
     /// AdamW's moments of what is trained.
     pub moments: usize,
@@ -95,8 +108,7 @@ impl Plan {
         available: usize,
     ) -> Result<Self> {
         let budget = budget(settings, available);
-        let beside = (demand.reference, demand.process_model.is_some());
-        let sets = parameter_sets(backend, layout, beside);
+        let sets = demand.parameter_sets().bytes(backend, layout);
         let [weights, gradient, moments] = sets;
         let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
@@ -184,12 +196,12 @@ impl Plan {
     pub fn check_model<B: Backend>(
         backend: &B,
         layout: &Layout,
-        beside: (bool, bool),
+        has: ParameterSets,
         settings: &MemorySettings,
         available: usize,
     ) -> Result<()> {
         let budget = budget(settings, available);
-        let sets = parameter_sets(backend, layout, beside);
+        let sets = has.bytes(backend, layout);
         let needed = sets.into_iter().fold(OVERHEAD, usize::saturating_add);
         if needed <= budget {
             return Ok(());
@@ -199,11 +211,7 @@ impl Plan {
             human(needed),
             human(budget),
             listed(sets),
-            match beside {
-                (_, true) => ", or objective.advantage = \"rloo\" if the rest does",
-                (true, false) => ", or objective.reference_kl.coefficient = 0 if the rest does",
-                (false, false) => "",
-            },
+            has.remedies().iter().map(|remedy| format!(", or {remedy} if the rest does")).collect::<String>(),
         )))
     }
 
@@ -253,20 +261,6 @@ fn budget(settings: &MemorySettings, available: usize) -> usize {
     }
 }
 
-/// Bytes of weights, gradients and moments: of the policy, of a reference, which has only weights, and of a process model.
-fn parameter_sets<B: Backend>(
-    backend: &B,
-    layout: &Layout,
-    (reference, process_model): (bool, bool),
-) -> [usize; 3] {
-    let trained = 1 + usize::from(process_model);
-    [
-        layout.parameter_bytes(backend, Role::Weight).saturating_mul(trained + usize::from(reference)),
-        layout.parameter_bytes(backend, Role::Gradient).saturating_mul(trained),
-        layout.parameter_bytes(backend, Role::Moment).saturating_mul(2 * trained),
-    ]
-}
-
 fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
@@ -298,14 +292,11 @@ fn does_not_fit(
     } else {
         ""
     };
-    let reference = match (demand.reference, demand.process_model) {
-        (_, Some(_)) => ", or objective.advantage = \"rloo\"",
-        (true, None) => ", or objective.reference_kl.coefficient = 0",
-        (false, None) => "",
-    };
+    let has = demand.parameter_sets();
+    let fewer: String = has.remedies().iter().map(|remedy| format!(", or {remedy}")).collect();
     format!(
         "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
-         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{reference}{states} would make it fit",
+         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{fewer}{states} would make it fit",
         human(least),
         human(budget),
         listed(sets),

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::estimate::{Estimate, Kept, Speeds, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
-use crate::plan::{Demand, Plan};
+use crate::plan::{Demand, ParameterSets, Plan};
 use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, Run};
@@ -38,9 +38,10 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
-    /// Whether a process model is trained beside the policy.
-    fn trains_process_model(&self) -> bool {
-        self.tables().process_model.is_some()
+    /// The sets of parameters that the run holds.
+    fn parameter_sets(&self) -> ParameterSets {
+        let Tables { process_model, shards, .. } = self.tables();
+        ParameterSets { reference: self.needs_reference(), process_model: process_model.is_some(), shards }
     }
 
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
@@ -79,6 +80,8 @@ pub struct Tables<'a> {
     pub memory: &'a MemorySettings,
     /// `lab.track_states`.
     pub track_states: bool,
+    /// `update.shards` or `sft.shards`.
+    pub shards: usize,
 }
 
 /// What the loop needs to begin a process model.

@@ -50,14 +50,16 @@ pub fn train<T: Trainer, B: Backend>(
                 trainer.check(&found.state.trainer)?;
                 let process_model = process_model
                     .map(|table| {
-                        found.process_model(backend.clone(), table.optimizer.clone(), process_limits)
+                        let settings = table.optimizer.clone();
+                        found.process_model(backend.clone(), settings, process_limits, demand.shards)
                     })
                     .transpose()?;
-                return Ok((found.learner(backend, optimizer.clone(), plan.passes())?, process_model));
+                let learner = found.learner(backend, optimizer.clone(), plan.passes(), demand.shards)?;
+                return Ok((learner, process_model));
             }
             let begin = |model: Model<B>, settings: &Settings, table, limits| {
                 let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
-                Learner::new(model, optimizer, limits)
+                Learner::new(model, optimizer, limits, demand.shards)
             };
             let process_model = process_model
                 .map(|table| {

@@ -18,7 +18,7 @@ fn learner(limits: PassLimits) -> Learner<Cpu> {
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let optimizer =
         Optimizer::new(&model, settings::Optimizer { learning_rate: 0.01, ..Default::default() }).unwrap();
-    Learner::new(model, optimizer, limits).unwrap()
+    Learner::new(model, optimizer, limits, 1).unwrap()
 }
 
 fn weights(learner: &Learner<Cpu>) -> Vec<u8> {

@@ -7,4 +7,5 @@ mod laws;
 mod learner;
 mod parity;
 mod process_model;
+mod shards;
 mod tensorboard_sink;

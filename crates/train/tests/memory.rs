@@ -51,12 +51,13 @@ fn updates_take_no_more_memory_than_was_planned() {
         kept_tokens: 0,
         reference: false,
         process_model: None,
+        shards: 3,
     };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
     let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
-    let mut learner = Learner::new(model, optimizer, plan.passes()).unwrap();
+    let mut learner = Learner::new(model, optimizer, plan.passes(), demand.shards).unwrap();
 
     let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;
     let tokens: Vec<Vec<u32>> =

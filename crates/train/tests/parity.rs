@@ -158,6 +158,7 @@ impl Fixture {
             model,
             optimizer,
             PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
+            1,
         )
         .unwrap()
     }

@@ -10,7 +10,8 @@ properties!(
     memory_that_there_is_not_is_refused,
     rows_are_gathered_and_scattered,
     rows_are_stored_in_slots,
-    rows_scattered_to_one_place_are_added_in_order
+    rows_scattered_to_one_place_are_added_in_order,
+    buffers_are_added_number_by_number
 );
 
 fn buffers_hold_what_is_written<S: Subject>(trial: &Trial<S>) {
@@ -101,4 +102,17 @@ fn rows_scattered_to_one_place_are_added_in_order<S: Subject>(trial: &Trial<S>) 
     let sum = |i: usize| if i < 20 { 0.0 } else { from[i - 20] + from[i] + from[i + 20] };
     let want = device.seen(role(2), (0..40).map(sum).collect());
     assert_bits("sums", &device.download(role(2), &scattered), &want);
+}
+
+fn buffers_are_added_number_by_number<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    for len in [1, 17, 100_000] {
+        let role = Role::Activation(len, 1);
+        let (mut a, mut b) = (device.noise(role, 1), device.noise(role, 2));
+        (a[0], b[0]) = (-0.0, 0.0);
+        let sums: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        let mut to = device.upload(role, &a);
+        device.add(&device.upload(role, &b), &mut to);
+        assert_bits("sums", &device.download(role, &to), &sums);
+    }
 }

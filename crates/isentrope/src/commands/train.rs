@@ -116,8 +116,7 @@ impl RunArguments {
         terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
         let layout = Layout::new(&ModelConfig::read(&model_dir)?);
         let tables = recipe.tables();
-        let beside = (recipe.needs_reference(), recipe.trains_process_model());
-        Plan::check_model(&device, &layout, beside, tables.memory, available)?;
+        Plan::check_model(&device, &layout, recipe.parameter_sets(), tables.memory, available)?;
         let prepared = recipe.prepare(&model_dir, &Download::default())?;
         let plan = prepared.plan(&device, available)?;
         terminal.heading(&plan.to_string());

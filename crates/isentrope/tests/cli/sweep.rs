@@ -68,6 +68,8 @@ fn every_combination_is_the_run_that_train_makes() {
             "{said}"
         );
     }
+    let begins = |run: &str| said.find(&format!("{run}: begins\n"));
+    assert!(begins("plain/3") < begins("kl-cov/4"), "seed by seed: {said}");
     assert!(said.contains("4 done, 0 left\n"), "{said}");
     assert!(
         table.contains("problems: mean@2 at the end, %") && table.contains("  against kl-cov"),

@@ -70,14 +70,14 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, lab, .. } = self;
-        let track_states = lab.track_states;
+        let Self { run, model, optimizer, eval, checkpoint, memory, lab, update, .. } = self;
+        let (track_states, shards) = (lab.track_states, update.shards);
         let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: of_process_model.as_deref(),
             optimizer: process_optimizer,
         });
-        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states, shards }
     }
 
     fn needs_reference(&self) -> bool {
@@ -155,6 +155,7 @@ impl TrainingRecipe for Recipe {
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
             reference: recipe.needs_reference(),
             process_model: prime.then(|| responses.saturating_mul(longest_response)),
+            shards: recipe.update.shards,
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
         let judge = Judge {

@@ -57,11 +57,15 @@ pub struct Update {
     /// How many times the updates go through a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
+    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed (docs/numerics.md,
+    /// "Shards"). What a run comes to depends on how many there are, as it does on the seed, but not on who computes them.
+    #[schemars(range(min = 1, max = 65536))]
+    pub shards: usize,
 }
 
 impl Default for Update {
     fn default() -> Self {
-        Self { prompts: None, epochs: 1 }
+        Self { prompts: None, epochs: 1, shards: 1 }
     }
 }
 

@@ -274,6 +274,7 @@ impl<S> FoundCheckpoint<S> {
         backend: Arc<B>,
         settings: settings::Optimizer,
         limits: PassLimits,
+        shards: usize,
     ) -> Result<Learner<B>> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join("trainer/weights");
@@ -283,7 +284,7 @@ impl<S> FoundCheckpoint<S> {
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Learner::new(model, optimizer, limits)
+        Learner::new(model, optimizer, limits, shards)
     }
 
     /// The process model as it was.
@@ -295,6 +296,7 @@ impl<S> FoundCheckpoint<S> {
         backend: Arc<B>,
         settings: settings::Optimizer,
         limits: PassLimits,
+        shards: usize,
     ) -> Result<Learner<B>> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start anew \
@@ -305,7 +307,7 @@ impl<S> FoundCheckpoint<S> {
         let model = Model::load(&dir, backend)?;
         let moments = Checkpoint::open(&dir.join("moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(PROCESS_OPTIMIZER);
-        Learner::new(model, optimizer, limits)
+        Learner::new(model, optimizer, limits, shards)
     }
 }
 

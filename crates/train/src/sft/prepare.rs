@@ -26,9 +26,9 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, .. } = self;
-        let (process_model, track_states) = (None, false);
-        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states }
+        let Self { run, model, optimizer, eval, checkpoint, memory, sft, .. } = self;
+        let (process_model, track_states, shards) = (None, false, sft.shards);
+        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states, shards }
     }
 
     fn needs_reference(&self) -> bool {
@@ -84,6 +84,7 @@ impl TrainingRecipe for Recipe {
             scored: 0,
             reference: false,
             process_model: None,
+            shards: recipe.sft.shards,
         };
         let workload = Workload {
             steps: recipe.run.steps,

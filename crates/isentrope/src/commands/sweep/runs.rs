@@ -29,6 +29,8 @@ pub struct PlannedRun {
     pub needs: Option<usize>,
     /// Whether it is a model that others begin with.
     pub is_model: bool,
+    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which is ended early can compare.
+    pub round: usize,
 }
 
 impl PlannedRun {
@@ -99,6 +101,8 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
             group => group,
         };
         let control = file.compare.control(&values).map(|values| names(&values, false));
+        let seed = file.axes.iter().zip(&values).find(|(axis, _)| axis.is_seed);
+        let round = seed.map_or(0, |(_, &value)| value);
         let name = names(&values, true);
         let layers = || {
             let values = file.axes.iter().zip(&values).map(|(axis, value)| &axis.values[*value].settings);
@@ -117,7 +121,7 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
             }
         };
         match run {
-            Ok(run) => runs.push(PlannedRun { control, ..run }),
+            Ok(run) => runs.push(PlannedRun { control, round, ..run }),
             Err(error) => problems.add(&name, &error),
         }
     }
@@ -236,6 +240,7 @@ fn plan<R: TrainingRecipe>(
         steps: recipe.tables().run.steps,
         needs: None,
         is_model: false,
+        round: 0,
     })
 }
 

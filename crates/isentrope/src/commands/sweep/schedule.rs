@@ -128,7 +128,7 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
     Ok(())
 }
 
-/// The runs that can begin now, in their order. One whose model could not be made never can.
+/// The runs that can begin now, round by round. One whose model could not be made never can.
 fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
     let mut ready = Vec::new();
     for place in 0..runs.len() {
@@ -145,6 +145,7 @@ fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
             _ => ready.push(place),
         }
     }
+    ready.sort_by_key(|&place| runs[place].round);
     ready
 }
 

@@ -1,0 +1,146 @@
+//! The shards of an update: parts of its sequences whose gradients are computed apart, and added in an order of their own.
+//!
+//! How many there are is a number of the recipe, and part of what the weights depend on; who computes which of them is not
+//! (docs/numerics.md, "Shards").
+
+use isentrope_kernels::{Backend, Role};
+use isentrope_model::{Gradient, Model, Parameters, Result};
+
+/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which the loss may say something.
+///
+/// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c S / C), S - 1)` of S; to
+/// shard 0 if C is 0.
+pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
+    let total: u128 = weights.iter().map(|&weight| weight as u128).sum();
+    let mut before = 0u128;
+    let mut shard_of = |&weight: &usize| {
+        let shard = (before * shards as u128).checked_div(total).unwrap_or(0);
+        before += weight as u128;
+        (shard as usize).min(shards - 1)
+    };
+    weights.iter().map(&mut shard_of).collect()
+}
+
+/// Sets of parameters that wait to be added while the gradients of so many shards are computed one after the other.
+pub(crate) fn waiting_sums(shards: usize) -> usize {
+    shards.next_power_of_two().trailing_zeros() as usize
+}
+
+/// The gradient of an update, shard by shard: the gradients of neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in
+/// the same way; one without a neighbour goes up as it is.
+///
+/// A binary counter does that in order, with one waiting sum for each of its digits: sum k is of 2^k shards.
+pub(crate) struct ShardedGradient<B: Backend> {
+    /// Of the shard under way; in the end, of all.
+    gradient: Gradient<B>,
+    waiting: Vec<Parameters<B>>,
+    /// The shard under way; all have been added once it is as many as there are.
+    shard: usize,
+    shards: usize,
+}
+
+impl<B: Backend> ShardedGradient<B> {
+    /// A gradient of zero.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](isentrope_model::Error::Memory).
+    pub fn zeros(model: &Model<B>, shards: usize) -> Result<Self> {
+        let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
+        let waiting = (0..waiting_sums(shards)).map(zeros).collect::<Result<_>>()?;
+        Ok(Self { gradient: Gradient::zeros(model)?, waiting, shard: 0, shards })
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards
+    }
+
+    /// Where the gradient of a shard accumulates. Shards come in order; those passed over are zeros.
+    pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
+        while self.shard < shard {
+            self.end_shard(model);
+        }
+        &mut self.gradient
+    }
+
+    /// Ends the accumulation: the gradient of all shards.
+    pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+        let last = self.shards - 1;
+        if self.shard <= last {
+            self.of_shard(model, last).finish(model);
+            // What waits is of shards before those that are in the sum.
+            let sum = self.gradient.parameters_mut();
+            let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
+            digits.for_each(|(_, waiting)| sum.add(&model.backend, waiting));
+            self.shard = self.shards;
+        }
+        self.gradient.parameters_mut()
+    }
+
+    /// Back to zero, keeping the memory.
+    pub fn reset(&mut self, backend: &B) {
+        self.gradient.reset(backend);
+        self.shard = 0;
+    }
+
+    /// Counts up by the shard under way, and begins the next.
+    fn end_shard(&mut self, model: &Model<B>) {
+        let backend = &*model.backend;
+        self.gradient.finish(model);
+        let carries = self.shard.trailing_ones() as usize;
+        let (carried, free) = self.waiting.split_at_mut(carries);
+        std::mem::swap(self.gradient.parameters_mut(), &mut free[0]);
+        carried.iter().for_each(|waiting| free[0].add(backend, waiting));
+        self.gradient.reset(backend);
+        self.shard += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shards_are_consecutive_and_even(weights in prop::collection::vec(0usize..1000, 0..200), shards in 1usize..40) {
+            let of = shards_of(&weights, shards);
+            prop_assert_eq!(of.len(), weights.len());
+            prop_assert!(of.is_sorted() && of.iter().all(|&shard| shard < shards));
+            let (total, largest) = (weights.iter().sum::<usize>(), weights.iter().max().copied().unwrap_or(0));
+            for shard in 0..shards {
+                let own = weights.iter().zip(&of).filter(|&(_, &of)| of == shard).map(|(weight, _)| weight);
+                // Even to one unit.
+                prop_assert!(own.sum::<usize>() <= total.div_ceil(shards) + largest);
+            }
+        }
+
+        #[test]
+        fn halves_of_shards_are_shards(weights in prop::collection::vec(0usize..1000, 0..200), shards in 1usize..20) {
+            let halves: Vec<usize> = shards_of(&weights, 2 * shards).iter().map(|half| half / 2).collect();
+            prop_assert_eq!(halves, shards_of(&weights, shards));
+        }
+    }
+
+    #[test]
+    fn units_go_where_their_first_token_does() {
+        assert_eq!(shards_of(&[1; 6], 1), [0; 6]);
+        assert_eq!(shards_of(&[1; 6], 3), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(shards_of(&[5, 1, 2, 2], 2), [0, 1, 1, 1]);
+        assert_eq!(
+            shards_of(&[0, 0, 4, 0], 4),
+            [0, 0, 0, 3],
+            "what weighs nothing after all others is in the last"
+        );
+        assert_eq!(shards_of(&[0, 0], 4), [0, 0]);
+        assert_eq!(shards_of(&[usize::MAX, usize::MAX], 2), [0, 1]);
+        assert!(shards_of(&[], 3).is_empty());
+    }
+
+    #[test]
+    fn as_many_sums_wait_as_the_counter_has_digits() {
+        for (shards, waiting) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (256, 8)] {
+            assert_eq!(waiting_sums(shards), waiting);
+        }
+    }
+}
