@@ -57,6 +57,7 @@ impl<B: Backend> ShardedGradient<B> {
 
     /// Where the gradient of a shard accumulates. Shards come in order; those passed over are zeros.
     pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
+        assert!(self.shard <= shard, "a shard that has been added already");
         while self.shard < shard {
             self.end_shard(model);
         }
