@@ -1,7 +1,5 @@
 //! Many responses judged at a time, each by one of several workers.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -10,6 +8,7 @@ use serde_json::Value;
 
 use crate::forms::Tests;
 use crate::judge::Rules;
+use crate::known::Known;
 use crate::pool::Pool;
 use crate::settings::CodeSettings;
 use crate::verdict::{Report, Verdict};
@@ -25,6 +24,7 @@ pub struct Judge {
     sandbox: Sandbox,
     python: Python,
     pool: Pool<Worker>,
+    known: Known,
     /// Faults of the sandbox since it last worked.
     faults: AtomicUsize,
 }
@@ -68,6 +68,7 @@ impl Judge {
             sandbox: Sandbox::find()?,
             python: Python::find(settings.python.as_deref())?,
             pool: Pool::new(settings.worker_count()),
+            known: Known::default(),
             faults: AtomicUsize::new(0),
         };
         judge.trial()?;
@@ -90,18 +91,10 @@ impl Judge {
     /// # Errors
     /// [`JudgeError`] when no more responses can be judged.
     pub fn judge(&self, batch: &[(&Value, &str)]) -> Result<Vec<Report>, JudgeError> {
-        // The responses to a problem share its tests, which may take a while to read.
-        let mut problems: HashMap<usize, OnceLock<Result<Tests, String>>> = HashMap::new();
-        for (tests, _) in batch {
-            problems.entry(std::ptr::from_ref(*tests).addr()).or_default();
-        }
-        let judge = |(tests, response): &(&Value, &str)| {
-            let read = || Tests::from_value(tests);
-            match problems.get(&std::ptr::from_ref(*tests).addr()).map(|known| known.get_or_init(read)) {
-                Some(Ok(tests)) => self.response(tests, response),
-                Some(Err(what)) => Ok(unusable(what.clone())),
-                None => Ok(unusable("they were not read".into())),
-            }
+        let judge = |(ground_truth, response): &(&Value, &str)| match self.known.problem(ground_truth).tests()
+        {
+            Ok(tests) => self.response(tests, response),
+            Err(what) => Ok(unusable(what.clone())),
         };
         in_order(batch, self.settings.worker_count(), judge)
     }

@@ -130,7 +130,7 @@ impl Benchmark {
             ..Self::own(name)
         };
         if let Some(&task) = TaskName::ALL.iter().find(|task| is_wanted(&[task.name()])) {
-            let verifier = Some(VerifierName::Auto);
+            let verifier = Some(task.verifier());
             return Some(Self { task: Some(task), decoding: OF_TASK, verifier, ..Self::own(task.name()) });
         }
         if let Some(&(names, repo, files, decoding, layout)) = CODE.iter().find(|row| is_wanted(row.0)) {
@@ -307,6 +307,21 @@ mod tests {
         }
         assert_eq!(parse("MATH-500=a.jsonl").benchmark, Benchmark::built_in("math500").unwrap());
         assert_eq!(parse("mine=a.jsonl").benchmark, Benchmark::own("mine"));
+    }
+
+    #[test]
+    fn what_judges_is_known_before_there_is_a_response() {
+        for (name, verifier) in [
+            ("humaneval", VerifierName::Code),
+            ("mbpp", VerifierName::Code),
+            ("livecodebench", VerifierName::Code),
+            ("leetcode", VerifierName::Code),
+            ("programs", VerifierName::Code),
+            ("countdown", VerifierName::Countdown),
+            ("gsm8k", VerifierName::Math),
+        ] {
+            assert_eq!(Benchmark::built_in(name).unwrap().verifier, Some(verifier), "{name}");
+        }
     }
 
     #[test]

@@ -19,14 +19,25 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().flat_map(|columns| columns.iter().copied())
 }
 
-/// The tests of a row that has them in columns of their own, as the verifier `code` reads them.
-pub fn program_tests(row: &Map<String, Value>) -> Option<Value> {
+/// The tests of a row that has them in columns of their own, as the verifier `code` reads them; where there is nothing but tests
+/// that cannot be read, what is wrong with them, as part of a sentence.
+pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, String>> {
     let there = |column: &&str| row.get(*column).filter(|value| !value.is_null());
-    COLUMNS.iter().filter(|columns| there(&columns[0]).is_some()).find_map(|columns| {
+    let mut unreadable = None;
+    for columns in COLUMNS {
+        let Some(first) = there(&columns[0]) else { continue };
         let pairs = columns.iter().filter_map(|column| Some(((*column).to_owned(), there(column)?.clone())));
         let tests = Value::Object(pairs.collect());
-        Tests::from_value(&tests).is_ok().then_some(tests)
-    })
+        match Tests::from_value(&tests) {
+            Ok(_) => return Some(Ok(tests)),
+            // Columns of these names may be anything.
+            Err(why) if Tests::is_form_of(first) => {
+                unreadable.get_or_insert(Err(format!("in column {} {why}", columns[0])));
+            }
+            Err(_) => {}
+        }
+    }
+    unreadable
 }
 
 #[cfg(test)]
@@ -58,8 +69,15 @@ mod tests {
                 json!({"input_output": "{\"inputs\": [\"1\"], \"outputs\": [\"2\"]}"}),
             ),
         ] {
-            assert_eq!(found(row.clone()), Some(tests), "{row}");
+            assert_eq!(found(row.clone()), Some(Ok(tests)), "{row}");
         }
+        let damaged = json!({"tests": {"inputs": ["1"], "outputs": []}});
+        assert_eq!(
+            found(damaged),
+            Some(Err("in column tests the tests have 1 inputs, but 0 outputs".into()))
+        );
+        let one_of_two = json!({"tests": {"inputs": ["1"], "outputs": []}, "test_cases": ["assert f()"]});
+        assert_eq!(found(one_of_two), Some(Ok(json!({"test_cases": ["assert f()"]}))));
         for row in [
             json!({"problem": "p", "answer": "5"}),
             json!({"test": "0.5"}),

@@ -95,12 +95,13 @@ impl Problem {
         let takes_any = check(&Value::Null).is_ok();
         // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
         let tests = if takes_any || columns.answer.is_some() { None } else { program_tests(row) };
-        let tests = tests.filter(|tests| check(tests).is_ok());
-        let ground_truth = match find(row, &columns.answer, GROUND_TRUTH) {
-            _ if tests.is_some() => tests.unwrap_or_default(),
-            Err(_) if takes_any && columns.answer.is_none() => Value::Null,
-            Err(problem) => return Err(problem),
-            Ok((column, answer)) => {
+        let tests = tests.map(|tests| tests.and_then(|tests| check(&tests).map(|()| tests)));
+        let ground_truth = match (find(row, &columns.answer, GROUND_TRUTH), tests) {
+            (_, Some(Ok(tests))) => tests,
+            (Err(_), Some(Err(problem))) => return Err(problem),
+            (Err(_), None) if takes_any && columns.answer.is_none() => Value::Null,
+            (Err(problem), None) => return Err(problem),
+            (Ok((column, answer)), _) => {
                 let ground_truth = match answer {
                     Value::String(text) => match final_answer(text, column, columns.answer.is_some()) {
                         Err(_) if takes_any => answer.clone(),

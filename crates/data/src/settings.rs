@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isentrope_model::hub;
+use isentrope_reward::VerifierName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -75,10 +76,13 @@ impl Default for DataSettings {
     }
 }
 
-/// Writes [`TaskName`]: the name of every built-in task, the table of its settings in [`DataSettings`], and the type that
-/// makes its problems from them.
+/// Writes [`TaskName`]: the name of every built-in task, its verifier, the table of its settings in [`DataSettings`], and the
+/// type that makes its problems from them.
 macro_rules! registry {
-    ($($(#[doc = $doc:literal])* $name:literal: $variant:ident, settings.$table:ident => $task:ty;)*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        $name:literal: $variant:ident, $verifier:expr, settings.$table:ident => $task:ty;
+    )*) => {
         /// A built-in task.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         pub enum TaskName {
@@ -96,6 +100,13 @@ macro_rules! registry {
                 }
             }
 
+            /// What judges responses to its problems.
+            pub(crate) fn verifier(self) -> VerifierName {
+                match self {
+                    $(Self::$variant => $verifier,)*
+                }
+            }
+
             fn open(self, settings: &DataSettings) -> Result<Box<dyn Task>> {
                 let task: Box<dyn Task> = match self {
                     $(Self::$variant => Box::new(<$task>::new(&settings.$table)?),)*
@@ -108,9 +119,9 @@ macro_rules! registry {
 
 registry! {
     /// Combine given numbers to reach a target, in written steps.
-    "countdown": Countdown, settings.countdown => countdown::Countdown;
+    "countdown": Countdown, VerifierName::Countdown, settings.countdown => countdown::Countdown;
     /// Write small functions in Python, which tests then call.
-    "programs": Programs, settings.programs => programs::Programs;
+    "programs": Programs, VerifierName::Code, settings.programs => programs::Programs;
 }
 
 /// Whether prompts go through the model's chat template.

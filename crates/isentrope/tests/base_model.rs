@@ -1,4 +1,4 @@
-//! The shipped base model is what its recipe makes, to the last bit. Some minutes in release mode, so not part of the
+//! The shipped base models are what their recipes make, to the last bit. Some minutes in release mode, so not part of the
 //! default run:
 //!
 //! ```sh
@@ -11,13 +11,24 @@ use std::process::Command;
 
 #[test]
 #[ignore = "trains for minutes"]
-fn the_recipe_reproduces_the_shipped_base_model() {
+fn the_base_of_countdown_is_made_by_its_recipe() {
+    assert_made_by_its_recipe("countdown-base");
+}
+
+#[test]
+#[ignore = "trains for a minute"]
+fn the_base_of_programs_is_made_by_its_recipe() {
+    assert_made_by_its_recipe("programs-base");
+}
+
+/// A recipe and the model in assets/ that it makes have the same name. Evaluations change nothing, and are left out.
+fn assert_made_by_its_recipe(name: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let temporary = tempfile::tempdir().unwrap();
     let out = temporary.path().join("run");
     let status = Command::new(env!("CARGO_BIN_EXE_isentrope"))
         .current_dir(&root)
-        .args(["sft", "recipes/countdown-base.toml", "--set", "eval.every=0", "--set"])
+        .args(["sft", &format!("recipes/{name}.toml"), "--set", "eval.every=0", "--set"])
         .arg(format!("run.out={}", out.display()))
         .status()
         .unwrap();
@@ -26,6 +37,6 @@ fn the_recipe_reproduces_the_shipped_base_model() {
         std::fs::read_dir(out.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path()).collect();
     checkpoints.sort();
     let made = std::fs::read(checkpoints.last().unwrap().join("model.safetensors")).unwrap();
-    let shipped = std::fs::read(root.join("assets/countdown-base/model.safetensors")).unwrap();
-    assert!(made == shipped, "the recipe makes another model than assets/countdown-base has");
+    let shipped = std::fs::read(root.join(format!("assets/{name}/model.safetensors"))).unwrap();
+    assert!(made == shipped, "the recipe makes another model than assets/{name} has");
 }

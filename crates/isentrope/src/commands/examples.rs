@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Write the recipes, the base model of the built-in example, problems of arithmetic and an example of a reward of your own
+/// Write the recipes, the base models of the built-in tasks, problems of arithmetic and an example of a reward of your own
 ///
 /// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in them are relative to the
 /// directory that they are written to. A file that is there already is left as it is.
@@ -60,6 +60,12 @@ const FILES: &[(&str, &[u8])] = files![
     "assets/countdown-base/model.safetensors"
     "assets/countdown-base/tokenizer.json"
     "assets/countdown-base/tokenizer_config.json"
+    "assets/programs-base/config.json"
+    "assets/programs-base/generation_config.json"
+    "assets/programs-base/model.safetensors"
+    "assets/programs-base/tokenizer.json"
+    "assets/programs-base/tokenizer.py"
+    "assets/programs-base/tokenizer_config.json"
     "examples/arithmetic/make.py"
     "examples/arithmetic/test.jsonl"
     "examples/arithmetic/train.jsonl"
@@ -85,6 +91,8 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/countdown-grpo.toml"
     "recipes/countdown-kl-cov.toml"
     "recipes/countdown-prime.toml"
+    "recipes/programs-base.toml"
+    "recipes/programs.toml"
     "recipes/quickstart.toml"
     "recipes/qwen2.5-0.5b-own-data.toml"
     "recipes/qwen2.5-32b-clip-cov.toml"

@@ -13,6 +13,7 @@ mod eval;
 mod examples;
 mod generate;
 mod grade;
+mod grade_code;
 mod independence;
 mod initial_states;
 mod inspect;
@@ -28,6 +29,7 @@ mod pages;
 #[cfg(unix)]
 mod processes;
 mod program;
+mod programs;
 mod recipes;
 mod report;
 mod score;

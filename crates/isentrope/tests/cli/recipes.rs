@@ -1,6 +1,6 @@
 //! The recipes that come with the program, and the documentation of their keys.
 
-use crate::program::{Scratch, isentrope, stdout_of, wrong_usage};
+use crate::program::{Scratch, can_judge_programs, isentrope, stdout_of, wrong_usage};
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -34,6 +34,9 @@ fn resolved(path: &Path) -> String {
     let mut command = isentrope(&[command, path.to_str().unwrap(), "--dry-run"]);
     if text.contains("\"data/train.parquet\"") {
         command.args(["--set", "data.files=examples/own-reward/problems.jsonl"]); // whoever has the recipe has data
+    }
+    if text.contains("verifier = \"code\"") && !can_judge_programs() {
+        command.args(["--set", "reward.verifier=auto"]); // whoever trains on programs can run them
     }
     if let Some(model) = of_another_run(&text) {
         // Whoever has the recipe trains that model first.

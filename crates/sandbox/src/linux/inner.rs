@@ -68,8 +68,7 @@ fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
     attempt("the end of the outer process cannot be followed", set_pdeathsig(Signal::SIGKILL))?;
     attempt("privileges cannot be given up", set_no_new_privs())?;
     let landlock = landlock_rules::restrict(&plan.shown)?;
-    // The outer process has the same user in the same namespace.
-    resource_limits::set(limits, u64::from(plan.way == Way::UserNamespace))?;
+    resource_limits::set(limits, &plan.way)?;
     system_calls::restrict()?;
     Ok(landlock)
 }

@@ -2,14 +2,19 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use super::plan::Way;
 use super::{Problem, attempt};
 use crate::Limits;
 
 /// Signals that may wait to be delivered, each of which takes memory of the kernel's.
 const PENDING_SIGNALS: u64 = 256;
 
-/// Limits this process and all that come from it. `others` are processes of the same user outside of the jail.
-pub fn set(limits: &Limits, others: u64) -> Result<(), Problem> {
+/// The first kernel that counts the processes of a user in each user namespace by themselves. Before, all that the user has on the
+/// machine count for the limit.
+const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
+
+/// Limits this process and all that come from it.
+pub fn set(limits: &Limits, way: &Way) -> Result<(), Problem> {
     let mut all = vec![
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_MEMLOCK, 0),
@@ -17,11 +22,11 @@ pub fn set(limits: &Limits, others: u64) -> Result<(), Problem> {
         (Resource::RLIMIT_NICE, 0),
         (Resource::RLIMIT_RTPRIO, 0),
         (Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
-        (Resource::RLIMIT_NPROC, limits.processes.saturating_add(others)),
         (Resource::RLIMIT_NOFILE, limits.open_files),
         (Resource::RLIMIT_FSIZE, limits.file_bytes),
         (Resource::RLIMIT_AS, limits.address_space_bytes),
     ];
+    all.extend(most_processes(limits, way, counts_by_namespace()).map(|most| (Resource::RLIMIT_NPROC, most)));
     all.extend(limits.cpu_s.map(|seconds| (Resource::RLIMIT_CPU, seconds)));
     for (resource, limit) in all {
         let lowered = getrlimit(resource).and_then(|(_, hard)| {
@@ -31,4 +36,51 @@ pub fn set(limits: &Limits, others: u64) -> Result<(), Problem> {
         attempt(format_args!("{resource:?} cannot be set"), lowered)?;
     }
     Ok(())
+}
+
+/// Whether this kernel counts the processes of a user namespace by themselves.
+pub fn counts_by_namespace() -> bool {
+    version(&rustix::system::uname().release().to_string_lossy()).is_some_and(|it| it >= COUNTS_BY_NAMESPACE)
+}
+
+/// How many processes the jail's user may have; none where that would count processes outside of the jail, which are then for the
+/// watchdog or a control group to count.
+fn most_processes(limits: &Limits, way: &Way, counts_by_namespace: bool) -> Option<u64> {
+    match way {
+        Way::Root => Some(limits.processes),
+        // The outer process has the same user in the same namespace.
+        Way::UserNamespace => counts_by_namespace.then(|| limits.processes.saturating_add(1)),
+        Way::Bubblewrap(_) => counts_by_namespace.then_some(limits.processes),
+    }
+}
+
+/// The first two numbers of a kernel's release, such as `5.10.0-32-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_apart() {
+        for (release, counts) in
+            [("4.18.0-553.el8", false), ("5.10.0-32-amd64", false), ("5.14.0", true), ("6.1-rc3", true)]
+        {
+            assert_eq!(version(release).is_some_and(|it| it >= COUNTS_BY_NAMESPACE), counts, "{release}");
+        }
+        assert_eq!(version("unknown"), None);
+    }
+
+    #[test]
+    fn processes_outside_of_the_jail_do_not_count() {
+        let limits = Limits { processes: 20, ..Limits::default() };
+        let most = |way: &Way, counts| most_processes(&limits, way, counts);
+        let bubblewrap = Way::Bubblewrap("bwrap".into());
+        assert_eq!((most(&Way::Root, false), most(&Way::Root, true)), (Some(20), Some(20)));
+        assert_eq!((most(&Way::UserNamespace, false), most(&Way::UserNamespace, true)), (None, Some(21)));
+        assert_eq!((most(&bubblewrap, false), most(&bubblewrap, true)), (None, Some(20)));
+    }
 }

@@ -66,13 +66,14 @@ impl Reader {
         // Some verifiers need none.
         let takes_any = check(&Value::Null).is_ok();
         let tests = if takes_any || self.gold.is_some() { None } else { program_tests(object) };
-        let tests = tests.filter(|tests| check(tests).is_ok());
-        let ground_truth = match find(object, &self.gold, GOLD) {
-            _ if tests.is_some() => tests.unwrap_or_default(),
-            Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
-            Ok((_, value)) => value.clone(),
-            Err(_) if takes_any => Value::Null,
-            Err(missing) => return Err(missing),
+        let tests = tests.map(|tests| tests.and_then(|tests| check(&tests).map(|()| tests)));
+        let ground_truth = match (find(object, &self.gold, GOLD), tests) {
+            (_, Some(Ok(tests))) => tests,
+            (Ok((key, Value::String(text))), _) => final_answer(text, key, self.gold.is_some())?.into(),
+            (Ok((_, value)), _) => value.clone(),
+            (Err(_), Some(Err(unusable))) => return Err(unusable),
+            (Err(_), None) if takes_any => Value::Null,
+            (Err(missing), None) => return Err(missing),
         };
         let (response_key, response) = find(object, &self.response, RESPONSE)?;
         let response = match response {

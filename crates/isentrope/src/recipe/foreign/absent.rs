@@ -54,10 +54,6 @@ const ABSENT: &[Absent] = &[
         "a rollout is one response to a prompt, without tools or further turns",
     ),
     absent(
-        "sandbox_fusion.*",
-        "code is not run; a program of your own can: reward.verifier as a table with `command`",
-    ),
-    absent(
         "reward_model.model reward_model.model.path reward_model.model.external_lib reward_model.model.trust_remote_code \
          reward_model.rollout.* reward_model.model_path \
          reward_model.reward_loop_source reward_model.reward_loop_module_path reward_model.reward_loop_class_name \

@@ -215,6 +215,21 @@ pub const FOREIGN: &[Foreign] = &[
         "as a table with `workers` beside `command` or `python`",
     ),
     but(
+        &["sandbox_fusion.max_concurrent"],
+        "reward.verifier",
+        "as { code = { workers = 8 } }: programs run on this machine, in sandboxes",
+    ),
+    but(
+        &["sandbox_fusion.memory_limit_mb"],
+        "reward.verifier",
+        "as { code = { memory_mib = 1024 } }: programs run on this machine, in sandboxes",
+    ),
+    but(
+        &["sandbox_fusion", "sandbox_fusion.url", "sandbox_fusion._target_"],
+        "reward.verifier",
+        "as \"code\", which runs programs on this machine in sandboxes and asks no service: docs/code.md",
+    ),
+    but(
         &["reward_fn_key"],
         "reward.verifier",
         "as a table with the key `by_data_source`, for the column data_source",

@@ -170,6 +170,14 @@ fn values_of_other_trainers_are_translated() {
         ("optimizer.schedule = \"cosine_with_restarts\"", "absent here, because the schedules are"),
         ("reward.verifier = \"math_verify\"", "here it is `reward.verifier = \"math\"`"),
         (
+            "reward.verifier = \"sandbox_fusion\"",
+            "here it is `reward.verifier = \"code\"`; programs run on this machine",
+        ),
+        (
+            "reward_manager = \"prime_code\"",
+            "here it is `reward.verifier = \"code\"`; programs run on this machine",
+        ),
+        (
             "reward_funcs = [\"my.reward\"]",
             "or { python = \"reward.py:my_reward\" } with your function as it is",
         ),

@@ -334,7 +334,13 @@ pub const FOREIGN: &[Foreign] = &[
     ),
     is(
         VERIFIER,
-        &["format_reward", "code", "sandbox_fusion", "reward_model"],
+        &["sandbox_fusion", "prime_code", "code_reward", "binary_code"],
+        &[("reward.verifier", "\"code\"")],
+        "programs run on this machine, each in a sandbox: docs/code.md",
+    ),
+    is(
+        VERIFIER,
+        &["format_reward", "reward_model"],
         &[],
         "only answers are judged here; a function or a program of your own can judge anything: docs/rewards.md",
     ),

@@ -1,0 +1,116 @@
+//! The built-in task programs: a policy learns to write functions from what tests say of them in sandboxes.
+
+use crate::program::{Scratch, can_judge_programs, isentrope, parse_lines, stdout_of, text};
+use crate::training::{Bench, assert_same_results, checkpoint, metrics};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn base() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/programs-base")
+}
+
+/// Short runs from the shipped base.
+fn bench() -> Bench {
+    let recipe = format!(
+        r#"
+run.steps = 3
+run.seed = 3
+model.path = {:?}
+data.task = "programs"
+reward.verifier = "code"
+[rollout]
+prompts = 16
+responses = 8
+max_tokens = 48
+[update]
+prompts = 8
+[objective]
+loss = "importance"
+[objective.covariance]
+method = "kl-cov"
+fraction = 0.002
+[optimizer]
+learning_rate = 3e-4
+[eval]
+every = 3
+problems = 32
+samples = 4
+"#,
+        text(&base())
+    );
+    Bench::new(Scratch::new(), "train", &recipe)
+}
+
+/// Lines of a step's rollouts.
+fn rollouts(out: &Path, step: u64) -> Vec<Value> {
+    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
+}
+
+#[test]
+fn every_response_is_judged_by_running_it() {
+    if !can_judge_programs() {
+        return;
+    }
+    let bench = bench();
+    let out = bench.run("run", &[], &[]);
+    let lines = metrics(&out);
+    for (step, line) in (1..).zip(&lines[1..]) {
+        let responses = rollouts(&out, step);
+        assert_eq!(responses.len(), 128);
+        let correct = responses.iter().filter(|response| response["verdict"] == "correct").count();
+        for response in &responses {
+            let reason = response["reason"].as_str().unwrap();
+            assert_eq!(reason == "passed 8 tests", response["verdict"] == "correct", "{response}");
+        }
+        assert!((10..120).contains(&correct), "{correct} of 128 are right");
+        let share = |name: &str| line[name].as_f64().unwrap();
+        assert!((share("reward/mean") - correct as f64 / 128.0).abs() < 1e-9);
+        assert_eq!(share("verdict/fault"), 0.0);
+        assert!(share("reward/code/wrong_answer") > 0.0);
+    }
+    // Any number of workers, in whatever order they are done, makes the same run.
+    let again = bench.run("again", &["reward.verifier={ code = { workers = 3 } }"], &[]);
+    assert_same_results(&out, &again);
+
+    let results = bench.scratch.path("eval");
+    let model = text(&checkpoint(&out, 3));
+    let table = stdout_of(&mut isentrope(&[
+        "eval",
+        &model,
+        "--bench",
+        "programs",
+        "--limit",
+        "16",
+        "--max-tokens",
+        "48",
+        "--out",
+        &results,
+    ]));
+    assert!(table.contains("programs: 16 problems, 4 responses each"), "{table}");
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(Path::new(&results).join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["benchmarks"]["programs"]["verifier"], json!("code"));
+    let responses =
+        parse_lines(&fs::read_to_string(Path::new(&results).join("responses/programs.jsonl")).unwrap());
+    let correct = responses.iter().filter(|response| response["verdict"] == "correct").count();
+    assert!(responses.len() == 64 && (5..60).contains(&correct), "{correct} of {}", responses.len());
+}
+
+/// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384 held-out responses. The margin is
+/// four times that of a difference, if responses to a problem did not agree more than others do.
+#[test]
+fn accuracy_rises_by_more_than_chance_can() {
+    if !can_judge_programs() {
+        return;
+    }
+    let sets = ["run.steps=20", "rollout.prompts=32", "eval.every=20", "eval.problems=96"];
+    let lines = metrics(&bench().run("run", &sets, &[]));
+    let held_out = |line: &Value| line["eval/programs/mean@4"].as_f64().unwrap();
+    let (before, after) = (held_out(&lines[0]), held_out(&lines[20]));
+    assert!(after - before > 0.14, "held-out accuracy went from {before} to {after}");
+    for part in ["expressions", "lists"] {
+        let share = |line: &Value| line[&format!("eval/programs/{part}/mean@4")[..]].as_f64().unwrap();
+        assert!(share(&lines[20]) > share(&lines[0]), "{part}");
+    }
+}
