@@ -1,0 +1,58 @@
+//! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run it alone.
+//!
+//! The only code of this crate that is `unsafe`: a library's functions are called by declarations of our own, since its headers
+//! are not there. `abi.rs` has these declarations and tells libraries apart, `engine.rs` makes the calls.
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+mod abi;
+mod engine;
+mod library;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::host_piece::HostPiece;
+use crate::launch::Launched;
+use crate::world::Library;
+use abi::{Abi, Calls, Handle};
+use engine::MpiEngine;
+use std::ffi::c_int;
+
+/// Brings together the ranks that a launcher has started.
+///
+/// # Errors
+/// [`Error::Start`] when the library is missing, not known, or not the launcher's.
+pub(crate) fn begin(launched: &Launched) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
+    let (path, loaded) = library::load(launched)?;
+    let (abi, version) = abi::recognise(loaded, &path)?;
+    let library = Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
+    let engine = match abi {
+        Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launched)?,
+        Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launched)?,
+        Abi::Standard => over(Calls::<usize>::of_standard(loaded), &library, launched)?,
+    };
+    Ok((engine, library))
+}
+
+fn over<H: Handle>(
+    calls: Result<Calls<H>, libloading::Error>,
+    library: &Library,
+    launched: &Launched,
+) -> Result<Box<dyn Engine<Piece = HostPiece>>> {
+    let Library { path, version, .. } = library;
+    let calls = calls.map_err(|error| {
+        Error::Start(format!("{path} ({version}) lacks a function of MPI 3.0: {error}; name another with ISENTROPE_MPI"))
+    })?;
+    let mut engine = MpiEngine::begin(calls)
+        .map_err(|why| Error::Start(format!("{path} ({version}) cannot begin: {why}")))?;
+    let Some(size) = launched.size.filter(|&size| size != engine.size()) else {
+        return Ok(Box::new(engine));
+    };
+    let found = engine.size();
+    engine.close()?;
+    Err(Error::Start(format!(
+        "{} has started {size} ranks ({}), but {path} ({version}) finds {found}: it does not belong to this launcher; \
+         name the launcher's own with ISENTROPE_MPI=/path/to/libmpi.so, start with the library's launcher (srun: with \
+         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each alone",
+        launched.launcher, launched.variable
+    )))
+}
