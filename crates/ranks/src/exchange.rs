@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, Kind, agreement};
 use crate::host_piece::HostPiece;
 use crate::line::Line;
-use crate::pulse::{Activity, OnEnd};
+use crate::pulse::{Activity, Tell};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -29,7 +29,7 @@ pub(crate) struct Brought<'a> {
 pub(crate) struct Exchange {
     line: Arc<Line<HostPiece>>,
     activity: Arc<Activity>,
-    on_end: OnEnd,
+    tell: Tell,
     /// How each rank is called, once that is known.
     names: OnceLock<Vec<String>>,
     state: Mutex<State>,
@@ -45,9 +45,9 @@ pub(crate) struct State {
 }
 
 impl Exchange {
-    pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, on_end: OnEnd) -> Self {
+    pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, tell: Tell) -> Self {
         let state = State { number: 0, digest: Sha256::new(), noted: String::new(), over: None };
-        Self { line, activity, on_end, names: OnceLock::new(), state: Mutex::new(state) }
+        Self { line, activity, tell, names: OnceLock::new(), state: Mutex::new(state) }
     }
 
     pub fn line(&self) -> &Arc<Line<HostPiece>> {
@@ -196,7 +196,7 @@ impl Exchange {
 
     /// Ends all ranks at once, where they cannot end alike.
     fn end(&self, why: String) -> Error {
-        (self.on_end)(&why);
+        (self.tell)(&why);
         self.line.engine().abort(&why);
         Error::Engine(why)
     }
@@ -261,7 +261,10 @@ impl Exchange {
         if crc32c::crc32c(record) == header.checksum || header.length == 0 {
             return Ok(());
         }
-        Err(Error::Damage(format!("what came from {} is not what it sent: memory or a network", self.name(rank))))
+        Err(Error::Damage(format!(
+            "what came from {} is not what it sent: memory or a network",
+            self.name(rank)
+        )))
     }
 }
 

@@ -124,7 +124,8 @@ pub(crate) fn agreement(
         )));
     }
     if let Some(odd) = odd_ones(headers, |header| header.digest) {
-        let names = |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
+        let names =
+            |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
         let since = if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
         // Of two halves neither is known to be right.
         let doubted = if odd.tie { "one of the two" } else { "the first" };

@@ -34,7 +34,7 @@ pub use floats::{Floats, HostFloats};
 pub use host_piece::HostPiece;
 pub use line::{Line, Traffic};
 pub use place::{Node, Place, ThreadNote};
-pub use pulse::{OnEnd, Watch};
+pub use pulse::{Tell, Watch};
 pub use slices::{BLOCK, Slices};
 pub use tree::{PartialSums, allowed_ranks, shards_of_rank};
 pub use world::{Library, Settings, World};

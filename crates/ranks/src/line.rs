@@ -72,7 +72,10 @@ impl<P: Piece> Line<P> {
     }
 
     /// The engine, unless another thread is inside it for longer than `limit`.
-    pub(crate) fn engine_within(&self, limit: Duration) -> Option<MutexGuard<'_, Box<dyn Engine<Piece = P>>>> {
+    pub(crate) fn engine_within(
+        &self,
+        limit: Duration,
+    ) -> Option<MutexGuard<'_, Box<dyn Engine<Piece = P>>>> {
         let begun = Instant::now();
         loop {
             match self.engine.try_lock() {

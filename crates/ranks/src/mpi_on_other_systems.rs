@@ -10,7 +10,10 @@ use crate::world::Library;
 ///
 /// # Errors
 /// Always: says what to do.
-pub(crate) fn begin(launched: &Launched) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
+pub(crate) fn begin(
+    launched: &Launched,
+    _: &dyn Fn(&str),
+) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
     Err(Error::Start(format!(
         "{} has started several ranks ({}), but MPI libraries are found on Unix alone: set ISENTROPE_RANKS=off to run each \
          rank by itself",

@@ -125,7 +125,9 @@ impl fmt::Display for ThreadNote<'_> {
         if *threads < processors {
             f.write_str("Open MPI binds each rank to one core unless told otherwise: mpirun --bind-to none, or --threads")
         } else {
-            f.write_str("they take turns: give each rank fewer threads (--threads), or start fewer ranks there")
+            f.write_str(
+                "they take turns: give each rank fewer threads (--threads), or start fewer ranks there",
+            )
         }
     }
 }

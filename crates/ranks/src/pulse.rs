@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What is said before all ranks are ended at once: to standard error, say.
-pub type OnEnd = Arc<dyn Fn(&str) + Send + Sync>;
+/// Takes what must be said at once, before all ranks are ended or a library ends this process: to standard error, say.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// When ranks are given up.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ pub(crate) struct Listener {
     pub line: Arc<Line<HostPiece>>,
     pub activity: Arc<Activity>,
     pub watch: Watch,
-    pub on_end: OnEnd,
+    pub tell: Tell,
     /// Name of each rank, `[ranks]`.
     pub names: Vec<String>,
 }
@@ -156,8 +156,7 @@ impl Pulse {
     pub fn start(listener: Listener) -> std::io::Result<Self> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
-        let thread =
-            thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&stopped))?;
+        let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&stopped))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
@@ -193,7 +192,7 @@ impl Listener {
             }
             let Some(()) = self.exchange(&mut others) else { return };
             if let Some(why) = others.iter().find_map(|other| self.lost(other)) {
-                (self.on_end)(&why);
+                (self.tell)(&why);
                 self.line.engine().abort(&why);
                 return;
             }
@@ -205,7 +204,7 @@ impl Listener {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
         let Some(mut engine) = self.line.engine_within(limit) else {
             let own = &self.names[self.line.rank()];
-            (self.on_end)(&format!("{own}: MPI has not returned for {} s", limit.as_secs()));
+            (self.tell)(&format!("{own}: MPI has not returned for {} s", limit.as_secs()));
             std::process::abort()
         };
         let note = Beat::of(&self.activity).encode();
@@ -257,7 +256,7 @@ mod tests {
         assert!(arrived.waits && beat.what.starts_with(&arrived.what) && arrived.what.len() > TEXT - 3);
         assert_eq!((arrived.done, arrived.of), (41, 64));
         drop(waiting);
-        assert_eq!(Beat::decode(&Beat::of(&activity).encode()).waits, false);
+        assert!(!Beat::decode(&Beat::of(&activity).encode()).waits);
     }
 
     proptest! {

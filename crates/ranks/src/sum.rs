@@ -131,7 +131,11 @@ impl<'a, P: Piece> Lane<'a, P> {
     fn start(&mut self, floats: &impl Floats<Piece = P>, goes: Vec<Part>, comes: Vec<Part>) -> Result<Sent> {
         let mut moves = Vec::with_capacity(goes.len() + comes.len());
         for Part { peer, numbers } in &comes {
-            moves.push(Move::Receive { from: *peer, piece: self.take(), bytes: P::sealed(4 * numbers.len()) });
+            moves.push(Move::Receive {
+                from: *peer,
+                piece: self.take(),
+                bytes: P::sealed(4 * numbers.len()),
+            });
         }
         for Part { peer, numbers } in goes {
             let contents = 4 * numbers.len();
@@ -188,11 +192,11 @@ impl<'a, P: Piece> Lane<'a, P> {
     /// The last levels of the tree: every rank adds its part over all groups.
     fn add_over_groups(&mut self, floats: &mut impl Floats<Piece = P>, slices: &Slices) -> Result<()> {
         let rank = self.line.rank();
-        let goes: Vec<Part> = same_place(rank, slices)
-            .map(|peer| Part { peer, numbers: slices.of_rank(peer) })
-            .collect();
+        let goes: Vec<Part> =
+            same_place(rank, slices).map(|peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
         let own = slices.of_rank(rank);
-        let comes: Vec<Part> = goes.iter().map(|part| Part { peer: part.peer, numbers: own.clone() }).collect();
+        let comes: Vec<Part> =
+            goes.iter().map(|part| Part { peer: part.peer, numbers: own.clone() }).collect();
         self.each(floats, &goes, &comes, |lane, floats, came| {
             let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
             let mut own = lane.take();

@@ -3,9 +3,9 @@
 use crate::engine::{Engine, Move, Note, Ticket};
 use crate::error::{Error, Result};
 use crate::host_piece::HostPiece;
-use std::collections::{HashMap, HashSet};
 use crate::line::Line;
 use crate::world::{Settings, World};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -226,7 +226,6 @@ impl Engine for ThreadEngine {
     }
 }
 
-
 /// So many ranks, each to be taken by a thread, as if a launcher had started them.
 ///
 /// # Errors
@@ -236,9 +235,9 @@ pub fn worlds(ranks: usize, settings: &Settings) -> Result<(Vec<World>, Faults)>
     let worlds: Result<Vec<World>> = thread::scope(|scope| {
         let begin = |engine| move || World::over(Line::new(Box::new(engine)), None, settings);
         let begun: Vec<_> = engines.into_iter().map(|engine| scope.spawn(begin(engine))).collect();
-        let joined = begun.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into())))
-        });
+        let joined = begun
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into()))));
         joined.collect()
     });
     Ok((worlds?, faults))

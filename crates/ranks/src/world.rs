@@ -7,7 +7,7 @@ use crate::header::Kind;
 use crate::host_piece::HostPiece;
 use crate::line::{Line, Traffic};
 use crate::place::{Node, Place};
-use crate::pulse::{Activity, Listener, OnEnd, Pulse, Watch};
+use crate::pulse::{Activity, Listener, Pulse, Tell, Watch};
 use crate::slices::Slices;
 use crate::{check, launch, sum};
 use std::fmt;
@@ -24,8 +24,8 @@ pub struct Settings {
     pub program: String,
     /// When others are given up.
     pub watch: Watch,
-    /// What is said before all ranks are ended at once.
-    pub on_end: OnEnd,
+    /// Takes what must be said at once, such as why all ranks are being ended.
+    pub tell: Tell,
 }
 
 impl fmt::Debug for Settings {
@@ -84,7 +84,7 @@ impl World {
         let Some(launched) = launch::from_environment(|name| std::env::var(name).ok())? else {
             return Ok(Self::alone());
         };
-        let (mut engine, library) = crate::mpi::begin(&launched)?;
+        let (mut engine, library) = crate::mpi::begin(&launched, &*settings.tell)?;
         if engine.size() == 1 {
             engine.close()?; // a launcher that does not say how many it starts has started one
             return Ok(Self::alone());
@@ -93,15 +93,10 @@ impl World {
     }
 
     /// The ranks of an engine.
-    pub(crate) fn over(
-        line: Line<HostPiece>,
-        library: Option<Library>,
-        settings: &Settings,
-    ) -> Result<Self> {
+    pub(crate) fn over(line: Line<HostPiece>, library: Option<Library>, settings: &Settings) -> Result<Self> {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
-        let exchange =
-            Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.on_end));
+        let exchange = Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
         let own = Place::here(settings.threads, settings.memory);
         let places = check::introduce(&exchange, &own)?;
         exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
@@ -110,11 +105,12 @@ impl World {
             line,
             activity: Arc::clone(&activity),
             watch: settings.watch,
-            on_end: Arc::clone(&settings.on_end),
+            tell: Arc::clone(&settings.tell),
             names,
         };
-        let pulse = Pulse::start(listener)
-            .map_err(|error| Error::Engine(format!("no thread can be started to watch over ranks: {error}")))?;
+        let pulse = Pulse::start(listener).map_err(|error| {
+            Error::Engine(format!("no thread can be started to watch over ranks: {error}"))
+        })?;
         let world = Self { together: Some(Together { pulse, exchange, activity, places, library }) };
         match world.same("program", &settings.program).and_then(|()| world.try_neighbours()) {
             Ok(()) => Ok(world),
@@ -187,9 +183,7 @@ impl World {
     pub fn gather(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
         let brought = Brought { record, ..Brought::default() };
-        together
-            .exchange
-            .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
+        together.exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
     }
 
     /// The record of rank 0; what others bring is ignored.
@@ -223,7 +217,8 @@ impl World {
         let Some(together) = &self.together else { return Ok(()) };
         let values = self.gather(value.as_bytes())?;
         let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
-        let told = |rank: usize| format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]));
+        let told =
+            |rank: usize| format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]));
         Err(together.exchange.conclude(Error::Start(format!(
             "{} has another {what} than {}: {}, {}; give all ranks the same",
             self.name(odd),
@@ -269,7 +264,8 @@ impl World {
         together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
     }
 
-    /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail).
+    /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail). All that is to be said
+    /// or written is so before: when one rank ends with an error, launchers end the others.
     ///
     /// # Errors
     /// As [`gather`](Self::gather), but not again for what was told before.

@@ -5,6 +5,7 @@
 //! below stand in the `mpi.h` of Open MPI 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
 
 use crate::error::{Error, Result};
+use crate::launch::Family;
 use libloading::os::unix::{Library, Symbol};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -141,7 +142,9 @@ impl Calls<usize> {
 /// [`Error::Start`] when it has none of the three.
 pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> {
     let not_known = |what: &str| {
-        Error::Start(format!("{path} {what}: name Open MPI, MPICH, Intel MPI or another with their interface by ISENTROPE_MPI"))
+        Error::Start(format!(
+            "{path} {what}: name Open MPI, MPICH, Intel MPI or another with their interface by ISENTROPE_MPI"
+        ))
     };
     let version = version(library).ok_or_else(|| not_known("is no MPI library"))?;
     // MPICH and Intel have this function in their own interface too, where it says -1.
@@ -157,6 +160,11 @@ pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> 
         return Ok((Abi::Mpich, version));
     }
     Err(not_known(&format!("calls itself {version:?}, which is not known here")))
+}
+
+/// Whose launcher a library needs.
+pub(super) fn family(abi: Abi, version: &str) -> Family {
+    if abi == Abi::OpenMpi || version.starts_with("Open MPI") { Family::OpenMpi } else { Family::Mpich }
 }
 
 /// MPI_MAX_LIBRARY_VERSION_STRING of MPICH and the standard; Open MPI's is less.

@@ -17,12 +17,13 @@ const NOTE: c_int = 2;
 const GOODBYE: u8 = 1;
 /// Notes to one rank that may be under way: more are left out, since it does not take them.
 const NOTES_UNDER_WAY: usize = 8;
-/// How long the others may take for their goodbye, and MPI to end everything, before this process ends itself.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the others may take for their goodbye: rank 0 may still write a checkpoint.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long MPI may take to end everything, before this process ends itself.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
-/// Bytes of a note as it travels: what it is stands in front.
-type Envelope = Box<[u8; NOTE_BYTES + 1]>;
+/// A note as it travels: what it is stands in front. On the heap, where it stays when this is moved.
+type Envelope = Vec<u8>;
 
 pub(super) struct MpiEngine<H: Handle> {
     calls: Calls<H>,
@@ -82,7 +83,7 @@ impl<H: Handle> MpiEngine<H> {
         let mut engine = Self { calls, rank, size, tickets: 0, under_way, awaited: Vec::new(), posted };
         let peers = if rank == 0 { 1..size } else { 0..1 };
         for from in peers.filter(|_| size > 1) {
-            let mut note: Envelope = Box::new([0; NOTE_BYTES + 1]);
+            let mut note: Envelope = vec![0; NOTE_BYTES + 1];
             let request = engine.receive(&mut note[..], from, NOTE).map_err(|error| error.to_string())?;
             engine.awaited.push(Awaited { from, note, request, over: false });
         }
@@ -117,12 +118,7 @@ impl<H: Handle> MpiEngine<H> {
         // SAFETY: these are requests that the library has made; it writes over those that have ended. The address for
         // statuses is its own for none.
         let code = unsafe {
-            testall(
-                count,
-                requests.as_mut_ptr(),
-                &raw mut ended,
-                ptr::without_provenance_mut(no_statuses),
-            )
+            testall(count, requests.as_mut_ptr(), &raw mut ended, ptr::without_provenance_mut(no_statuses))
         };
         said("MPI_Testall", code).map(|()| ended != 0)
     }
@@ -188,18 +184,40 @@ impl<H: Handle> MpiEngine<H> {
         Ok(())
     }
 
+    /// Waits for the others, but not for ever.
+    fn until(&mut self, done: impl Fn(&Self) -> bool) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            self.forget_posted()?;
+            self.notes()?;
+            if done(self) {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                self.abort("no goodbye");
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
     fn forget_posted(&mut self) -> Result<()> {
-        for (to, envelope, request) in mem::take(&mut self.posted) {
-            let mut request = [request];
-            if !self.have_ended(&mut request)? {
-                self.posted.push((to, envelope, request[0]));
+        // One by one, so that none is dropped when a call fails.
+        let mut index = 0;
+        while index < self.posted.len() {
+            let mut request = [self.posted[index].2];
+            let ended = self.have_ended(&mut request)?;
+            self.posted[index].2 = request[0];
+            if ended {
+                self.posted.swap_remove(index);
+            } else {
+                index += 1;
             }
         }
         Ok(())
     }
 
     fn post_as(&mut self, kind: u8, to: usize, note: &Note) -> Result<()> {
-        let mut envelope: Envelope = Box::new([kind; NOTE_BYTES + 1]);
+        let mut envelope: Envelope = vec![kind; NOTE_BYTES + 1];
         envelope[1..].copy_from_slice(note);
         let request = self.send(&envelope[..], to, NOTE)?;
         self.posted.push((to, envelope, request));
@@ -274,7 +292,7 @@ impl<H: Handle> Engine for MpiEngine<H> {
                 let mut read = [0; NOTE_BYTES];
                 read.copy_from_slice(&note[1..]);
                 notes.push((from, read));
-                let mut next: Envelope = Box::new([0; NOTE_BYTES + 1]);
+                let mut next: Envelope = vec![0; NOTE_BYTES + 1];
                 self.awaited[index].request = self.receive(&mut next[..], from, NOTE)?;
                 self.awaited[index].note = next;
             }
@@ -294,18 +312,20 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn close(&mut self) -> Result<()> {
-        for to in self.awaited.iter().map(|awaited| awaited.from).collect::<Vec<_>>() {
-            self.post_as(GOODBYE, to, &[0; NOTE_BYTES])?;
+        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for a reason to end all, before
+        // everybody has said what there was to say.
+        let peers: Vec<usize> = self.awaited.iter().map(|awaited| awaited.from).collect();
+        let goodbyes = |engine: &mut Self| {
+            peers.iter().try_for_each(|&to| engine.post_as(GOODBYE, to, &[0; NOTE_BYTES]))
+        };
+        if self.rank == 0 {
+            self.until(|engine| engine.awaited.iter().all(|awaited| awaited.over))?;
+            goodbyes(self)?;
+        } else {
+            goodbyes(self)?;
+            self.until(|engine| engine.awaited.iter().all(|awaited| awaited.over))?;
         }
-        let begun = Instant::now();
-        while !self.posted.is_empty() || self.awaited.iter().any(|awaited| !awaited.over) {
-            self.forget_posted()?;
-            self.notes()?;
-            if begun.elapsed() > PATIENCE {
-                self.abort("no goodbye");
-            }
-            thread::sleep(Duration::from_micros(200));
-        }
+        self.until(|engine| engine.posted.is_empty())?;
         // SAFETY: no request is under way any more, and nothing is called after this.
         said("MPI_Finalize", unsafe { (self.calls.finalize)() })
     }

@@ -88,7 +88,8 @@ pub(super) fn load(launched: &Launched) -> Result<(String, &'static Library)> {
 fn candidates(families: &[Family]) -> Vec<PathBuf> {
     let prefixes = prefixes();
     let of_family = |family: &Family| {
-        let beside = prefixes.iter().flat_map(|prefix| ["lib", "lib64", "lib/release"].map(|lib| prefix.join(lib)));
+        let beside =
+            prefixes.iter().flat_map(|prefix| ["lib", "lib64", "lib/release"].map(|lib| prefix.join(lib)));
         let files = beside.flat_map(|lib| family.names().iter().map(move |name| lib.join(name)));
         let names = family.names().iter().map(PathBuf::from);
         files.filter(|file| file.exists()).chain(names).collect::<Vec<_>>()

@@ -21,10 +21,20 @@ use std::ffi::c_int;
 ///
 /// # Errors
 /// [`Error::Start`] when the library is missing, not known, or not the launcher's.
-pub(crate) fn begin(launched: &Launched) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
+pub(crate) fn begin(
+    launched: &Launched,
+    tell: &dyn Fn(&str),
+) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
     let (path, loaded) = library::load(launched)?;
     let (abi, version) = abi::recognise(loaded, &path)?;
     let library = Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
+    // Some libraries end the process by themselves when a launcher is not theirs. Others find one rank alone in each process.
+    if !launched.families.contains(&abi::family(abi, &library.version)) {
+        let Library { path, version, launcher, .. } = &library;
+        tell(&format!(
+            "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name another with ISENTROPE_MPI"
+        ));
+    }
     let engine = match abi {
         Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launched)?,
         Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launched)?,
@@ -38,9 +48,11 @@ fn over<H: Handle>(
     library: &Library,
     launched: &Launched,
 ) -> Result<Box<dyn Engine<Piece = HostPiece>>> {
-    let Library { path, version, .. } = library;
+    let Library { path, version, launcher, .. } = library;
     let calls = calls.map_err(|error| {
-        Error::Start(format!("{path} ({version}) lacks a function of MPI 3.0: {error}; name another with ISENTROPE_MPI"))
+        Error::Start(format!(
+            "{path} ({version}) lacks a function of MPI 3.0: {error}; name another with ISENTROPE_MPI"
+        ))
     })?;
     let mut engine = MpiEngine::begin(calls)
         .map_err(|why| Error::Start(format!("{path} ({version}) cannot begin: {why}")))?;
@@ -50,9 +62,9 @@ fn over<H: Handle>(
     let found = engine.size();
     engine.close()?;
     Err(Error::Start(format!(
-        "{} has started {size} ranks ({}), but {path} ({version}) finds {found}: it does not belong to this launcher; \
-         name the launcher's own with ISENTROPE_MPI=/path/to/libmpi.so, start with the library's launcher (srun: with \
-         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each alone",
-        launched.launcher, launched.variable
+        "{launcher} has started {size} ranks ({}), but {path} ({version}) finds {found}, since it does not belong to {launcher}: \
+         name the launcher's own library with ISENTROPE_MPI=/path/to/libmpi.so, start with the library's launcher (srun: with \
+         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each rank alone",
+        launched.variable
     )))
 }

@@ -17,7 +17,10 @@ fn step(world: &World) -> Result<(), Error> {
 }
 
 /// Steps until something happens, as a trainer takes them.
-fn train(world: World, mut before: impl FnMut(&World, usize) -> Result<(), String>) -> (String, Result<(), Error>) {
+fn train(
+    world: World,
+    mut before: impl FnMut(&World, usize) -> Result<(), String>,
+) -> (String, Result<(), Error>) {
     let mut index = 0;
     let error = loop {
         let stepped = before(&world, index).and_then(|()| step(&world).map_err(|error| error.to_string()));
@@ -51,7 +54,9 @@ fn of_several_errors_the_first_ranks_is_told() {
         train(world, |world, _| if world.rank() > 0 { Err(format!("{}", world.rank())) } else { Ok(()) })
     });
     assert!(ended.iter().all(|(error, _)| *error == ended[0].0));
-    assert!(ended[0].0.starts_with("rank 1 (") && ended[0].0.ends_with(": 1 (2 other ranks have failed too)"));
+    assert!(
+        ended[0].0.starts_with("rank 1 (") && ended[0].0.ends_with(": 1 (2 other ranks have failed too)")
+    );
 }
 
 #[test]
@@ -73,7 +78,10 @@ fn a_rank_with_other_numbers_is_named() {
         })
     });
     for (error, finished) in ended {
-        assert!(error.starts_with("rank 1 (") && error.contains("has computed something else than rank 0 ("), "{error}");
+        assert!(
+            error.starts_with("rank 1 (") && error.contains("has computed something else than rank 0 ("),
+            "{error}"
+        );
         assert!(error.contains("metrics of step 2"), "{error}");
         assert_eq!(finished, Ok(()));
     }
@@ -103,7 +111,9 @@ fn ranks_with_other_models_or_files_are_named() {
         let error = world.same("model.safetensors", if world.rank() == 2 { "b" } else { "a" }).unwrap_err();
         (error, world.finish())
     });
-    assert!(matches!(&ended[0].0, Error::Start(said) if said.contains("has another model.safetensors than rank 0")));
+    assert!(
+        matches!(&ended[0].0, Error::Start(said) if said.contains("has another model.safetensors than rank 0"))
+    );
     assert!(ended.iter().all(|other| *other == ended[0]));
 }
 
@@ -127,8 +137,8 @@ fn bytes_that_are_damaged_are_noticed_and_all_end() {
 fn impatient(watch: Watch) -> (Settings, Arc<Mutex<Vec<String>>>) {
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
-    let on_end = Arc::new(move |why: &str| heard.lock().unwrap().push(why.to_owned()));
-    (Settings { watch, on_end, ..patient() }, said)
+    let tell = Arc::new(move |why: &str| heard.lock().unwrap().push(why.to_owned()));
+    (Settings { watch, tell, ..patient() }, said)
 }
 
 #[test]
@@ -167,14 +177,18 @@ fn a_rank_that_lives_without_progress_is_named() {
         step(&world).unwrap_err().to_string()
     });
     let said = said.lock().unwrap().clone();
-    assert!(said[0].starts_with("rank 1 (") && said[0].contains("is judging, 3 of 8 done, without progress for 1 s"));
+    assert!(
+        said[0].starts_with("rank 1 (")
+            && said[0].contains("is judging, 3 of 8 done, without progress for 1 s")
+    );
     assert!(ended.iter().all(|error| *error == said[0]), "{ended:?}");
 }
 
 #[test]
 fn ranks_that_wait_long_for_one_that_works_are_not_given_up() {
     let limit = Some(Duration::from_secs(1));
-    let (settings, said) = impatient(Watch { silent: limit, stuck: limit, period: Duration::from_millis(20) });
+    let (settings, said) =
+        impatient(Watch { silent: limit, stuck: limit, period: Duration::from_millis(20) });
     let ended = on_ranks(2, &settings, |world, _| {
         for done in 0..20 {
             world.report("sampling", done, 20);

@@ -18,7 +18,7 @@ fn patient() -> Settings {
         memory: 1 << 30,
         program: "isentrope of a test".into(),
         watch: Watch { silent: None, stuck: None, period: Duration::from_millis(20) },
-        on_end: Arc::new(|_| {}),
+        tell: Arc::new(|_| {}),
     }
 }
 

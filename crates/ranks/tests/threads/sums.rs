@@ -15,7 +15,11 @@ fn shard(index: usize, lengths: &[usize]) -> Vec<Vec<f32>> {
         let exponent = (hash >> 1 & 15) as i32 - 8;
         sign * (1.0 + (hash >> 41) as f32 / (1u32 << 23) as f32) * 2f32.powi(exponent)
     };
-    lengths.iter().enumerate().map(|(parameter, &n)| (0..n).map(|at| number(parameter, at)).collect()).collect()
+    lengths
+        .iter()
+        .enumerate()
+        .map(|(parameter, &n)| (0..n).map(|at| number(parameter, at)).collect())
+        .collect()
 }
 
 /// Pairs of neighbours, then the sums in the same way; one without a neighbour goes up as it is.
@@ -35,7 +39,7 @@ fn expected(shards: usize, lengths: &[usize]) -> Vec<Vec<u32>> {
     lengths.iter().enumerate().map(|(parameter, &n)| (0..n).map(|at| sum(parameter, at)).collect()).collect()
 }
 
-fn add(left: &mut Vec<Vec<f32>>, right: Vec<Vec<f32>>) {
+fn add(left: &mut [Vec<f32>], right: Vec<Vec<f32>>) {
     let numbers = left.iter_mut().flatten().zip(right.into_iter().flatten());
     numbers.for_each(|(left, right)| *left += right);
 }
@@ -49,12 +53,13 @@ fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec
     let slices = Slices::new(lengths.iter().copied(), world.size());
     let mut sums = PartialSums::default();
     for index in shards_of_rank(shards, world.size(), world.rank()).unwrap() {
-        sums.push(shard(index, lengths), add);
+        sums.push(shard(index, lengths), |left, right| add(left, right));
     }
-    let mut gradient = sums.finish(add).unwrap();
+    let mut gradient = sums.finish(|left, right| add(left, right)).unwrap();
     world.sum(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
     let slice = slices.by_parameter(slices.of_rank(world.rank()));
-    let own = slice.flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat()).collect();
+    let own =
+        slice.flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat()).collect();
     // What a rank has of the others' slices must not matter.
     let mine = slices.of_rank(world.rank());
     let all = gradient.iter_mut().flatten().enumerate();
