@@ -6,9 +6,9 @@ for another number of ranks. Both sides take turns. README.md says what is measu
 """
 
 import argparse
-import os
 import shutil
 import statistics
+import subprocess
 import sys
 
 from processes import HERE, alternate, build, measure, table, warn_if_busy
@@ -30,7 +30,9 @@ def arguments():
 
 def job(mpirun, ranks, *command):
     """The command of a job. More ranks than processors are allowed, and root, which containers are."""
-    options = ["--oversubscribe", "--bind-to", "none"] if "Open MPI" in os.popen(f"{mpirun} --version").read() else []
+    version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=True).stdout
+    open_mpi = "Open MPI" in version or "OpenRTE" in version
+    options = ["--oversubscribe", "--bind-to", "none"] if open_mpi else []
     return [mpirun, *options, "-n", ranks, *command]
 
 

@@ -1,12 +1,13 @@
 //! Exchanges of bytes in which all ranks agree: each begins with a header of every rank ([`Header`]), so all know in the same
 //! place that one has failed, differs, or is elsewhere, and all end alike.
 
+use crate::beat::Activity;
 use crate::engine::Move;
 use crate::error::{Error, Result};
 use crate::header::{HEADER_BYTES, Header, Kind, agreement};
 use crate::host_piece::HostPiece;
 use crate::line::Line;
-use crate::pulse::{Activity, Tell};
+use crate::pulse::Tell;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -7,6 +7,7 @@
 //!
 //! docs/distributed.md tells users of it.
 
+mod beat;
 mod check;
 pub mod engine;
 mod error;
@@ -23,6 +24,7 @@ mod mpi;
 mod mpi;
 mod place;
 mod pulse;
+mod settings;
 mod slices;
 pub mod sum;
 pub mod threads;
@@ -35,6 +37,7 @@ pub use host_piece::HostPiece;
 pub use line::{Line, Traffic};
 pub use place::{Node, Place, ThreadNote};
 pub use pulse::{Tell, Watch};
+pub use settings::{Library, Settings};
 pub use slices::{BLOCK, Slices};
 pub use tree::{PartialSums, allowed_ranks, shards_of_rank};
-pub use world::{Library, Settings, World};
+pub use world::World;

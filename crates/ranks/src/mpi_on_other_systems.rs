@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::host_piece::HostPiece;
 use crate::launch::Launched;
-use crate::world::Library;
+use crate::settings::Library;
 
 /// Refuses.
 ///

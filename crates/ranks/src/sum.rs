@@ -1,7 +1,7 @@
 //! The exact sum of what all ranks have, and what each has of it to all.
 //!
 //! Ranks that are neighbours exchange halves first: each sends the half that it gives up and adds what it gets to the half that
-//! it keeps, with rank^1, then rank^2, rank^4, ... . These additions are the levels of the tree in `tree.rs`, and every rank sends
+//! it keeps, with rank^1, then rank^2, rank^4, ... . These additions are the levels of the tree in `tree.rs`. Every rank sends
 //! no more bytes than around a ring. Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into
 //! `m` parts, of which each rank gets one from all and adds it up by the tree.
 

@@ -1,18 +1,21 @@
 //! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run it alone.
 //!
 //! The only code of this crate that is `unsafe`: a library's functions are called by declarations of our own, since its headers
-//! are not there. `abi.rs` has these declarations and tells libraries apart, `engine.rs` makes the calls.
+//! are not there. `abi.rs` has these declarations and tells libraries apart, `calls.rs` makes the
+//! calls, and `engine.rs` and `notes.rs` keep what travels until it has arrived.
 #![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
 mod abi;
+mod calls;
 mod engine;
 mod library;
+mod notes;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::host_piece::HostPiece;
 use crate::launch::Launched;
-use crate::world::Library;
+use crate::settings::Library;
 use abi::{Abi, Calls, Handle};
 use engine::MpiEngine;
 use std::ffi::c_int;
