@@ -14,6 +14,8 @@ use std::{mem, thread};
 const TAG: c_int = 1;
 /// How long the others may take for their goodbye: rank 0 may still write a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long launchers may take to pass on what a rank says.
+const HEARD: Duration = Duration::from_millis(500);
 /// How long MPI may take to end everything, before this process ends itself.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
@@ -160,6 +162,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn abort(&mut self, _: &str) {
+        // Launchers drop what ranks have just said when one aborts.
+        thread::sleep(HEARD);
         // MPI_Abort may wait for a launcher that does not answer.
         let _ = thread::Builder::new().spawn(|| {
             thread::sleep(LAST_RESORT);
