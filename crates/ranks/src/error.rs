@@ -16,6 +16,9 @@ pub enum Error {
         /// Why, in its own words.
         cause: String,
     },
+    /// All ranks have given up for the same reason.
+    #[error("{0}")]
+    All(String),
     /// Ranks that must have the same have not.
     #[error("{0}")]
     Disagreement(String),

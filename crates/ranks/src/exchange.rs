@@ -78,6 +78,16 @@ impl Exchange {
         self.state().over.clone()
     }
 
+    /// After what all ranks were told: exchanges are possible again. Returns false when the engine has failed.
+    pub fn go_on(&self) -> bool {
+        let mut state = self.state();
+        let possible = !matches!(state.over, Some(Error::Engine(_)));
+        if possible {
+            state.over = None;
+        }
+        possible
+    }
+
     /// Nothing more is exchanged, for a reason that all ranks see alike.
     pub fn conclude(&self, error: Error) -> Error {
         self.state().over.get_or_insert(error).clone()
@@ -162,6 +172,9 @@ impl Exchange {
             let own = if headers[self.line.rank()].failed { record } else { &[] };
             let words = self.records(&words, own).map_err(|error| (true, error))?;
             let mut cause = String::from_utf8_lossy(&words[rank]).into_owned();
+            if failed.len() == words.len() && words.iter().all(|other| *other == words[rank]) {
+                return Err((true, Error::All(cause)));
+            }
             if failed.len() > 1 {
                 cause += &format!(" ({} other ranks have failed too)", failed.len() - 1);
             }

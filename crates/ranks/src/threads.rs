@@ -227,6 +227,15 @@ impl Engine for ThreadEngine {
     }
 }
 
+impl Drop for ThreadEngine {
+    /// The others must not wait for a rank that has panicked: where ranks are processes, the launcher ends them.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.abort("a rank has panicked");
+        }
+    }
+}
+
 /// So many ranks, each to be taken by a thread, as if a launcher had started them.
 ///
 /// # Errors

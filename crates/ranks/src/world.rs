@@ -228,6 +228,12 @@ impl World {
         together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
     }
 
+    /// After a failure that all ranks were told of: they may exchange once more, all of them alike, to save what came before it.
+    /// Returns whether they can: not when the engine has failed.
+    pub fn go_on(&self) -> bool {
+        self.together.as_ref().is_none_or(|together| together.exchange.go_on())
+    }
+
     /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail). All that is to be said
     /// or written is so before: when one rank ends with an error, launchers end the others.
     ///

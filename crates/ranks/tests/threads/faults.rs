@@ -49,6 +49,33 @@ fn an_error_on_one_rank_ends_all_with_its_cause() {
 }
 
 #[test]
+fn after_an_error_all_can_save_together() {
+    let saved = on_ranks(3, &patient(), |world, _| {
+        let failed = if world.rank() == 1 { Err("no verifier".to_owned()) } else { Ok(()) };
+        let error = failed.and_then(|()| step(&world).map_err(|error| error.to_string())).unwrap_err();
+        let told = world.fail(&error);
+        assert!(world.gather(b"before").is_err_and(|again| again == told));
+        assert!(world.go_on());
+        let moments = world.gather(&[world.rank() as u8]).unwrap();
+        (told.to_string(), moments.concat(), world.finish())
+    });
+    for (told, moments, finished) in saved {
+        assert!(told.starts_with("rank 1 (") && told.ends_with("): no verifier"), "{told}");
+        assert_eq!((moments, finished), (vec![0, 1, 2], Ok(())));
+    }
+}
+
+#[test]
+fn an_error_that_all_have_is_told_as_one() {
+    let told = on_ranks(3, &patient(), |world, _| {
+        let told = world.fail("the filter left 0 of 64 prompts");
+        (told, world.finish())
+    });
+    let all = Error::All("the filter left 0 of 64 prompts".into());
+    assert!(told.iter().all(|one| *one == (all.clone(), Ok(()))));
+}
+
+#[test]
 fn of_several_errors_the_first_ranks_is_told() {
     let ended = on_ranks(4, &patient(), |world, _| {
         train(world, |world, _| if world.rank() > 0 { Err(format!("{}", world.rank())) } else { Ok(()) })
@@ -178,8 +205,7 @@ fn a_rank_that_lives_without_progress_is_named() {
     });
     let said = said.lock().unwrap().clone();
     assert!(
-        said[0].starts_with("rank 1 (")
-            && said[0].contains("is judging, 3 of 8 done, without progress for ")
+        said[0].starts_with("rank 1 (") && said[0].contains("is judging, 3 of 8 done, without progress for ")
     );
     assert!(ended.iter().all(|error| *error == said[0]), "{ended:?}");
 }
