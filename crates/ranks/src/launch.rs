@@ -25,6 +25,8 @@ pub struct Launched {
     pub size: Option<usize>,
     /// The libraries that fit, the likeliest first.
     pub families: &'static [Family],
+    /// Whether the ranks seem not to have been told how to find each other.
+    pub is_bare: bool,
 }
 
 /// How several ranks were started; none when this process is alone.
@@ -57,6 +59,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
             variable: "OMPI_COMM_WORLD_SIZE",
             size: Some(size),
             families: &[Family::OpenMpi],
+            is_bare: false,
         }
     } else if let Some(size) = size("PMI_SIZE")? {
         let hydra = has("MPI_LOCALNRANKS") || !slurm;
@@ -65,6 +68,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
             variable: "PMI_SIZE",
             size: Some(size),
             families: if hydra { &[Family::Mpich] } else { &[Family::Mpich, Family::OpenMpi] },
+            is_bare: false,
         }
     } else if has("MPI_LOCALNRANKS") {
         Launched {
@@ -72,6 +76,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
             variable: "MPI_LOCALNRANKS",
             size: None,
             families: &[Family::Mpich],
+            is_bare: false,
         }
     } else if let (true, Some(size)) = (slurm, size("SLURM_STEP_NUM_TASKS")?) {
         Launched {
@@ -79,6 +84,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
             variable: "SLURM_STEP_NUM_TASKS",
             size: Some(size),
             families: &[Family::OpenMpi, Family::Mpich],
+            is_bare: !has("PMIX_RANK"),
         }
     } else if has("PMIX_RANK") {
         Launched {
@@ -86,6 +92,7 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
             variable: "PMIX_RANK",
             size: None,
             families: &[Family::OpenMpi, Family::Mpich],
+            is_bare: false,
         }
     } else if let (true, Some(size)) = (has("RANK"), size("WORLD_SIZE")?)
         && size > 1
@@ -127,6 +134,7 @@ mod tests {
         assert_eq!(launcher(&hydra), ("mpirun of MPICH or Intel MPI", Some(8)));
         let slurm = [("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "0")];
         assert_eq!(launcher(&slurm), ("srun", Some(2)));
+        assert!(read(&slurm).unwrap().unwrap().is_bare);
         assert_eq!(launcher(&[slurm[0], slurm[1], ("PMIX_RANK", "0")]), ("srun --mpi=pmix", Some(2)));
         assert_eq!(launcher(&[slurm[0], slurm[1], ("PMI_SIZE", "2")]), ("srun --mpi=pmi2", Some(2)));
         // One of four proxies that Hydra has started by srun.

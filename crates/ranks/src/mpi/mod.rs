@@ -38,6 +38,13 @@ pub(crate) fn begin(
             "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name another with ISENTROPE_MPI"
         ));
     }
+    if launched.is_bare {
+        tell(&format!(
+            "{} has not told its ranks how to find each other: if they do not begin, start them with --mpi=pmix for Open MPI, \
+             --mpi=pmi2 for MPICH and Intel MPI",
+            launched.launcher
+        ));
+    }
     let engine = match abi {
         Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launched)?,
         Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launched)?,
