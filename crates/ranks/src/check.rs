@@ -1,0 +1,98 @@
+//! What is tried before ranks are trusted with work: that what arrives is what was sent, and how fast it comes.
+
+use crate::error::{Error, Result};
+use crate::exchange::{Brought, Exchange};
+use crate::floats::HostFloats;
+use crate::header::Kind;
+use crate::host_piece::HostPiece;
+use crate::line::Line;
+use crate::place::Place;
+use crate::sum::swap;
+use std::time::Instant;
+
+/// Numbers of the block that neighbours try each other with: more than one piece, so that the second is tried too.
+const TRIED: usize = (1 << 18) + 1000;
+/// Numbers that bandwidth is measured with: 32 MiB.
+const MEASURED: usize = 8 << 20;
+
+/// Where each rank runs.
+pub(crate) fn introduce(exchange: &Exchange, own: &Place) -> Result<Vec<Place>> {
+    let record = own.encode();
+    let brought = Brought { record: &record, ..Brought::default() };
+    let records =
+        exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let places = records.iter().enumerate().map(|(rank, record)| {
+        Place::decode(record).ok_or_else(|| {
+            Error::Start(format!(
+                "rank {rank} does not say where it runs: it is of another version; start one on all"
+            ))
+        })
+    });
+    places.collect()
+}
+
+/// The neighbours of a rank, one for each bit: none where there is no such rank.
+fn neighbours(rank: usize, ranks: usize) -> impl Iterator<Item = Option<usize>> {
+    let bits = ranks.next_power_of_two().trailing_zeros();
+    (0..bits).map(move |bit| Some(rank ^ (1 << bit)).filter(|&other| other < ranks))
+}
+
+/// A block that only this rank has. All are finite.
+fn block(rank: usize) -> impl Iterator<Item = f32> {
+    let mut state = rank as u32 ^ 0x9e37_79b9;
+    (0..TRIED).map(move |_| {
+        state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+        state as f32
+    })
+}
+
+/// Exchanges a known block with every neighbour: constants or calls of the library that are not as we take them show here.
+pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
+    exchange.run(Kind::Check, Brought::default(), |exchange, _| {
+        let line = exchange.line();
+        for peer in neighbours(line.rank(), line.size()).flatten() {
+            let mut numbers: Vec<f32> = block(line.rank()).chain((0..TRIED).map(|_| 0.0)).collect();
+            swap_halves(line, peer, &mut numbers)?;
+            if !numbers[TRIED..].iter().copied().eq(block(peer)) {
+                return Err(Error::Damage(format!(
+                    "{} does not arrive as it was sent: the library does not work as its version says; name another with \
+                     ISENTROPE_MPI=/path/to/libmpi.so",
+                    exchange.name(peer)
+                )));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The first half goes to a rank, and its first half becomes our second.
+fn swap_halves(line: &Line<HostPiece>, peer: usize, numbers: &mut [f32]) -> Result<()> {
+    let half = numbers.len() / 2;
+    swap(line, &mut HostFloats::new([numbers]), peer, 0..half, half..2 * half)
+}
+
+/// See [`World::bandwidth`](crate::World::bandwidth).
+pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
+    let line = exchange.line();
+    let mut numbers = vec![1.0f32; 2 * MEASURED];
+    let mut own = Vec::new();
+    for peer in neighbours(line.rank(), line.size()) {
+        // The headers bring all ranks to the same place; the first swap warms up connections.
+        own.push(exchange.run(Kind::Check, Brought::default(), |exchange, _| {
+            let Some(peer) = peer else { return Ok(None) };
+            swap_halves(exchange.line(), peer, &mut numbers[..1 << 16])?;
+            let begun = Instant::now();
+            swap_halves(exchange.line(), peer, &mut numbers)?;
+            Ok(Some(4.0 * MEASURED as f64 / begun.elapsed().as_secs_f64()))
+        })?);
+    }
+    let record: Vec<u8> = own.iter().flat_map(|speed| speed.unwrap_or(0.0).to_le_bytes()).collect();
+    let brought = Brought { record: &record, ..Brought::default() };
+    let records =
+        exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let speeds = |record: &Vec<u8>| {
+        let speed = |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |eight| f64::from_le_bytes(*eight));
+        record.chunks_exact(8).map(speed).map(|speed| (speed > 0.0).then_some(speed)).collect()
+    };
+    Ok(records.iter().map(speeds).collect())
+}

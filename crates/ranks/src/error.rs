@@ -1,0 +1,34 @@
+//! What ends the work of all ranks. Every message is a sentence that says who, what and what to do.
+
+/// Failure of ranks to work together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The ranks cannot begin: launcher, library and recipe do not fit together. Starting again will not help.
+    #[error("{0}")]
+    Start(String),
+    /// A rank has given up. All ranks learn of it in the same exchange.
+    #[error("rank {rank} ({host}): {cause}")]
+    Rank {
+        /// Which.
+        rank: usize,
+        /// Where it ran.
+        host: String,
+        /// Why, in its own words.
+        cause: String,
+    },
+    /// All ranks have given up for the same reason.
+    #[error("{0}")]
+    All(String),
+    /// Ranks that must have the same have not.
+    #[error("{0}")]
+    Disagreement(String),
+    /// Bytes have arrived that were not sent.
+    #[error("{0}")]
+    Damage(String),
+    /// The engine has failed, or was ended because a rank was not heard of.
+    #[error("{0}")]
+    Engine(String),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

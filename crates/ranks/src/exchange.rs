@@ -1,0 +1,289 @@
+//! Exchanges of bytes in which all ranks agree: each begins with a header of every rank ([`Header`]), so all know in the same
+//! place that one has failed, differs, or is elsewhere, and all end alike.
+
+use crate::beat::Activity;
+use crate::engine::Move;
+use crate::error::{Error, Result};
+use crate::header::{HEADER_BYTES, Header, Kind, agreement};
+use crate::host_piece::HostPiece;
+use crate::line::Line;
+use crate::pulse::Tell;
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece of a broadcast.
+const TOGETHER: usize = 16 << 20;
+const BROADCAST: usize = 1 << 20;
+/// Bytes of all records of an exchange: more is a mistake, or a damaged length.
+const MOST: u64 = 64 << 30;
+/// Bytes of a cause.
+const LAST_WORDS: usize = 4096;
+
+/// What a rank brings to an exchange.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Brought<'a> {
+    pub record: &'a [u8],
+    pub flag: bool,
+    pub shape: u64,
+}
+
+pub(crate) struct Exchange {
+    line: Arc<Line<HostPiece>>,
+    activity: Arc<Activity>,
+    tell: Tell,
+    /// How each rank is called, once that is known.
+    names: OnceLock<Vec<String>>,
+    state: Mutex<State>,
+}
+
+/// Of one rank; held while it exchanges.
+pub(crate) struct State {
+    number: u64,
+    digest: Sha256,
+    noted: String,
+    /// Why nothing more is exchanged: the same on all ranks.
+    over: Option<Error>,
+}
+
+impl Exchange {
+    pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, tell: Tell) -> Self {
+        let state = State { number: 0, digest: Sha256::new(), noted: String::new(), over: None };
+        Self { line, activity, tell, names: OnceLock::new(), state: Mutex::new(state) }
+    }
+
+    pub fn line(&self) -> &Arc<Line<HostPiece>> {
+        &self.line
+    }
+
+    /// Where ranks run, for messages.
+    pub fn name_hosts(&self, hosts: Vec<String>) {
+        let _ = self.names.set(hosts); // the hosts are gathered once
+    }
+
+    fn host(&self, rank: usize) -> String {
+        let hosts = self.names.get().and_then(|hosts| hosts.get(rank));
+        hosts.cloned().unwrap_or_else(|| "host not known yet".into())
+    }
+
+    pub fn name(&self, rank: usize) -> String {
+        format!("rank {rank} ({})", self.host(rank))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why nothing more is exchanged.
+    pub fn over(&self) -> Option<Error> {
+        self.state().over.clone()
+    }
+
+    /// After what all ranks were told: exchanges are possible again. Returns false when the engine has failed.
+    pub fn go_on(&self) -> bool {
+        let mut state = self.state();
+        let possible = !matches!(state.over, Some(Error::Engine(_)));
+        if possible {
+            state.over = None;
+        }
+        possible
+    }
+
+    /// Nothing more is exchanged, for a reason that all ranks see alike.
+    pub fn conclude(&self, error: Error) -> Error {
+        self.state().over.get_or_insert(error).clone()
+    }
+
+    /// What has been computed, to be compared with the next exchange.
+    pub fn note(&self, what: &str, bytes: &[u8]) {
+        let mut state = self.state();
+        for part in [what.as_bytes(), bytes] {
+            state.digest.update((part.len() as u64).to_le_bytes());
+            state.digest.update(part);
+        }
+        what.clone_into(&mut state.noted);
+    }
+
+    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns what all ranks are told.
+    pub fn fail(&self, cause: &str) -> Error {
+        let end = (0..=cause.len().min(LAST_WORDS)).rev().find(|&end| cause.is_char_boundary(end));
+        let words = &cause.as_bytes()[..end.unwrap_or(0)];
+        let brought = Brought { record: words, ..Brought::default() };
+        match self.meet(Kind::Finish, brought, true, |_, _| Ok(())) {
+            Err(error) => error,
+            Ok(()) => Error::Engine("the others have not heard why this rank failed".into()),
+        }
+    }
+
+    /// One exchange: headers, then what `exchange` does with them.
+    pub fn run<T>(
+        &self,
+        kind: Kind,
+        brought: Brought<'_>,
+        exchange: impl FnOnce(&Self, &[Header]) -> Result<T>,
+    ) -> Result<T> {
+        self.meet(kind, brought, false, exchange)
+    }
+
+    fn meet<T>(
+        &self,
+        kind: Kind,
+        brought: Brought<'_>,
+        failed: bool,
+        exchange: impl FnOnce(&Self, &[Header]) -> Result<T>,
+    ) -> Result<T> {
+        let mut state = self.state();
+        if let Some(error) = &state.over {
+            return Err(error.clone());
+        }
+        let _waiting = self.activity.wait();
+        let own = Header {
+            kind,
+            failed,
+            flag: brought.flag,
+            number: state.number,
+            length: brought.record.len() as u64,
+            checksum: crc32c::crc32c(brought.record),
+            shape: brought.shape,
+            digest: first_half(state.digest.clone().finalize().into()),
+        };
+        state.number += 1;
+        let met = self.headers(&own).map_err(|error| (true, error)).and_then(|headers| {
+            self.judge(&headers, brought.record, &state.noted)?;
+            // Damage is seen by one rank alone: it says so in the next exchange.
+            exchange(self, &headers).map_err(|error| (matches!(error, Error::Engine(_)), error))
+        });
+        met.map_err(|(over, error)| {
+            if over {
+                state.over = Some(error.clone());
+            }
+            error
+        })
+    }
+
+    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is over for all.
+    fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<(), (bool, Error)> {
+        let failed: Vec<usize> = (0..headers.len()).filter(|&rank| headers[rank].failed).collect();
+        if let Some(&rank) = failed.first() {
+            // The others have brought records for another exchange, which now have no place.
+            let words: Vec<Header> = headers
+                .iter()
+                .map(|header| if header.failed { *header } else { Header { length: 0, ..*header } })
+                .collect();
+            let own = if headers[self.line.rank()].failed { record } else { &[] };
+            let words = self.records(&words, own).map_err(|error| (true, error))?;
+            let mut cause = String::from_utf8_lossy(&words[rank]).into_owned();
+            if failed.len() == words.len() && words.iter().all(|other| *other == words[rank]) {
+                return Err((true, Error::All(cause)));
+            }
+            if failed.len() > 1 {
+                cause += &format!(" ({} other ranks have failed too)", failed.len() - 1);
+            }
+            return Err((true, Error::Rank { rank, host: self.host(rank), cause }));
+        }
+        let total = headers.iter().try_fold(0u64, |total, header| total.checked_add(header.length));
+        if total.is_none_or(|total| total > MOST) {
+            let largest = (0..headers.len()).max_by_key(|&rank| headers[rank].length).unwrap_or(0);
+            return Err((
+                true,
+                Error::Disagreement(format!(
+                    "{} brings a record of {} bytes; all together may have {} GiB in an exchange: lower \
+                     rollout.prompts_per_step or the number of ranks",
+                    self.name(largest),
+                    headers[largest].length,
+                    MOST >> 30
+                )),
+            ));
+        }
+        agreement(headers, noted, |rank| self.name(rank)).map_err(|error| (true, error))
+    }
+
+    fn headers(&self, own: &Header) -> Result<Vec<Header>> {
+        let all = self.gather_piece(&own.encode(), &vec![HEADER_BYTES; self.line.size()])?;
+        let headers = all.chunks_exact(HEADER_BYTES).enumerate().map(|(rank, bytes)| {
+            // The others may have it whole and go on: no exchange would fit another any more.
+            Header::decode(bytes).ok_or_else(|| {
+                self.end(format!("what came from {} is damaged, or from another version", self.name(rank)))
+            })
+        });
+        headers.collect()
+    }
+
+    /// Ends all ranks at once, where they cannot end alike.
+    fn end(&self, why: String) -> Error {
+        (self.tell)(&why);
+        self.line.engine().abort(&why);
+        Error::Engine(why)
+    }
+
+    fn gather_piece(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<u8>> {
+        let movement = Move::AllGather {
+            own: HostPiece::unsealed(own.to_vec()),
+            all: HostPiece::zeros(lengths.iter().sum()),
+            lengths: lengths.to_vec(),
+        };
+        let ticket = self.line.start(vec![movement])?;
+        let all = self.line.wait(ticket)?.pop();
+        Ok(all.map(|all| all.bytes().to_vec()).unwrap_or_default())
+    }
+
+    /// Every rank's record, in rank order. Headers have been judged.
+    pub fn records(&self, headers: &[Header], own: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let lengths: Vec<usize> = headers.iter().map(|header| header.length as usize).collect(); // bounded by MOST
+        let most = (TOGETHER / self.line.size()).max(1);
+        let mut records: Vec<Vec<u8>> = vec![Vec::new(); lengths.len()];
+        while let Some(left) = lengths.iter().zip(&records).map(|(all, have)| all - have.len()).max()
+            && left > 0
+        {
+            let now = |rank: usize| most.min(lengths[rank] - records[rank].len());
+            let now: Vec<usize> = (0..lengths.len()).map(now).collect();
+            let begun = records[self.line.rank()].len();
+            let piece = self.gather_piece(&own[begun..begun + now[self.line.rank()]], &now)?;
+            let mut rest = &piece[..];
+            for (record, bytes) in records.iter_mut().zip(now) {
+                let (part, after) = rest.split_at(bytes);
+                record.extend_from_slice(part);
+                rest = after;
+            }
+        }
+        for (rank, (record, header)) in records.iter().zip(headers).enumerate() {
+            self.check(rank, record, header)?;
+        }
+        Ok(records)
+    }
+
+    /// What one rank has, on all. Headers have been judged.
+    pub fn broadcast(&self, headers: &[Header], from: usize, own: &[u8]) -> Result<Vec<u8>> {
+        let length = headers[from].length as usize; // bounded by MOST
+        let mut record = Vec::new();
+        while record.len() < length {
+            let bytes = BROADCAST.min(length - record.len());
+            let piece = if from == self.line.rank() {
+                HostPiece::unsealed(own[record.len()..][..bytes].to_vec())
+            } else {
+                HostPiece::zeros(bytes)
+            };
+            let ticket = self.line.start(vec![Move::Broadcast { from, piece, bytes }])?;
+            for piece in self.line.wait(ticket)? {
+                record.extend_from_slice(piece.bytes());
+            }
+        }
+        self.check(from, &record, &headers[from])?;
+        Ok(record)
+    }
+
+    fn check(&self, rank: usize, record: &[u8], header: &Header) -> Result<()> {
+        if crc32c::crc32c(record) == header.checksum || header.length == 0 {
+            return Ok(());
+        }
+        Err(Error::Damage(format!(
+            "what came from {} is not what it sent: memory or a network",
+            self.name(rank)
+        )))
+    }
+}
+
+fn first_half(digest: [u8; 32]) -> [u8; 16] {
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest[..16]);
+    half
+}

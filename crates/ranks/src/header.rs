@@ -1,0 +1,228 @@
+//! What every rank tells all others before each exchange: what it is about to do, how it is, and what it has computed so far.
+
+use crate::error::Error;
+use crate::tree::listed;
+
+/// Bytes of a header.
+pub(crate) const HEADER_BYTES: usize = 64;
+const MARK: [u8; 4] = *b"ISRK";
+
+/// The exchanges that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Gather = 1,
+    Broadcast = 2,
+    Any = 3,
+    Sum = 4,
+    Share = 5,
+    Check = 6,
+    Finish = 7,
+}
+
+impl Kind {
+    const ALL: [Self; 7] =
+        [Self::Gather, Self::Broadcast, Self::Any, Self::Sum, Self::Share, Self::Check, Self::Finish];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gather => "gathers records",
+            Self::Broadcast => "hears a broadcast",
+            Self::Any => "asks whether any rank wants to stop",
+            Self::Sum => "adds gradients",
+            Self::Share => "shares weights",
+            Self::Check => "tries its neighbours",
+            Self::Finish => "has finished",
+        }
+    }
+}
+
+/// One rank's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// What the rank does.
+    pub kind: Kind,
+    /// Whether it has failed: it does nothing then but say why.
+    pub failed: bool,
+    /// An answer of [`Kind::Any`].
+    pub flag: bool,
+    /// How many exchanges came before.
+    pub number: u64,
+    /// Bytes of its record, or of its last words.
+    pub length: u64,
+    /// Checksum of these.
+    pub checksum: u32,
+    /// What all ranks must agree on: how many numbers are added, say.
+    pub shape: u64,
+    /// Of all that was noted until now.
+    pub digest: [u8; 16],
+}
+
+impl Header {
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MARK);
+        bytes[4..8].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes[8] = u8::from(self.failed);
+        bytes[9] = u8::from(self.flag);
+        bytes[12..16].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.length.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.shape.to_le_bytes());
+        bytes[40..56].copy_from_slice(&self.digest);
+        let checksum = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// None of bytes that are no header, or a damaged one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.try_into().ok()?;
+        let four = |at: usize| bytes[at..].first_chunk().map(|four| u32::from_le_bytes(*four));
+        let eight = |at: usize| bytes[at..].first_chunk().map(|eight| u64::from_le_bytes(*eight));
+        if bytes[..4] != MARK || four(60)? != crc32c::crc32c(&bytes[..60]) {
+            return None;
+        }
+        let kind = four(4)?;
+        Some(Self {
+            kind: Kind::ALL.into_iter().find(|known| *known as u32 == kind)?,
+            failed: bytes[8] != 0,
+            flag: bytes[9] != 0,
+            checksum: four(12)?,
+            number: eight(16)?,
+            length: eight(24)?,
+            shape: eight(32)?,
+            digest: *bytes[40..].first_chunk()?,
+        })
+    }
+}
+
+/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so all come to the same answer.
+///
+/// `noted` says what was last noted; `name` names a rank and its host.
+pub(crate) fn agreement(
+    headers: &[Header],
+    noted: &str,
+    name: impl Fn(usize) -> String,
+) -> Result<(), Error> {
+    if let Some(odd) = odd_ones(headers, |header| (header.kind as u32, header.number)) {
+        let say =
+            |rank: usize| format!("{} {} ({})", name(rank), headers[rank].kind.name(), headers[rank].number);
+        return Err(Error::Disagreement(format!(
+            "the ranks are at different places: {}, but {}: they do not run the same program on the same recipe",
+            say(odd.odd[0]),
+            say(odd.others[0])
+        )));
+    }
+    if let Some(odd) = odd_ones(headers, |header| header.shape) {
+        return Err(Error::Disagreement(format!(
+            "{} exchanges {} numbers where {} exchanges {}: the ranks do not train the same model",
+            name(odd.odd[0]),
+            headers[odd.odd[0]].shape,
+            name(odd.others[0]),
+            headers[odd.others[0]].shape
+        )));
+    }
+    if let Some(odd) = odd_ones(headers, |header| header.digest) {
+        let names =
+            |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
+        let since = if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
+        // Of two halves neither is known to be right.
+        let doubted = if odd.tie { "one of the two" } else { "the first" };
+        let (few, many) = (few(&odd.odd), few(&odd.others));
+        return Err(Error::Disagreement(format!(
+            "{} has computed something else than {}{since}: the memory, the processor or the files of {doubted} cannot be \
+             trusted; go on from the last checkpoint without it",
+            names(few),
+            names(many),
+        )));
+    }
+    Ok(())
+}
+
+/// Enough to be named.
+fn few(ranks: &[usize]) -> &[usize] {
+    &ranks[..ranks.len().min(4)]
+}
+
+struct Odd {
+    /// Ranks that differ from the others.
+    odd: Vec<usize>,
+    /// The most ranks that have the same.
+    others: Vec<usize>,
+    /// Whether as many have another.
+    tie: bool,
+}
+
+/// The ranks that do not have what most have; none if all have the same.
+fn odd_ones<K: PartialEq>(headers: &[Header], key: impl Fn(&Header) -> K) -> Option<Odd> {
+    let mut groups: Vec<(K, Vec<usize>)> = Vec::new();
+    for (rank, header) in headers.iter().enumerate() {
+        let key = key(header);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((key, vec![rank])),
+        }
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    groups.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks[0]));
+    let mut groups = groups.into_iter().map(|(_, ranks)| ranks);
+    let others = groups.next()?;
+    let rest: Vec<Vec<usize>> = groups.collect();
+    let tie = rest.iter().any(|ranks| ranks.len() == others.len());
+    Some(Odd { odd: rest.into_iter().flatten().collect(), others, tie })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(digest: u8) -> Header {
+        Header {
+            kind: Kind::Sum,
+            failed: false,
+            flag: true,
+            number: 12,
+            length: 1 << 40,
+            checksum: 77,
+            shape: 5,
+            digest: [digest; 16],
+        }
+    }
+
+    fn said(headers: &[Header]) -> String {
+        agreement(headers, "step 7", |rank| format!("rank {rank} (node{rank})")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_odd_one_is_named() {
+        assert_eq!(agreement(&[header(1); 3], "", |_| String::new()), Ok(()));
+        let odd = said(&[header(1), header(1), header(2), header(1)]);
+        assert!(odd.starts_with(
+            "rank 2 (node2) has computed something else than rank 0 (node0), rank 1 (node1) and rank 3 (node3) \
+             (last compared: step 7): the memory, the processor or the files of the first"
+        ));
+        assert!(said(&[header(1), header(2)]).contains("of one of the two cannot be trusted"));
+        let elsewhere = Header { kind: Kind::Share, ..header(1) };
+        assert!(
+            said(&[header(1), elsewhere, header(1)])
+                .contains("rank 1 (node1) shares weights (12), but rank 0 (node0) adds gradients (12)")
+        );
+        let other_shape = Header { shape: 6, ..header(1) };
+        assert!(said(&[header(1), header(1), other_shape]).starts_with("rank 2 (node2) exchanges 6 numbers"));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_a_whole_header_or_none(bytes in prop::collection::vec(any::<u8>(), 0..80), bit in 0usize..512) {
+            prop_assert_eq!(Header::decode(&bytes), None);
+            let mut encoded = header(3).encode();
+            prop_assert_eq!(Header::decode(&encoded), Some(header(3)));
+            encoded[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Header::decode(&encoded), None);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The engine as a rank and its pulse share it, and how a rank waits: asking, and sleeping in between.
+//!
+//! Nobody blocks inside the engine. Ranks may share processors, and one that spins takes the time of the one it waits for.
+
+use crate::engine::{Engine, Move, Piece, Ticket};
+use crate::error::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two questions whether something has come.
+const NAP: Duration = Duration::from_micros(50);
+/// So many questions are asked first with nothing but giving way between them.
+const EAGER: u32 = 20;
+
+/// Bytes and time that exchanges have taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that this rank has sent to each other one, together.
+    pub sent_bytes: u64,
+    /// How long it has waited for others.
+    pub waited: Duration,
+}
+
+/// An engine with which one thread exchanges and another sends notes.
+pub struct Line<P: Piece> {
+    engine: Mutex<Box<dyn Engine<Piece = P>>>,
+    rank: usize,
+    size: usize,
+    /// Pieces sent to each rank, and received from it, `[ranks]`: their seals have these numbers.
+    numbers: Mutex<Vec<(u32, u32)>>,
+    sent_bytes: AtomicU64,
+    waited_ns: AtomicU64,
+}
+
+impl<P: Piece> Line<P> {
+    /// Over an engine.
+    pub fn new(engine: Box<dyn Engine<Piece = P>>) -> Self {
+        let (rank, size) = (engine.rank(), engine.size());
+        Self {
+            engine: Mutex::new(engine),
+            rank,
+            size,
+            numbers: Mutex::new(vec![(0, 0); size]),
+            sent_bytes: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What exchanges have taken so far.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            sent_bytes: self.sent_bytes.load(Ordering::Relaxed),
+            waited: Duration::from_nanos(self.waited_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The engine, for one call that returns at once.
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Box<dyn Engine<Piece = P>>> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine, unless another thread is inside it for longer than `limit`.
+    pub(crate) fn engine_within(
+        &self,
+        limit: Duration,
+    ) -> Option<MutexGuard<'_, Box<dyn Engine<Piece = P>>>> {
+        let begun = Instant::now();
+        loop {
+            match self.engine.try_lock() {
+                Ok(engine) => return Some(engine),
+                Err(TryLockError::Poisoned(engine)) => return Some(engine.into_inner()),
+                Err(TryLockError::WouldBlock) if begun.elapsed() > limit => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(NAP),
+            }
+        }
+    }
+
+    pub(crate) fn start(&self, moves: Vec<Move<P>>) -> Result<Ticket> {
+        let sent = moves.iter().map(|movement| match movement {
+            Move::Send { bytes, .. } => *bytes,
+            Move::AllGather { lengths, .. } => lengths[self.rank] * (self.size - 1),
+            Move::Broadcast { from, bytes, .. } if *from == self.rank => *bytes,
+            Move::Receive { .. } | Move::Broadcast { .. } => 0,
+        });
+        self.sent_bytes.fetch_add(sent.sum::<usize>() as u64, Ordering::Relaxed);
+        self.engine().start(moves)
+    }
+
+    /// The pieces of what was started, once it has ended.
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<Vec<P>> {
+        let begun = Instant::now();
+        let mut asked = 0;
+        loop {
+            let ended = self.engine().poll(ticket)?;
+            if let Some(pieces) = ended {
+                self.waited_ns.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                return Ok(pieces);
+            }
+            if asked < EAGER {
+                asked += 1;
+                thread::yield_now();
+            } else {
+                thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// The number of the next piece to a rank.
+    pub(crate) fn next_to(&self, rank: usize) -> u32 {
+        next(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner)[rank].0)
+    }
+
+    /// The number of the next piece from a rank.
+    pub(crate) fn next_from(&self, rank: usize) -> u32 {
+        next(&mut self.numbers.lock().unwrap_or_else(PoisonError::into_inner)[rank].1)
+    }
+}
+
+fn next(number: &mut u32) -> u32 {
+    let this = *number;
+    *number = number.wrapping_add(1);
+    this
+}

@@ -1,0 +1,213 @@
+//! An MPI library as an engine. All its calls return at once, but the first and the last.
+
+use super::abi::{Calls, Handle};
+use super::calls::{Gathered, int};
+use super::notes::Notes;
+use crate::engine::{Engine, Move, Note, Ticket};
+use crate::error::{Error, Result};
+use crate::host_piece::HostPiece;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::time::{Duration, Instant};
+use std::{mem, thread};
+
+const TAG: c_int = 1;
+/// How long the others may take for their goodbye: rank 0 may still write a checkpoint.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long launchers may take to pass on what a rank says.
+const HEARD: Duration = Duration::from_millis(500);
+/// How long MPI may take to end everything, before this process ends itself.
+const LAST_RESORT: Duration = Duration::from_secs(10);
+
+pub(super) struct MpiEngine<H: Handle> {
+    calls: Calls<H>,
+    rank: usize,
+    size: usize,
+    tickets: u64,
+    under_way: HashMap<Ticket, Started<H>>,
+    notes: Notes<H>,
+}
+
+/// What the library reads and writes until its requests have ended.
+struct Started<H> {
+    pieces: Vec<HostPiece>,
+    requests: Vec<H>,
+    /// Lengths and places of all-gathers.
+    counts: Vec<Vec<c_int>>,
+}
+
+impl<H: Handle> MpiEngine<H> {
+    /// Initialises the library.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn begin(calls: Calls<H>) -> Result<Self, String> {
+        let (rank, size) = calls.begin()?;
+        let mut notes = Notes::none();
+        let peers = if rank == 0 { 1..size } else { 0..1 };
+        for from in peers {
+            notes.hear(&calls, from).map_err(|error| error.to_string())?;
+        }
+        Ok(Self { calls, rank, size, tickets: 0, under_way: HashMap::new(), notes })
+    }
+
+    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is moved.
+    fn begin_move(&self, movement: Move<HostPiece>, started: &mut Started<H>) -> Result<()> {
+        let calls = &self.calls;
+        match movement {
+            Move::Send { to, piece, bytes } => {
+                // SAFETY: `started` keeps the piece until the request has ended.
+                let request = unsafe { calls.send(fitting(piece.bytes(), bytes)?, to, TAG) }?;
+                started.requests.push(request);
+                started.pieces.push(piece);
+            }
+            Move::Receive { from, mut piece, bytes } => {
+                fitting(piece.bytes(), bytes)?;
+                // SAFETY: `started` keeps the piece until the request has ended.
+                let request = unsafe { calls.receive(&mut piece.bytes_mut()[..bytes], from, TAG) }?;
+                started.requests.push(request);
+                started.pieces.push(piece);
+            }
+            Move::AllGather { own, mut all, lengths } => {
+                let own_length = lengths.get(self.rank).copied().filter(|_| lengths.len() == self.size);
+                let own_bytes = fitting(own.bytes(), own_length.unwrap_or(usize::MAX))?;
+                let (mut places, mut end) = (Vec::with_capacity(lengths.len()), 0);
+                for length in &lengths {
+                    places.push(int(end)?);
+                    end += length;
+                }
+                fitting(all.bytes(), end)?;
+                let lengths = lengths.into_iter().map(int).collect::<Result<Vec<c_int>>>()?;
+                let all_bytes = &mut all.bytes_mut()[..end];
+                let gathered =
+                    Gathered { own: own_bytes, all: all_bytes, lengths: &lengths, places: &places };
+                // SAFETY: `started` keeps all four until the request has ended. The lengths are those of all ranks, and add up
+                // to that of `all`.
+                let request = unsafe { calls.all_gather(gathered) }?;
+                started.requests.push(request);
+                started.pieces.extend([own, all]);
+                started.counts.extend([lengths, places]);
+            }
+            Move::Broadcast { from, mut piece, bytes } => {
+                fitting(piece.bytes(), bytes)?;
+                // SAFETY: `started` keeps the piece until the request has ended.
+                let request = unsafe { calls.broadcast(&mut piece.bytes_mut()[..bytes], from) }?;
+                started.requests.push(request);
+                started.pieces.push(piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the others, but not for ever.
+    fn until(&mut self, done: impl Fn(&mut Self) -> Result<bool>) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            self.notes()?;
+            if done(self)? {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                self.abort("no goodbye");
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl<H: Handle> Engine for MpiEngine<H> {
+    type Piece = HostPiece;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn piece(&mut self, bytes: usize) -> HostPiece {
+        HostPiece::zeros(bytes)
+    }
+
+    fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        let mut started = Started { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
+        let begun = moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
+        // Those that did begin are kept whatever became of the others.
+        self.under_way.insert(ticket, started);
+        begun.map(|()| ticket)
+    }
+
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
+        let Some(mut started) = self.under_way.remove(&ticket) else {
+            return Err(Error::Engine("nothing of this ticket is under way".into()));
+        };
+        // SAFETY: these are requests that the library has made, and nobody else writes.
+        let ended = unsafe { self.calls.have_ended(&mut started.requests) };
+        if matches!(ended, Ok(true)) {
+            return Ok(Some(started.pieces));
+        }
+        self.under_way.insert(ticket, started);
+        ended.map(|_| None)
+    }
+
+    fn post(&mut self, to: usize, note: &Note) -> Result<()> {
+        self.notes.post(&self.calls, to, note)
+    }
+
+    fn notes(&mut self) -> Result<Vec<(usize, Note)>> {
+        self.notes.heard(&self.calls)
+    }
+
+    fn abort(&mut self, _: &str) {
+        // Launchers drop what ranks have just said when one aborts.
+        thread::sleep(HEARD);
+        // MPI_Abort may wait for a launcher that does not answer.
+        let _ = thread::Builder::new().spawn(|| {
+            thread::sleep(LAST_RESORT);
+            exit()
+        });
+        // SAFETY: the library is initialised. It ends all processes, this one too.
+        unsafe { (self.calls.abort)(self.calls.world, 1) };
+        exit()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for a reason to end all, before
+        // everybody has said what there was to say.
+        if self.rank == 0 {
+            self.until(|engine| Ok(engine.notes.all_are_gone()))?;
+            self.notes.say_goodbye(&self.calls)?;
+        } else {
+            self.notes.say_goodbye(&self.calls)?;
+            self.until(|engine| Ok(engine.notes.all_are_gone()))?;
+        }
+        self.until(|engine| engine.notes.all_have_arrived(&engine.calls))?;
+        if !self.under_way.is_empty() {
+            return Err(Error::Engine("the engine was closed with pieces under way".into()));
+        }
+        // SAFETY: no request is under way, and World, which is gone, has called last.
+        unsafe { self.calls.end() }
+    }
+}
+
+impl<H: Handle> Drop for MpiEngine<H> {
+    /// What the library may still read or write stays where it is.
+    fn drop(&mut self) {
+        mem::forget(mem::take(&mut self.under_way));
+    }
+}
+
+/// Ends this process without the handlers that libraries have left for its end: they may wait for other ranks.
+fn exit() -> ! {
+    // SAFETY: it does not return, and nothing in this process is used afterwards.
+    unsafe { libc::_exit(1) }
+}
+
+fn fitting(bytes: &[u8], count: usize) -> Result<&[u8]> {
+    bytes.get(..count).ok_or_else(|| {
+        Error::Engine(format!("{count} bytes are to travel, but the piece has {}", bytes.len()))
+    })
+}

@@ -1,0 +1,80 @@
+//! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run it alone.
+//!
+//! The only code of this crate that is `unsafe`: a library's functions are called by declarations of our own, since its headers
+//! are not there. `abi.rs` has these declarations and tells libraries apart, `calls.rs` makes the
+//! calls, and `engine.rs` and `notes.rs` keep what travels until it has arrived.
+#![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
+
+mod abi;
+mod calls;
+mod engine;
+mod library;
+mod notes;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::host_piece::HostPiece;
+use crate::launch::Launched;
+use crate::settings::Library;
+use abi::{Abi, Calls, Handle};
+use engine::MpiEngine;
+use std::ffi::c_int;
+
+/// Brings together the ranks that a launcher has started.
+///
+/// # Errors
+/// [`Error::Start`] when the library is missing, not known, or not the launcher's.
+pub(crate) fn begin(
+    launched: &Launched,
+    tell: &dyn Fn(&str),
+) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
+    let (path, loaded) = library::load(launched)?;
+    let (abi, version) = abi::recognise(loaded, &path)?;
+    let library = Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
+    // Some libraries end the process by themselves when a launcher is not theirs. Others find one rank alone in each process.
+    if !launched.families.contains(&abi::family(abi, &library.version)) {
+        let Library { path, version, launcher, .. } = &library;
+        tell(&format!(
+            "{path} ({version}) does not belong to {launcher}: if the ranks do not begin, name another with ISENTROPE_MPI"
+        ));
+    }
+    if launched.is_bare {
+        tell(&format!(
+            "{} has not told its ranks how to find each other: if they do not begin, start them with --mpi=pmix for Open MPI, \
+             --mpi=pmi2 for MPICH and Intel MPI",
+            launched.launcher
+        ));
+    }
+    let engine = match abi {
+        Abi::Mpich => over(Calls::<c_int>::of_mpich(loaded), &library, launched)?,
+        Abi::OpenMpi => over(Calls::<usize>::of_open_mpi(loaded), &library, launched)?,
+        Abi::Standard => over(Calls::<usize>::of_standard(loaded), &library, launched)?,
+    };
+    Ok((engine, library))
+}
+
+fn over<H: Handle>(
+    calls: Result<Calls<H>, libloading::Error>,
+    library: &Library,
+    launched: &Launched,
+) -> Result<Box<dyn Engine<Piece = HostPiece>>> {
+    let Library { path, version, launcher, .. } = library;
+    let calls = calls.map_err(|error| {
+        Error::Start(format!(
+            "{path} ({version}) lacks a function of MPI 3.0: {error}; name another with ISENTROPE_MPI"
+        ))
+    })?;
+    let mut engine = MpiEngine::begin(calls)
+        .map_err(|why| Error::Start(format!("{path} ({version}) cannot begin: {why}")))?;
+    let Some(size) = launched.size.filter(|&size| size != engine.size()) else {
+        return Ok(Box::new(engine));
+    };
+    let found = engine.size();
+    engine.close()?;
+    Err(Error::Start(format!(
+        "{launcher} has started {size} ranks ({}), but {path} ({version}) finds {found}, since it does not belong to {launcher}: \
+         name the launcher's own library with ISENTROPE_MPI=/path/to/libmpi.so, start with the library's launcher (srun: with \
+         --mpi=pmix for Open MPI, --mpi=pmi2 for MPICH), or set ISENTROPE_RANKS=off to run each rank alone",
+        launched.variable
+    )))
+}

@@ -1,0 +1,143 @@
+//! A thread that tells rank 0 every second that this rank lives and what it does, and ends all ranks when one is not heard of.
+//!
+//! Rank 0 hears all others, and all others hear rank 0. Beside the work it must be a thread: a pass over a long text may take
+//! minutes.
+
+use crate::beat::{Activity, Beat};
+use crate::host_piece::HostPiece;
+use crate::line::Line;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Takes what must be said at once, before all ranks are ended or a library ends this process: to standard error, say.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// When ranks are given up.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut. None: never.
+    pub silent: Option<Duration>,
+    /// When a rank lives but has reported no progress for so long, while it works. None: never.
+    pub stuck: Option<Duration>,
+    /// Between two signs of life.
+    pub period: Duration,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { silent: Some(Duration::from_secs(600)), stuck: None, period: Duration::from_secs(1) }
+    }
+}
+
+/// Of one other rank.
+struct Heard {
+    rank: usize,
+    at: Instant,
+    beat: Beat,
+}
+
+/// The thread; it ends with this.
+pub(crate) struct Pulse {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What it needs.
+pub(crate) struct Listener {
+    pub line: Arc<Line<HostPiece>>,
+    pub activity: Arc<Activity>,
+    pub watch: Watch,
+    pub tell: Tell,
+    /// Name of each rank, `[ranks]`.
+    pub names: Vec<String>,
+}
+
+impl Pulse {
+    pub fn start(listener: Listener) -> std::io::Result<Self> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&stopped))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic in it has been printed
+        }
+    }
+}
+
+impl Listener {
+    fn listen(self, (stop, changed): &(Mutex<bool>, Condvar)) {
+        let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
+        let heard = |rank| Heard { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
+        let mut others: Vec<Heard> = peers.map(heard).collect();
+        loop {
+            let begun = Instant::now();
+            let stopped = stop.lock().unwrap_or_else(PoisonError::into_inner);
+            let (stopped, _) = changed
+                .wait_timeout_while(stopped, self.watch.period, |stopped| !*stopped)
+                .unwrap_or_else(PoisonError::into_inner);
+            if *stopped {
+                return;
+            }
+            drop(stopped);
+            // This process itself was stopped: what the others sent meanwhile has still to come in.
+            if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
+                others.iter_mut().for_each(|other| other.at = Instant::now());
+            }
+            let Some(()) = self.exchange(&mut others) else { return };
+            if let Some(why) = others.iter().find_map(|other| self.lost(other)) {
+                (self.tell)(&why);
+                self.line.engine().abort(&why);
+                return;
+            }
+        }
+    }
+
+    /// Sends this rank's beat and hears those of others; none when the engine has failed.
+    fn exchange(&self, others: &mut [Heard]) -> Option<()> {
+        let limit = self.watch.silent.unwrap_or(Duration::MAX);
+        let Some(mut engine) = self.line.engine_within(limit) else {
+            let own = &self.names[self.line.rank()];
+            (self.tell)(&format!("{own}: MPI has not returned for {} s", limit.as_secs()));
+            std::process::abort()
+        };
+        let note = Beat::of(&self.activity).encode();
+        for other in &*others {
+            engine.post(other.rank, &note).ok()?;
+        }
+        for (rank, note) in engine.notes().ok()? {
+            if let Some(other) = others.iter_mut().find(|other| other.rank == rank) {
+                (other.at, other.beat) = (Instant::now(), Beat::decode(&note));
+            }
+        }
+        Some(())
+    }
+
+    /// Why a rank is given up.
+    fn lost(&self, other: &Heard) -> Option<String> {
+        let name = &self.names[other.rank];
+        let (beat, silent) = (&other.beat, other.at.elapsed());
+        // When rank 0 is silent, one rank speaks before the others do.
+        let patience = self.watch.period * self.line.rank().min(3) as u32;
+        if self.watch.silent.is_some_and(|limit| silent > limit + patience) {
+            return Some(format!(
+                "{name} was {}, last heard of {:.0} s ago: its process is stopped, or its network is cut; all ranks end",
+                beat.told(),
+                silent.as_secs_f64()
+            ));
+        }
+        let quiet = beat.quiet + silent;
+        let stuck = !beat.waits && self.watch.stuck.is_some_and(|limit| quiet > limit + patience);
+        stuck.then(|| {
+            let seconds = quiet.as_secs_f64();
+            format!("{name} is {}, without progress for {seconds:.0} s; all ranks end", beat.told())
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! The exact sum of what all ranks have, and what each has of it to all.
+//!
+//! Ranks that are neighbours exchange halves first: each sends the half that it gives up and adds what it gets to the half that
+//! it keeps, with rank^1, then rank^2, rank^4, ... . These additions are the levels of the tree in `tree.rs`. Every rank sends
+//! no more bytes than around a ring. Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into
+//! `m` parts, of which each rank gets one from all and adds it up by the tree.
+
+use crate::engine::{Move, Piece, Ticket};
+use crate::error::{Error, Result};
+use crate::floats::Floats;
+use crate::line::Line;
+use crate::slices::{BLOCK, Slices, part};
+use crate::tree::PartialSums;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Numbers of a piece: 1 MiB.
+const PIECE: usize = 1 << 18;
+/// Pieces each way that travel at a time: the next is on its way while one is added.
+const UNDER_WAY: usize = 4;
+
+/// Adds what all ranks have, in the tree. Afterwards a rank has the sum in its own slice ([`Slices::of_rank`]); the rest of its
+/// numbers is of no more use.
+///
+/// # Errors
+/// [`Error::Damage`] when something else came than was sent: the exchange has gone on to its end nevertheless, since the others
+/// wait for it. [`Error::Engine`] when the engine failed.
+pub fn reduce_scatter<P: Piece>(
+    line: &Line<P>,
+    floats: &mut impl Floats<Piece = P>,
+    slices: &Slices,
+) -> Result<()> {
+    let mut lane = Lane::new(line, slices.groups());
+    for halving in 0..slices.halvings() {
+        let all = slices.halved(line.rank(), halving);
+        let bit = line.rank() >> halving & 1;
+        let give = slices.numbers_of(part(&all, 2, 1 - bit));
+        let keep = slices.numbers_of(part(&all, 2, bit));
+        lane.swap(floats, line.rank() ^ (1 << halving), give, keep, Floats::add)?;
+    }
+    if slices.groups() > 1 {
+        lane.add_over_groups(floats, slices)?;
+    }
+    lane.end()
+}
+
+/// Gives every rank's slice to all.
+///
+/// # Errors
+/// As [`reduce_scatter`].
+pub fn all_gather<P: Piece>(
+    line: &Line<P>,
+    floats: &mut impl Floats<Piece = P>,
+    slices: &Slices,
+) -> Result<()> {
+    let mut lane = Lane::new(line, slices.groups());
+    if slices.groups() > 1 {
+        lane.share_over_groups(floats, slices)?;
+    }
+    for halving in (0..slices.halvings()).rev() {
+        let all = slices.halved(line.rank(), halving);
+        let bit = line.rank() >> halving & 1;
+        let have = slices.numbers_of(part(&all, 2, bit));
+        let want = slices.numbers_of(part(&all, 2, 1 - bit));
+        lane.swap(floats, line.rank() ^ (1 << halving), have, want, Floats::write)?;
+    }
+    lane.end()
+}
+
+/// Exchanges with one rank: `give` goes there, what comes instead is put into `get`.
+pub(crate) fn swap<P: Piece>(
+    line: &Line<P>,
+    floats: &mut impl Floats<Piece = P>,
+    peer: usize,
+    give: Range<usize>,
+    get: Range<usize>,
+) -> Result<()> {
+    let mut lane = Lane::new(line, 1);
+    lane.swap(floats, peer, give, get, Floats::write)?;
+    lane.end()
+}
+
+/// Numbers for a rank, or from one.
+struct Part {
+    peer: usize,
+    numbers: Range<usize>,
+}
+
+impl Part {
+    /// The `index`th piece of it; none if it ends before.
+    fn cut(&self, piece: usize, index: usize) -> Option<Self> {
+        let start = self.numbers.start + index * piece;
+        let end = self.numbers.end.min(start + piece);
+        (start < end).then_some(Self { peer: self.peer, numbers: start..end })
+    }
+}
+
+/// Pieces under way.
+struct Sent {
+    ticket: Ticket,
+    /// What comes, in the order in which it was started, with the number of its seal.
+    comes: Vec<(Part, u32)>,
+}
+
+/// Cuts ranges into pieces, and keeps these to be used again.
+struct Lane<'a, P: Piece> {
+    line: &'a Line<P>,
+    /// Numbers of a piece.
+    piece: usize,
+    idle: Vec<P>,
+    damage: Option<Error>,
+}
+
+impl<'a, P: Piece> Lane<'a, P> {
+    /// For exchanges between so many groups at a time.
+    fn new(line: &'a Line<P>, groups: usize) -> Self {
+        let piece = (PIECE / groups).max(BLOCK);
+        Self { line, piece, idle: Vec::new(), damage: None }
+    }
+
+    fn end(self) -> Result<()> {
+        self.damage.map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self) -> P {
+        let bytes = P::sealed(4 * self.piece);
+        self.idle.pop().unwrap_or_else(|| self.line.engine().piece(bytes))
+    }
+
+    /// Starts pieces both ways.
+    fn start(&mut self, floats: &impl Floats<Piece = P>, goes: Vec<Part>, comes: Vec<Part>) -> Result<Sent> {
+        let mut moves = Vec::with_capacity(goes.len() + comes.len());
+        for Part { peer, numbers } in &comes {
+            moves.push(Move::Receive {
+                from: *peer,
+                piece: self.take(),
+                bytes: P::sealed(4 * numbers.len()),
+            });
+        }
+        for Part { peer, numbers } in goes {
+            let contents = 4 * numbers.len();
+            let mut piece = self.take();
+            floats.read(numbers, &mut piece);
+            piece.seal(self.line.next_to(peer), contents);
+            moves.push(Move::Send { to: peer, piece, bytes: P::sealed(contents) });
+        }
+        let comes = comes.into_iter().map(|part| {
+            let number = self.line.next_from(part.peer);
+            (part, number)
+        });
+        Ok(Sent { comes: comes.collect(), ticket: self.line.start(moves)? })
+    }
+
+    /// Waits for what was started, and returns what came.
+    fn finish(&mut self, sent: Sent) -> Result<Vec<(Part, P)>> {
+        let mut pieces = self.line.wait(sent.ticket)?.into_iter();
+        let mut came = Vec::with_capacity(sent.comes.len());
+        for ((part, number), piece) in sent.comes.into_iter().zip(&mut pieces) {
+            if !piece.is_sound(number, 4 * part.numbers.len()) {
+                self.damage.get_or_insert_with(|| {
+                    Error::Damage(format!(
+                        "what came from rank {} is not what it sent: a network or memory damages bytes; go on from the \
+                         last checkpoint on other machines",
+                        part.peer
+                    ))
+                });
+            }
+            came.push((part, piece));
+        }
+        self.idle.extend(pieces);
+        Ok(came)
+    }
+
+    /// Exchanges ranges with one rank, and has what came `put` into its place.
+    fn swap<F: Floats<Piece = P>>(
+        &mut self,
+        floats: &mut F,
+        peer: usize,
+        give: Range<usize>,
+        get: Range<usize>,
+        put: impl Fn(&mut F, Range<usize>, &P),
+    ) -> Result<()> {
+        let part = |numbers| Part { peer, numbers };
+        self.each(floats, &[part(give)], &[part(get)], |lane, floats, came| {
+            for (part, piece) in came {
+                put(floats, part.numbers, &piece);
+                lane.idle.push(piece);
+            }
+        })
+    }
+
+    /// The last levels of the tree: every rank adds its part over all groups.
+    fn add_over_groups(&mut self, floats: &mut impl Floats<Piece = P>, slices: &Slices) -> Result<()> {
+        let rank = self.line.rank();
+        let goes: Vec<Part> =
+            same_place(rank, slices).map(|peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
+        let own = slices.of_rank(rank);
+        let comes: Vec<Part> =
+            goes.iter().map(|part| Part { peer: part.peer, numbers: own.clone() }).collect();
+        self.each(floats, &goes, &comes, |lane, floats, came| {
+            let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
+            let mut own = lane.take();
+            floats.read(numbers.clone(), &mut own);
+            let (before, after): (Vec<_>, Vec<_>) = came.into_iter().partition(|(part, _)| part.peer < rank);
+            let pieces = |parts: Vec<(Part, P)>| parts.into_iter().map(|(_, piece)| piece);
+            let mut add = |left: &mut P, right: P| {
+                floats.add_pieces(left, &right, numbers.len());
+                lane.idle.push(right);
+            };
+            let mut sums = PartialSums::default();
+            for piece in pieces(before).chain([own]).chain(pieces(after)) {
+                sums.push(piece, &mut add);
+            }
+            if let Some(sum) = sums.finish(&mut add) {
+                floats.write(numbers.clone(), &sum);
+                lane.idle.push(sum);
+            }
+        })
+    }
+
+    /// Gives this rank's slice to the same places of all other groups.
+    fn share_over_groups(&mut self, floats: &mut impl Floats<Piece = P>, slices: &Slices) -> Result<()> {
+        let own = slices.of_rank(self.line.rank());
+        let peers: Vec<usize> = same_place(self.line.rank(), slices).collect();
+        let goes: Vec<Part> = peers.iter().map(|&peer| Part { peer, numbers: own.clone() }).collect();
+        let comes: Vec<Part> =
+            peers.iter().map(|&peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
+        self.each(floats, &goes, &comes, |lane, floats, came| {
+            for (part, piece) in came {
+                floats.write(part.numbers, &piece);
+                lane.idle.push(piece);
+            }
+        })
+    }
+
+    /// Exchanges ranges piece by piece, a few at a time, and has what came looked at.
+    fn each<F: Floats<Piece = P>>(
+        &mut self,
+        floats: &mut F,
+        goes: &[Part],
+        comes: &[Part],
+        mut arrived: impl FnMut(&mut Self, &mut F, Vec<(Part, P)>),
+    ) -> Result<()> {
+        let longest = goes.iter().chain(comes).map(|part| part.numbers.len()).max().unwrap_or(0);
+        let mut under_way = VecDeque::new();
+        for index in 0..longest.div_ceil(self.piece) {
+            if under_way.len() == UNDER_WAY
+                && let Some(oldest) = under_way.pop_front()
+            {
+                let came = self.finish(oldest)?;
+                arrived(self, floats, came);
+            }
+            let cut = |parts: &[Part]| parts.iter().filter_map(|part| part.cut(self.piece, index)).collect();
+            let (goes, comes) = (cut(goes), cut(comes));
+            under_way.push_back(self.start(floats, goes, comes)?);
+        }
+        for oldest in under_way {
+            let came = self.finish(oldest)?;
+            arrived(self, floats, came);
+        }
+        Ok(())
+    }
+}
+
+/// The other ranks that have the same range after all halvings, in order.
+fn same_place(rank: usize, slices: &Slices) -> impl Iterator<Item = usize> {
+    let place = rank & ((1 << slices.halvings()) - 1);
+    let halvings = slices.halvings();
+    (0..slices.groups()).map(move |group| group << halvings | place).filter(move |&peer| peer != rank)
+}

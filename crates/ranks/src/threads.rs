@@ -1,0 +1,254 @@
+//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for faults made on purpose.
+
+use crate::engine::{Engine, Move, Note, Ticket};
+use crate::error::{Error, Result};
+use crate::host_piece::HostPiece;
+use crate::line::Line;
+use crate::settings::Settings;
+use crate::world::World;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Two ways between ranks, each with an order of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Way {
+    Single,
+    Collective,
+}
+
+/// The `number`th message from one rank to another.
+type Address = (usize, usize, Way, u64);
+
+/// What lies between the ranks.
+#[derive(Default)]
+struct Hub {
+    messages: HashMap<Address, Vec<u8>>,
+    notes: HashMap<usize, Vec<(usize, Note)>>,
+    ended: Option<String>,
+    silent: HashSet<usize>,
+    /// Ranks of whose next message a bit is flipped.
+    damaging: HashSet<usize>,
+}
+
+/// Makes ranks fail.
+#[derive(Clone, Default)]
+pub struct Faults(Arc<Mutex<Hub>>);
+
+impl Faults {
+    fn hub(&self) -> MutexGuard<'_, Hub> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on nothing comes from a rank, as if its process were stopped.
+    pub fn silence(&self, rank: usize) {
+        self.hub().silent.insert(rank);
+    }
+
+    /// One bit of what a rank next sends to another alone arrives wrong.
+    pub fn damage(&self, rank: usize) {
+        self.hub().damaging.insert(rank);
+    }
+}
+
+/// The engines of so many ranks.
+pub fn engines(ranks: usize) -> (Vec<ThreadEngine>, Faults) {
+    let faults = Faults::default();
+    let engine = |rank| ThreadEngine {
+        rank,
+        size: ranks,
+        hub: faults.clone(),
+        tickets: 0,
+        numbers: HashMap::new(),
+        under_way: HashMap::new(),
+    };
+    ((0..ranks).map(engine).collect(), faults)
+}
+
+/// One rank's engine.
+pub struct ThreadEngine {
+    rank: usize,
+    size: usize,
+    hub: Faults,
+    tickets: u64,
+    /// Messages to and from each rank so far.
+    numbers: HashMap<(usize, usize, Way), u64>,
+    under_way: HashMap<Ticket, Vec<Started>>,
+}
+
+struct Started {
+    pieces: Vec<HostPiece>,
+    /// What must come, how long it is, and where in the last piece it goes.
+    awaited: Vec<(Address, usize, usize)>,
+}
+
+impl ThreadEngine {
+    fn next(&mut self, from: usize, to: usize, way: Way) -> Address {
+        let number = self.numbers.entry((from, to, way)).or_default();
+        let address = (from, to, way, *number);
+        *number += 1;
+        address
+    }
+
+    fn put(&mut self, to: usize, way: Way, bytes: &[u8]) {
+        let address = self.next(self.rank, to, way);
+        let mut hub = self.hub.hub();
+        if hub.silent.contains(&self.rank) {
+            return;
+        }
+        let mut message = bytes.to_vec();
+        if way == Way::Single && hub.damaging.remove(&self.rank) {
+            let middle = message.len() / 2;
+            message[middle] ^= 4;
+        }
+        hub.messages.insert(address, message);
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank;
+        (0..self.size).filter(move |&other| other != rank)
+    }
+
+    fn begin(&mut self, movement: Move<HostPiece>) -> Started {
+        match movement {
+            Move::Send { to, piece, bytes } => {
+                self.put(to, Way::Single, &piece.bytes()[..bytes]);
+                Started { pieces: vec![piece], awaited: Vec::new() }
+            }
+            Move::Receive { from, piece, bytes } => {
+                let address = self.next(from, self.rank, Way::Single);
+                Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
+            }
+            Move::AllGather { own, mut all, lengths } => {
+                let starts: Vec<usize> = lengths
+                    .iter()
+                    .scan(0, |start, length| {
+                        let this = *start;
+                        *start += length;
+                        Some(this)
+                    })
+                    .collect();
+                let length = lengths[self.rank];
+                all.bytes_mut()[starts[self.rank]..][..length].copy_from_slice(&own.bytes()[..length]);
+                let mut awaited = Vec::new();
+                for other in self.others() {
+                    self.put(other, Way::Collective, &own.bytes()[..length]);
+                    let address = self.next(other, self.rank, Way::Collective);
+                    awaited.push((address, lengths[other], starts[other]));
+                }
+                Started { pieces: vec![own, all], awaited }
+            }
+            Move::Broadcast { from, piece, bytes } if from == self.rank => {
+                self.others().for_each(|other| self.put(other, Way::Collective, &piece.bytes()[..bytes]));
+                Started { pieces: vec![piece], awaited: Vec::new() }
+            }
+            Move::Broadcast { from, piece, bytes } => {
+                let address = self.next(from, self.rank, Way::Collective);
+                Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
+            }
+        }
+    }
+}
+
+impl Engine for ThreadEngine {
+    type Piece = HostPiece;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn piece(&mut self, bytes: usize) -> HostPiece {
+        HostPiece::zeros(bytes)
+    }
+
+    fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        let started = moves.into_iter().map(|movement| self.begin(movement)).collect();
+        self.under_way.insert(ticket, started);
+        Ok(ticket)
+    }
+
+    fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
+        let faults = self.hub.clone();
+        let mut hub = faults.hub();
+        if let Some(why) = &hub.ended {
+            return Err(Error::Engine(why.clone()));
+        }
+        let Some(started) = self.under_way.get_mut(&ticket) else {
+            return Err(Error::Engine("nothing of this ticket is under way".into()));
+        };
+        for Started { pieces, awaited } in &mut *started {
+            let Some(piece) = pieces.last_mut() else { continue };
+            let mut late = Vec::new();
+            for (address, bytes, at) in awaited.drain(..) {
+                match hub.messages.remove(&address) {
+                    Some(message) if message.len() == bytes => {
+                        piece.bytes_mut()[at..][..bytes].copy_from_slice(&message);
+                    }
+                    Some(message) => {
+                        let came = message.len();
+                        return Err(Error::Engine(format!("{came} bytes came where {bytes} were due")));
+                    }
+                    None => late.push((address, bytes, at)),
+                }
+            }
+            *awaited = late;
+        }
+        if started.iter().any(|started| !started.awaited.is_empty()) {
+            return Ok(None);
+        }
+        let ended = self.under_way.remove(&ticket).unwrap_or_default();
+        Ok(Some(ended.into_iter().flat_map(|started| started.pieces).collect()))
+    }
+
+    fn post(&mut self, to: usize, note: &Note) -> Result<()> {
+        let mut hub = self.hub.hub();
+        if !hub.silent.contains(&self.rank) {
+            hub.notes.entry(to).or_default().push((self.rank, *note));
+        }
+        Ok(())
+    }
+
+    fn notes(&mut self) -> Result<Vec<(usize, Note)>> {
+        Ok(self.hub.hub().notes.remove(&self.rank).unwrap_or_default())
+    }
+
+    fn abort(&mut self, why: &str) {
+        self.hub.hub().ended.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn close(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for ThreadEngine {
+    /// The others must not wait for a rank that has panicked: where ranks are processes, the launcher ends them.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.abort("a rank has panicked");
+        }
+    }
+}
+
+/// So many ranks, each to be taken by a thread, as if a launcher had started them.
+///
+/// # Errors
+/// As [`World::begin`].
+pub fn worlds(ranks: usize, settings: &Settings) -> Result<(Vec<World>, Faults)> {
+    let (engines, faults) = engines(ranks);
+    let worlds: Result<Vec<World>> = thread::scope(|scope| {
+        let begin = |engine| move || World::over(Line::new(Box::new(engine)), None, settings);
+        let begun: Vec<_> = engines.into_iter().map(|engine| scope.spawn(begin(engine))).collect();
+        let joined = begun
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into()))));
+        joined.collect()
+    });
+    Ok((worlds?, faults))
+}

@@ -1,0 +1,273 @@
+//! The ranks that run together.
+
+use crate::beat::Activity;
+use crate::error::{Error, Result};
+use crate::exchange::{Brought, Exchange};
+use crate::floats::HostFloats;
+use crate::header::Kind;
+use crate::host_piece::HostPiece;
+use crate::line::{Line, Traffic};
+use crate::place::{Node, Place};
+use crate::pulse::{Listener, Pulse};
+use crate::settings::{Library, Settings};
+use crate::slices::Slices;
+use crate::{check, launch, sum};
+use std::sync::Arc;
+
+/// The ranks that run together: this one and all others.
+///
+/// Every method that exchanges is called by all ranks in the same order. When it fails on one, it fails on all, at the latest
+/// with the exchange after it; a rank that fails elsewhere tells the others with [`fail`](Self::fail). A rank that is alone gets
+/// back what it gives.
+#[derive(Default)]
+pub struct World {
+    together: Option<Together>,
+}
+
+struct Together {
+    // Ends before the rest.
+    pulse: Pulse,
+    exchange: Exchange,
+    activity: Arc<Activity>,
+    places: Vec<Place>,
+    library: Option<Library>,
+}
+
+impl World {
+    /// One rank: nothing is loaded or started.
+    pub fn alone() -> Self {
+        Self::default()
+    }
+
+    /// The ranks that a launcher has started together, or one alone where none has.
+    ///
+    /// # Errors
+    /// [`Error::Start`] when there are several but they cannot work together: the library is missing or not the launcher's, or
+    /// ranks have different programs.
+    pub fn begin(settings: &Settings) -> Result<Self> {
+        let Some(launched) = launch::from_environment(|name| std::env::var(name).ok())? else {
+            return Ok(Self::alone());
+        };
+        let (mut engine, library) = crate::mpi::begin(&launched, &*settings.tell)?;
+        if engine.size() == 1 {
+            engine.close()?; // a launcher that does not say how many it starts has started one
+            return Ok(Self::alone());
+        }
+        Self::over(Line::new(engine), Some(library), settings)
+    }
+
+    /// The ranks of an engine.
+    pub(crate) fn over(line: Line<HostPiece>, library: Option<Library>, settings: &Settings) -> Result<Self> {
+        let line = Arc::new(line);
+        let activity = Arc::new(Activity::new());
+        let exchange = Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
+        let own = Place::here(settings.threads, settings.memory);
+        let places = check::introduce(&exchange, &own)?;
+        exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
+        let names = (0..line.size()).map(|rank| exchange.name(rank)).collect();
+        let listener = Listener {
+            line,
+            activity: Arc::clone(&activity),
+            watch: settings.watch,
+            tell: Arc::clone(&settings.tell),
+            names,
+        };
+        let pulse = Pulse::start(listener).map_err(|error| {
+            Error::Engine(format!("no thread can be started to watch over ranks: {error}"))
+        })?;
+        let world = Self { together: Some(Together { pulse, exchange, activity, places, library }) };
+        match world.same("program", &settings.program).and_then(|()| world.try_neighbours()) {
+            Ok(()) => Ok(world),
+            Err(error) => {
+                let told = world.fail(&error.to_string());
+                world.finish()?;
+                Err(told)
+            }
+        }
+    }
+
+    /// This rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.line().map_or(0, Line::rank)
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> usize {
+        self.line().map_or(1, Line::size)
+    }
+
+    /// Whether this is the rank that speaks and writes for all.
+    pub fn is_first(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// How a rank is called in messages: `rank 3 (node7)`.
+    pub fn name(&self, rank: usize) -> String {
+        self.together.as_ref().map_or_else(|| format!("rank {rank}"), |together| together.exchange.name(rank))
+    }
+
+    /// Where each rank runs, `[ranks]`; empty for one alone.
+    pub fn places(&self) -> &[Place] {
+        self.together.as_ref().map_or(&[], |together| &together.places)
+    }
+
+    /// The machine of this rank with those that share it; none for one alone.
+    pub fn node(&self) -> Option<Node> {
+        Node::of(self.places()).into_iter().find(|node| node.ranks.contains(&self.rank()))
+    }
+
+    /// What moves the bytes; none for one alone and for threads.
+    pub fn library(&self) -> Option<&Library> {
+        self.together.as_ref()?.library.as_ref()
+    }
+
+    /// What exchanges have taken so far.
+    pub fn traffic(&self) -> Traffic {
+        self.line().map_or_else(Traffic::default, Line::traffic)
+    }
+
+    /// What this rank is doing, for the others to see: `41` of `64` are done, or of 0 where there is nothing to count.
+    pub fn report(&self, what: &str, done: u64, of: u64) {
+        if let Some(together) = &self.together {
+            together.activity.report(what, done, of);
+        }
+    }
+
+    /// Notes what was computed. All ranks must note the same: the next exchange compares.
+    pub fn note(&self, what: &str, bytes: &[u8]) {
+        if let Some(together) = &self.together {
+            together.exchange.note(what, bytes);
+        }
+    }
+
+    /// Every rank's record, in rank order.
+    ///
+    /// # Errors
+    /// When a rank has failed or differs.
+    pub fn gather(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
+        let brought = Brought { record, ..Brought::default() };
+        together.exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
+    }
+
+    /// The record of rank 0; what others bring is ignored.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn broadcast(&self, record: &[u8]) -> Result<Vec<u8>> {
+        let Some(together) = &self.together else { return Ok(record.to_vec()) };
+        let record = if self.is_first() { record } else { &[] };
+        let brought = Brought { record, ..Brought::default() };
+        together
+            .exchange
+            .run(Kind::Broadcast, brought, |exchange, headers| exchange.broadcast(headers, 0, record))
+    }
+
+    /// Whether any rank says so.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn any(&self, flag: bool) -> Result<bool> {
+        let Some(together) = &self.together else { return Ok(flag) };
+        let brought = Brought { flag, ..Brought::default() };
+        together.exchange.run(Kind::Any, brought, |_, headers| Ok(headers.iter().any(|header| header.flag)))
+    }
+
+    /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a digest.
+    ///
+    /// # Errors
+    /// Names the first rank that has another, on all ranks alike; otherwise as [`gather`](Self::gather).
+    pub fn same(&self, what: &str, value: &str) -> Result<()> {
+        let Some(together) = &self.together else { return Ok(()) };
+        let values = self.gather(value.as_bytes())?;
+        let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
+        let told =
+            |rank: usize| format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]));
+        Err(together.exchange.conclude(Error::Start(format!(
+            "{} has another {what} than {}: {}, {}; give all ranks the same",
+            self.name(odd),
+            self.name(0),
+            told(odd),
+            told(0)
+        ))))
+    }
+
+    /// Adds what all ranks have, in the tree of `tree.rs`: a rank then has the sum in its own slice
+    /// ([`Slices::of_rank`]), and nothing of use in the rest. `slices` are those of [`size`](Self::size) ranks.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn sum(&self, floats: &mut HostFloats<'_>, slices: &Slices) -> Result<()> {
+        self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
+    }
+
+    /// Gives every rank's slice to all.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn share(&self, floats: &mut HostFloats<'_>, slices: &Slices) -> Result<()> {
+        self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
+    }
+
+    /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`: rank^1, rank^2, rank^4, ...;
+    /// none where there is no such rank.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn bandwidth(&self) -> Result<Vec<Vec<Option<f64>>>> {
+        let Some(together) = &self.together else { return Ok(vec![Vec::new()]) };
+        check::bandwidth(&together.exchange)
+    }
+
+    /// Tells all ranks why this one cannot go on, at their next exchange, and returns what they are told. When the cause was
+    /// an exchange, they know already.
+    pub fn fail(&self, cause: &str) -> Error {
+        let Some(together) = &self.together else {
+            return Error::Rank { rank: 0, host: "this machine".into(), cause: cause.to_owned() };
+        };
+        together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
+    }
+
+    /// After a failure that all ranks were told of: they may exchange once more, all of them alike, to save what came before it.
+    /// Returns whether they can: not when the engine has failed.
+    pub fn go_on(&self) -> bool {
+        self.together.as_ref().is_none_or(|together| together.exchange.go_on())
+    }
+
+    /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail). All that is to be said
+    /// or written is so before: when one rank ends with an error, launchers end the others.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather), but not again for what was told before.
+    pub fn finish(self) -> Result<()> {
+        let Some(together) = self.together else { return Ok(()) };
+        let met = match together.exchange.over() {
+            Some(_) => Ok(()),
+            None => together.exchange.run(Kind::Finish, Brought::default(), |_, _| Ok(())),
+        };
+        let Together { pulse, exchange, .. } = together;
+        drop(pulse);
+        let closed = exchange.line().engine().close();
+        met.and(closed)
+    }
+
+    fn line(&self) -> Option<&Line<HostPiece>> {
+        self.together.as_ref().map(|together| &**together.exchange.line())
+    }
+
+    fn exchange(
+        &self,
+        kind: Kind,
+        slices: &Slices,
+        act: impl FnOnce(&Line<HostPiece>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(together) = &self.together else { return Ok(()) };
+        let brought = Brought { shape: slices.numbers() as u64, ..Brought::default() };
+        together.exchange.run(kind, brought, |exchange, _| act(exchange.line()))
+    }
+
+    fn try_neighbours(&self) -> Result<()> {
+        let Some(together) = &self.together else { return Ok(()) };
+        check::try_neighbours(&together.exchange)
+    }
+}

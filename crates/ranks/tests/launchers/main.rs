@@ -1,0 +1,66 @@
+//! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are installed.
+//!
+//! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own ranks: with a task in its
+//! environment it is one of them.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+#![allow(clippy::print_stdout, reason = "what is not tested here is said")]
+
+mod faults;
+mod launcher;
+mod rank;
+mod results;
+
+use launcher::{Launcher, MORE};
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Ok(task) = std::env::var(rank::TASK) {
+        return rank::run(&task);
+    }
+    let launchers = Launcher::installed();
+    let mut tests = vec![Trial::test("alone nothing is loaded", || done(results::alone))];
+    if launchers.is_empty() {
+        println!(
+            "no launcher of MPI is found: ranks as processes are not tested (apt-get install openmpi-bin mpich, or name \
+             one by {MORE})"
+        );
+    }
+    for launcher in &launchers {
+        for (name, test) in TESTS {
+            let launcher = launcher.clone();
+            tests.push(Trial::test(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
+        }
+    }
+    for (started_by, library_of) in pairs(&launchers) {
+        let name = format!("{} with the library of {}", started_by.name, library_of.name);
+        tests.push(Trial::test(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
+    }
+    // Each starts up to eight processes: one after another they take as long.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+type Test = fn(&Launcher);
+
+const TESTS: [(&str, Test); 6] = [
+    ("the same bits on any number of ranks", results::same_bits),
+    ("a launcher of one rank loads nothing", results::one_rank),
+    ("an error ends all ranks", faults::error),
+    ("a killed rank ends all", faults::killed),
+    ("a stopped rank is named and all end", faults::stopped),
+    ("a library that is none is refused", faults::no_library),
+];
+
+/// Launchers of different families, of which the second knows its library.
+fn pairs(launchers: &[Launcher]) -> Vec<(Launcher, Launcher)> {
+    let all =
+        launchers.iter().flat_map(|one| launchers.iter().map(move |other| (one.clone(), other.clone())));
+    all.filter(|(one, other)| one.open_mpi != other.open_mpi).collect()
+}
+
+/// A panic is a test that failed; the harness prints it.
+fn done(test: impl FnOnce()) -> Result<(), libtest_mimic::Failed> {
+    test();
+    Ok(())
+}

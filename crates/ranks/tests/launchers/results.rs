@@ -1,0 +1,47 @@
+//! What ranks compute.
+
+use crate::launcher::{Ended, Launcher};
+use crate::rank::TASK;
+use std::collections::BTreeSet;
+use std::env;
+use std::process::Command;
+
+fn field<'a>(ended: &'a Ended, name: &str) -> &'a str {
+    let line = ended
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("ranks="))
+        .unwrap_or_else(|| panic!("{}", ended.told()));
+    let start = line.find(&format!("{name}=")).unwrap() + name.len() + 1;
+    line[start..].split_whitespace().next().unwrap()
+}
+
+/// The sums of 8 and of 24 shards on all numbers of ranks that halving gives, one alone included.
+pub fn same_bits(launcher: &Launcher) {
+    for (shards, ranks) in [(8, vec![1, 2, 4, 8]), (24, vec![1, 3, 6])] {
+        let mut hashes = BTreeSet::new();
+        for ranks in ranks {
+            let ended = launcher.run(ranks, &format!("sum {shards}"), &[]);
+            assert!(ended.success, "{}", ended.told());
+            assert_eq!(field(&ended, "ranks"), ranks.to_string());
+            if ranks > 1 {
+                let abi = field(&ended, "abi");
+                assert_eq!(abi == "Open", launcher.open_mpi, "{abi}: {}", ended.told());
+            }
+            hashes.insert(field(&ended, "hash").to_owned());
+        }
+        assert_eq!(hashes.len(), 1, "{shards} shards: {hashes:?}");
+    }
+}
+
+pub fn one_rank(launcher: &Launcher) {
+    let ended = launcher.run(1, "alone", &[]);
+    assert!(ended.success && ended.stdout.contains("alone"), "{}", ended.told());
+    let off = launcher.run(2, "alone", &[("ISENTROPE_RANKS", "off")]);
+    assert!(off.success && off.stdout.matches("alone").count() == 2, "{}", off.told());
+}
+
+pub fn alone() {
+    let output = Command::new(env::current_exe().unwrap()).env(TASK, "alone").output().unwrap();
+    assert!(output.status.success() && output.stdout == b"alone\n", "{output:?}");
+}

@@ -1,0 +1,137 @@
+//! The sum of all shards has the same bits for any number of ranks: those of the tree, added number by number.
+
+use super::{on_ranks, patient};
+use isentrope_ranks::{BLOCK, HostFloats, PartialSums, Slices, World, allowed_ranks, shards_of_rank};
+use proptest::prelude::*;
+
+/// Numbers of wide range, so that another order of additions gives other bits: of a shard, by parameter.
+fn shard(index: usize, lengths: &[usize]) -> Vec<Vec<f32>> {
+    let number = |parameter: usize, at: usize| {
+        let mut hash = (index as u64) << 40 | (parameter as u64) << 32 | at as u64;
+        for _ in 0..2 {
+            hash = (hash ^ hash >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
+        let exponent = (hash >> 1 & 15) as i32 - 8;
+        sign * (1.0 + (hash >> 41) as f32 / (1u32 << 23) as f32) * 2f32.powi(exponent)
+    };
+    lengths
+        .iter()
+        .enumerate()
+        .map(|(parameter, &n)| (0..n).map(|at| number(parameter, at)).collect())
+        .collect()
+}
+
+/// Pairs of neighbours, then the sums in the same way; one without a neighbour goes up as it is.
+fn scalar_sum(mut level: Vec<f32>) -> f32 {
+    while level.len() > 1 {
+        let sum = |pair: &[f32]| if let [left, right] = pair { left + right } else { pair[0] };
+        level = level.chunks(2).map(sum).collect();
+    }
+    level[0]
+}
+
+fn expected(shards: usize, lengths: &[usize]) -> Vec<Vec<u32>> {
+    let shards: Vec<_> = (0..shards).map(|index| shard(index, lengths)).collect();
+    let sum = |parameter: usize, at: usize| {
+        scalar_sum(shards.iter().map(|shard| shard[parameter][at]).collect()).to_bits()
+    };
+    lengths.iter().enumerate().map(|(parameter, &n)| (0..n).map(|at| sum(parameter, at)).collect()).collect()
+}
+
+fn add(left: &mut [Vec<f32>], right: Vec<Vec<f32>>) {
+    let numbers = left.iter_mut().flatten().zip(right.into_iter().flatten());
+    numbers.for_each(|(left, right)| *left += right);
+}
+
+fn bits(parameters: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    parameters.iter().map(|parameter| parameter.iter().map(|x| x.to_bits()).collect()).collect()
+}
+
+/// What a rank has after the sum in its slice, and after sharing.
+fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec<u32>>) {
+    let slices = Slices::new(lengths.iter().copied(), world.size());
+    let mut sums = PartialSums::default();
+    for index in shards_of_rank(shards, world.size(), world.rank()).unwrap() {
+        sums.push(shard(index, lengths), |left, right| add(left, right));
+    }
+    let mut gradient = sums.finish(|left, right| add(left, right)).unwrap();
+    world.sum(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
+    let slice = slices.by_parameter(slices.of_rank(world.rank()));
+    let own =
+        slice.flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat()).collect();
+    // What a rank has of the others' slices must not matter.
+    let mine = slices.of_rank(world.rank());
+    let all = gradient.iter_mut().flatten().enumerate();
+    all.filter(|(at, _)| !mine.contains(at)).for_each(|(_, number)| *number = f32::NAN);
+    world.share(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
+    (own, bits(&gradient))
+}
+
+fn holds(shards: usize, ranks: usize, lengths: &[usize], expected: &[Vec<u32>]) {
+    let flat = expected.concat();
+    let slices = Slices::new(lengths.iter().copied(), ranks);
+    let of_ranks = on_ranks(ranks, &patient(), |world, _| summed(&world, shards, lengths));
+    for (rank, (own, all)) in of_ranks.into_iter().enumerate() {
+        assert!(own == flat[slices.of_rank(rank)], "{shards} shards, rank {rank} of {ranks}: its slice");
+        assert!(all == expected, "{shards} shards, rank {rank} of {ranks}: all");
+    }
+}
+
+#[test]
+fn every_number_of_shards_on_every_allowed_number_of_ranks() {
+    let lengths = [3 * BLOCK + 17, 0, 1, 2 * BLOCK, 40];
+    for shards in 1..=33 {
+        let expected = expected(shards, &lengths);
+        for ranks in allowed_ranks(shards) {
+            holds(shards, ranks, &lengths, &expected);
+        }
+    }
+}
+
+#[test]
+fn many_pieces_each_way() {
+    let lengths = [1_700_001, 33, 900_000];
+    for shards in [4, 6] {
+        let expected = expected(shards, &lengths);
+        for ranks in allowed_ranks(shards) {
+            holds(shards, ranks, &lengths, &expected);
+        }
+    }
+}
+
+#[test]
+fn more_ranks_than_blocks() {
+    for ranks in [8, 12] {
+        holds(ranks, ranks, &[5], &expected(ranks, &[5]));
+        holds(ranks, ranks, &[], &[]);
+    }
+}
+
+#[test]
+fn zeros_keep_their_signs() {
+    // -0 + -0 = -0, and -0 + 0 = 0: a shard that was left out because it is empty would show.
+    for (last, sum) in [(-0.0f32, -0.0f32), (0.0, 0.0)] {
+        let sums = on_ranks(4, &patient(), |world, _| {
+            let mut number = [if world.rank() == 3 { last } else { -0.0 }];
+            let slices = Slices::new([1], 4);
+            world.sum(&mut HostFloats::new([&mut number[..]]), &slices).unwrap();
+            world.share(&mut HostFloats::new([&mut number[..]]), &slices).unwrap();
+            number[0].to_bits()
+        });
+        assert_eq!(sums, [sum.to_bits(); 4]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_parameters(
+        lengths in prop::collection::vec(0usize..3 * BLOCK, 0..6),
+        shards in 1usize..20,
+        which in any::<prop::sample::Index>(),
+    ) {
+        let allowed = allowed_ranks(shards);
+        holds(shards, allowed[which.index(allowed.len())], &lengths, &expected(shards, &lengths));
+    }
+}
