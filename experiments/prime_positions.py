@@ -1,18 +1,20 @@
 """How early a process model of PRIME tells right responses from wrong ones: areas under the ROC curve by position.
 
-    RESPONSES=runs/countdown-prime/evaluations/step-000000-countdown.jsonl
-    isentrope score assets/countdown-base --in $RESPONSES --out reference.jsonl
-    isentrope score runs/countdown-prime/checkpoints/step-000100/trainer/process_model --in $RESPONSES --out phi.jsonl
-    python3 experiments/prime_positions.py $RESPONSES reference.jsonl phi.jsonl
+    isentrope train recipes/countdown-prime.toml
+    isentrope score runs/countdown-prime/checkpoints/step-000100/trainer/process_model \\
+        --in runs/countdown-prime/initial-states.jsonl --out phi.jsonl
+    python3 experiments/prime_positions.py runs/countdown-prime countdown phi.jsonl
 
-The responses are those of an evaluation, to problems that are never trained on. The score of how a response begins is the sum of
-log pi_phi - log pi_ref over its first tokens. An area is how often a right response has a higher score than a wrong one, equal ones
-counting half: of all pairs, and of the pairs of one prompt.
+The responses are those of the evaluation before the first step, to problems that are never trained on, by the policy that is the
+reference (lab.track_states keeps its log-probs). The score of how a response begins is the sum of log pi_phi - log pi_ref over its
+first tokens. An area is how often a right response has a higher score than a wrong one, equal ones counting half: of all pairs, and
+of the pairs of one prompt.
 """
 
 import json
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 SHARES = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0]
 
@@ -41,10 +43,14 @@ def area(groups):
 
 
 def main():
-    responses, reference, phi = (lines(path) for path in sys.argv[1:4])
-    assert len(responses) == len(reference) == len(phi), "one line per response in each file"
+    run, name = Path(sys.argv[1]), sys.argv[2]
+    responses = lines(run / f"evaluations/step-000000-{name}.jsonl")
+    states, phi = lines(run / "initial-states.jsonl"), lines(sys.argv[3])
+    assert len(states) == len(phi), "phi has scored initial-states.jsonl"
+    of_set = [(state, scored) for state, scored in zip(states, phi) if state["set"] == name]
+    assert [line["sample"] for line in responses] == [state["sample"] for state, _ in of_set], "the same responses"
     correct = [line["verdict"] == "correct" for line in responses]
-    ratios = [[p - r for p, r in zip(a["logprobs"], b["logprobs"])] for a, b in zip(phi, reference)]
+    ratios = [[p - r for p, r in zip(scored["logprobs"], state["logprobs"])] for state, scored in of_set]
     print(f"{len(correct)} responses, {sum(correct)} of them right")
     print("tokens  all pairs  pairs of one prompt")
     for share in SHARES:
