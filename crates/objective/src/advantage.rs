@@ -86,8 +86,8 @@ const STD_EPSILON: f64 = 1e-6;
 pub(crate) const WHITEN_EPSILON: f64 = 1e-8;
 
 /// One advantage per response, `[responses]`. The reward counts once, at the response's last token, and is not
-/// discounted, so the advantage is the same for all tokens of a response. Of [`Estimator::Prime`] this is the part that comes from
-/// the reward, which is RLOO's; [`prime_advantages`](crate::prime_advantages) has the whole.
+/// discounted, so the advantage is the same for all tokens of a response. Of [`Estimator::Prime`] this is the part that comes
+/// from the reward, which is RLOO's; [`prime_advantages`](crate::prime_advantages) has the whole.
 ///
 /// A response without others in its group has nothing to be compared with: group baselines are then 0 and GRPO's
 /// divisor 1 + 1e-6, as in the reference.

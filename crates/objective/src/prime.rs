@@ -49,9 +49,9 @@ pub struct PrimeAdvantages {
 ///
 /// The reward of token t of response i is r_t = beta log_ratio_t, and 0 at the last token, whose reward is the outcome. With the
 /// mean m_j of r over the tokens of response j, and n responses in a group, its baseline leaves one out as the published code
-/// does, r_t n / (n - 1) - sum_j m_j / (n - 1), which is r_t less the mean of the others' m plus (r_t - m_i) / (n - 1); the paper has
-/// not the last term. The process part of token t is the sum of that from t on, the outcome part RLOO's advantage of the reward.
-/// Their weighted sum gets mean 0 and variance 1 over all tokens.
+/// does, r_t n / (n - 1) - sum_j m_j / (n - 1), which is r_t less the mean of the others' m plus (r_t - m_i) / (n - 1); the
+/// paper has not the last term. The process part of token t is the sum of that from t on, the outcome part RLOO's advantage of
+/// the reward. Their weighted sum gets mean 0 and variance 1 over all tokens.
 ///
 /// A response without others in its group has no baseline. Tokens whose sums are all equal have the advantage 0.
 ///

@@ -6,8 +6,9 @@ use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Estimator, Outcome, advantages};
 use isentrope_rollout::Response;
 
-/// The advantages of each response of each group, where an estimator gives all tokens of a response the same. A response has none
-/// if it is not [compared].
+/// The advantages of each response of each group, where an estimator gives all tokens of a response the same. A response has
+/// none if it could not be judged, or if its group has no [baseline](Group::has_baseline) to compare it with, since other
+/// responses could not be judged.
 pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<Advantages>>> {
     let values = advantages(estimator, &outcomes(estimator, groups));
     by_group(estimator, groups, values.into_iter().map(Advantages::Same))

@@ -1,8 +1,7 @@
-//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has become,
-//! and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has
+//! become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference; how its loss follows from log-probs is
-//! [`process_loss`]'s matter.
+//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
 
 use crate::learner::{Coefficients, Learner};
 use isentrope_kernels::{Backend, SamplingMasks};

@@ -80,6 +80,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-methods.toml"
     "experiments/countdown-strength.toml"
     "experiments/figures.py"
+    "experiments/prime_positions.py"
     "experiments/smollm2-methods.toml"
     "recipes/countdown-autopilot.toml"
     "recipes/countdown-base.toml"

@@ -42,7 +42,8 @@ fn documented_names_are_those_that_are_written() {
     );
     let train = "rollout.prompts = 2\nupdate.prompts = 1\nrollout.responses = 2\nrollout.max_tokens = 4\nrollout.top_p = 0.9\n\
                  objective.reference_kl.coefficient = 0.01\nlab.track_theory = true\nlab.track_states = true\n\
-                 objective.advantage = 'prime'\nobjective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
+                 objective.advantage = 'prime'\n\
+                 objective.covariance = { method = 'kl-cov', target_entropy = 1, controller = { steer = 'coefficient' } }\n\
                  reward.verifier.weighted = [{ verifier = 'auto', weight = 1 }]\n";
     let mut written = BTreeSet::new();
     for (command, own) in [("train", train), ("sft", "sft.batch = 2\n")] {

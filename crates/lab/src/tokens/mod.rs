@@ -177,3 +177,19 @@ impl TokenRecord {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advantages_of_tokens_are_one_number_where_they_are_equal() {
+        let each = |values: &[f64]| Advantages::of(values.to_vec());
+        assert_eq!(each(&[0.5, 0.5]), Advantages::Same(0.5));
+        assert_eq!(each(&[0.5, -0.5]), Advantages::Each(vec![0.5, -0.5]));
+        assert!(matches!(each(&[f64::NAN, f64::NAN]), Advantages::Same(nan) if nan.is_nan()));
+        assert!(each(&[]).are_zero() && each(&[0.0, -0.0]).are_zero() && !each(&[0.0, 0.1]).are_zero());
+        assert_eq!((each(&[1.0, 2.0]).mean(), each(&[3.0]).mean(), each(&[]).mean()), (1.5, 3.0, 0.0));
+        assert_eq!((each(&[1.0, 2.0]).at(1), each(&[3.0, 3.0]).at(1)), (2.0, 3.0));
+    }
+}

@@ -29,7 +29,6 @@ use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecip
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
 use isentrope_rollout::{Prompter, Response};
 use serde::{Deserialize, Serialize};
@@ -136,7 +135,10 @@ impl Trainer for PolicyGradient {
         let (groups, dropped) = self.take_groups(collected, state, context);
         let metrics = &mut context.record.metrics;
         let mut in_force = state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
-        let advantages = self.advantages(&groups, context)?;
+        let advantages = match objective.is_prime() {
+            true => prime::advantages(&self.recipe, &groups, context)?,
+            false => group_advantages(objective.advantage, &groups),
+        };
         let mask_truncated = self.recipe.reward.mask_truncated;
         let learnt = learnt_advantages(&groups, &advantages, mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
@@ -241,26 +243,6 @@ impl PolicyGradient {
             context.observer.note(&note);
         }
         (groups, collected.dropped)
-    }
-
-    /// The advantages of the groups' responses; with PRIME, those that its process model gives.
-    fn advantages<B: Backend>(
-        &self,
-        groups: &[Group],
-        context: &mut LearnContext<'_, B>,
-    ) -> Result<Vec<Vec<Option<Advantages>>>> {
-        let Recipe { run, rollout, reward, objective, prime, .. } = &self.recipe;
-        if !objective.is_prime() {
-            return Ok(group_advantages(objective.advantage, groups));
-        }
-        let rollout = prime::Rollout {
-            groups,
-            mask_truncated: reward.mask_truncated,
-            minibatch: self.recipe.prompts_per_process_update(),
-            temperature: rollout.temperature,
-            learning_rate: prime.optimizer.rate(context.step, run.steps),
-        };
-        prime::advantages(prime, rollout, context)
     }
 
     /// The update `number` of this step, with what is in force: its loss, and the norm of its gradient.

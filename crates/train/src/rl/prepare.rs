@@ -214,8 +214,7 @@ mod tests {
         recipe.lab.track_theory = true;
         assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
         // The process model learns from the rollout, and it and the reference score it.
-        let mut prime = Recipe::default();
-        prime.rollout = recipe.rollout.clone();
+        let mut prime = Recipe { rollout: recipe.rollout.clone(), ..Recipe::default() };
         prime.lab.record_tokens = 0;
         prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
         assert_eq!(workload(&prime, 10.0).passes, (4.0, 2.0));

@@ -1,8 +1,9 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
 //! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
-//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, a process model in `process_model/`, a model
-//! directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not at all; the hashes show whether it was damaged afterwards.
+//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, a process model in `process_model/`, which
+//! is a model directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not
+//! at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
@@ -299,8 +300,8 @@ impl<S> FoundCheckpoint<S> {
         shards: usize,
     ) -> Result<Learner<B>> {
         let Some(progress) = self.state.process_optimizer else {
-            let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start anew \
-                        in another run.out with model.path set to the checkpoint";
+            let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
+                        anew in another run.out with model.path set to the checkpoint";
             return Err(Error::setting("objective.advantage", what));
         };
         let dir = self.dir.join("trainer").join(PROCESS_MODEL);

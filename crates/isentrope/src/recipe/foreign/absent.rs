@@ -58,7 +58,7 @@ const ABSENT: &[Absent] = &[
          reward_model.rollout.* reward_model.model_path \
          reward_model.reward_loop_source reward_model.reward_loop_module_path reward_model.reward_loop_class_name \
          enable_resource_pool reward_model_name_or_path reward_model.enable",
-        "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md. PRIME's has the table `prime`",
+        "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md. PRIME's is `prime`",
     ),
     absent(
         "lora.* lora_* peft peft_* use_peft use_rslora use_dora target_modules exclude_modules optim_target_modules \

@@ -210,7 +210,8 @@ pub const FOREIGN: &[Foreign] = &[
         ANY,
         &["grpo_passk", "gdpo", "optimal_token_baseline", "tir_optimal_token_baseline"],
         &[],
-        "the advantages are \"grpo\", \"dr-grpo\", \"rloo\", \"reinforce++\", \"reinforce++-baseline\", \"remax\", \"opo\" and \"prime\"",
+        "the advantages are \"grpo\", \"dr-grpo\", \"rloo\", \"reinforce++\", \"reinforce++-baseline\", \"remax\", \"opo\" and \
+         \"prime\"",
     ),
     is(&["scale_rewards", "norm_adv_by_std_in_grpo"], &["group", "true"], &[GROUP], ""),
     is(&["scale_rewards", "norm_adv_by_std_in_grpo"], &["none", "false"], &[UNDIVIDED], ""),

@@ -31,8 +31,8 @@ pub struct PrimeSettings {
     pub process_weight: f64,
     /// What the rewards of tokens are divided by before they are weighed.
     pub process_scale: ProcessScale,
-    /// Prompts of one minibatch of phi, with all their responses: one update of phi. Unset: as `update.prompts`. Phi goes through a
-    /// rollout once.
+    /// Prompts of one minibatch of phi, with all their responses: one update of phi. Unset: as `update.prompts`. Phi goes through
+    /// a rollout once.
     #[schemars(range(min = 1))]
     pub prompts: Option<usize>,
     /// Phi's AdamW, its schedule and gradient clipping.
