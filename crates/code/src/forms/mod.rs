@@ -31,7 +31,8 @@ const MOST_LISTED: usize = 1 << 20;
 const DEPTH: usize = 6;
 
 /// Keys under which the tests stand by themselves.
-const WRAPPERS: [&str; 5] = ["input_output", "test_cases", "tests", "verification_info", "official_tests"];
+const WRAPPERS: [&str; 6] =
+    ["input_output", "test_cases", "tests", "verification_info", "official_tests", "examples"];
 
 /// What a program is judged by.
 #[derive(Clone, Debug, PartialEq)]

@@ -73,6 +73,7 @@ fn pairs_in_parts() {
     let of_open_r1 = json!({"verification_info": {"language": "python", "test_cases": items}});
     assert_eq!(scripts(&of_open_r1), expected[..1]);
     assert_eq!(scripts(&json!({"official_tests": items})), expected[..1]);
+    assert_eq!(scripts(&json!({"examples": items})), expected[..1]);
     assert_eq!(
         problem(&json!({"public_tests": {"input": []}})),
         "the tests have no \"outputs\" (under \"public_tests\")"
