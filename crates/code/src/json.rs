@@ -186,9 +186,12 @@ pub fn float(number: f64) -> String {
 
 /// Whether there is a number in a value that may have been an integer beyond 64 bits and was rounded where it was read.
 pub fn is_rounded(value: &Value) -> bool {
-    const BEYOND: f64 = 18_446_744_073_709_551_616.0;
+    const BELOW: f64 = -9_223_372_036_854_775_808.0;
+    const ABOVE: f64 = 18_446_744_073_709_551_616.0;
     match value {
-        Value::Number(number) => number.is_f64() && number.as_f64().is_some_and(|n| n.abs() >= BEYOND),
+        Value::Number(number) => {
+            number.is_f64() && number.as_f64().is_some_and(|n| !(BELOW < n && n < ABOVE))
+        }
         Value::Array(items) => items.iter().any(is_rounded),
         Value::Object(entries) => entries.values().any(is_rounded),
         _ => false,
@@ -256,7 +259,8 @@ mod tests {
     #[test]
     fn a_rounded_integer_is_seen() {
         assert!(is_rounded(&json!([{"a": 1e20}])));
-        assert!(!is_rounded(&json!([u64::MAX, 1e19, "1e20"])));
+        assert!(is_rounded(&serde_json::from_str("-9223372036854775809").unwrap()));
+        assert!(!is_rounded(&json!([u64::MAX, i64::MIN, 1e19, "1e20"])));
     }
 
     proptest! {

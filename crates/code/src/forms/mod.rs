@@ -112,7 +112,7 @@ impl Tests {
             Value::Object(object) => has_form(|key| object.contains_key(key)),
             Value::Array(tests) => tests.first().is_some_and(|first| match first {
                 Value::Object(test) => test.contains_key("input") && test.contains_key("output"),
-                Value::String(code) => assertions::is_assertion(code),
+                Value::String(code) => assertions::is_code(code),
                 _ => false,
             }),
             Value::String(text) => Self::is_form_of_text(text),
@@ -125,7 +125,9 @@ impl Tests {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
                 let has = |key: &str| text.contains(&format!("\"{key}\""));
-                has_form(has) || has("input") && has("output") || text.contains("\"assert ")
+                has_form(has)
+                    || has("input") && has("output")
+                    || ["\"assert ", "; assert "].iter().any(|part| text.contains(part))
             }
             _ => assertions::is_code(text),
         }

@@ -236,6 +236,7 @@ fn assertion_code() {
     }
     for one in ["c = C(); c.add(1); assert c.n == 1", "with pytest.raises(ValueError):\n    f(-1)"] {
         assert_eq!(assertions(&json!([one])).parts, [one]);
+        assert!(Tests::is_form_of(&json!([one])), "{one}");
     }
     let mbpp = json!({"test_list": list, "test_imports": ["import math"], "test_setup_code": "root = 1"});
     assert_eq!(assertions(&mbpp).setup, "import math\nroot = 1");
