@@ -3,8 +3,6 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::worker::printable;
-
 /// Most lines of a program's run that are shown.
 const MOST_LINES: usize = 200;
 
@@ -45,7 +43,8 @@ impl Printed {
 
     /// Shows what has come of a line.
     pub fn end(&mut self) {
-        let line = printable(&String::from_utf8_lossy(&self.line));
+        let line = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
+        let line = line.trim_end();
         self.line.clear();
         let Some(show) = SHOW.get().filter(|_| !line.is_empty()) else { return };
         match SHOWN.fetch_add(1, Ordering::Relaxed) {
@@ -68,13 +67,13 @@ mod tests {
         let keep = shown.clone();
         show_printed(move |line| keep.lock().unwrap().push(line.to_owned()));
         let mut printed = Printed::default();
-        printed.push(b"one\n\x1b[2Jtw");
+        printed.push(b"  one\n\x1b[2Jtw");
         printed.push(b"o\n\n");
         printed.push(&[b'x'; 10_000]);
         printed.push(b"y\nlast");
         printed.end();
         let long = "x".repeat(MOST_CHARACTERS);
-        assert_eq!(*shown.lock().unwrap(), ["one", "[2Jtwo", &long, "last"]);
+        assert_eq!(*shown.lock().unwrap(), ["  one", " [2Jtwo", &long, "last"]);
         printed.push(&b"again\n".repeat(2 * MOST_LINES));
         let shown = shown.lock().unwrap();
         assert_eq!(
