@@ -22,7 +22,7 @@ def become(main, order, inward, outward, errors, ready):
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.setsid()
+        os.setpgid(0, 0)
         content = read_frame(0)
         if content is None:
             os._exit(status)

@@ -231,6 +231,7 @@ def empty(top):
         while True:
             entries = list(os.scandir(directory))
             if not entries:
+                os.utime(directory, ns=(0, 0))  # times could say something, too
                 return
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):

@@ -3,7 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use num_bigint::BigInt;
+use num_traits::{FromPrimitive, ToPrimitive};
 use serde_json::{Number, Value};
+
+use crate::json;
 
 /// Longest part of an output that a message shows, in characters.
 const SHOWN: usize = 80;
@@ -34,7 +38,9 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |text: &Option<String>| text.as_deref().map_or("nothing".into(), shown);
+        // Values are JSON, in which texts have quotation marks of their own.
+        let as_it_is = if self.line.is_some() { quoted } else { shown };
+        let shown = |text: &Option<String>| text.as_deref().map_or("nothing".into(), as_it_is);
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
@@ -44,11 +50,22 @@ impl fmt::Display for Difference {
 
 /// A text in one line, cut where it is long.
 pub fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN).collect();
+    in_line(text, SHOWN)
+}
+
+/// A text in one line of so many characters at most.
+pub fn in_line(text: &str, most: usize) -> String {
+    let mut short: String = text.chars().take(most).collect();
     if short.len() < text.len() {
         short.push_str("...");
     }
     short.replace(|c: char| c.is_control(), " ")
+}
+
+/// The same in quotation marks, with all that cannot be seen.
+fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN).collect();
+    format!("{short:?}{}", if short.len() < text.len() { "..." } else { "" })
 }
 
 /// Compares what a program printed with what it should have printed, line by line. Space at the end of lines and empty lines at
@@ -164,11 +181,14 @@ pub fn value(expected: &Value, found: &Value, numbers: Numbers) -> Result<(), Di
     if same_value(expected, found, numbers) {
         return Ok(());
     }
-    let text = |value: &Value| Some(value.to_string());
+    let text = |value: &Value| Some(json::text(value));
     Err(Difference { line: None, expected: text(expected), found: text(found) })
 }
 
 fn same_value(expected: &Value, found: &Value, numbers: Numbers) -> bool {
+    if json::is_large(expected) || json::is_large(found) {
+        return same_large(expected, found, numbers);
+    }
     match (expected, found) {
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b, numbers))
@@ -210,6 +230,25 @@ fn same_number(a: &Number, b: &Number, numbers: Numbers) -> bool {
     }
 }
 
+/// The same of two values of which one is an integer beyond 64 bits.
+fn same_large(expected: &Value, found: &Value, numbers: Numbers) -> bool {
+    let is_float = |float: &Value, integer: &BigInt| {
+        float.as_f64().and_then(BigInt::from_f64).is_some_and(|float| float == *integer)
+    };
+    match (json::integer(expected), json::integer(found)) {
+        (Some(a), Some(b)) => a == b,
+        (a, b) => {
+            if let Numbers::Within(tolerance) = numbers {
+                let float = |integer: Option<BigInt>, value: &Value| {
+                    integer.map_or_else(|| value.as_f64(), |integer| integer.to_f64())
+                };
+                return float(a, expected).zip(float(b, found)).is_some_and(|(a, b)| close(a, b, tolerance));
+            }
+            a.is_some_and(|a| is_float(found, &a)) || b.is_some_and(|b| is_float(expected, &b))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,12 +283,13 @@ mod tests {
         let difference = |expected: &str, printed: &str| {
             output(expected, printed, Numbers::Exact).unwrap_err().to_string()
         };
-        assert_eq!(difference("1\n2\n", "1\n3\n"), "line 2: expected 2, found 3");
-        assert_eq!(difference("1\n2\n", "1\n"), "line 2: expected 2, found nothing");
-        assert_eq!(difference("1", "1\n\n2"), "line 2: expected nothing, found ");
+        assert_eq!(difference("1\n2\n", "1\n3\n"), "line 2: expected \"2\", found \"3\"");
+        assert_eq!(difference("1 2", "1\t2"), "line 1: expected \"1 2\", found \"1\\t2\"");
+        assert_eq!(difference("1\n2\n", "1\n"), "line 2: expected \"2\", found nothing");
+        assert_eq!(difference("1", "1\n\n2"), "line 2: expected nothing, found \"\"");
         assert_eq!(
             difference("\x1b[2J", &"x".repeat(100)),
-            format!("line 1: expected  [2J, found {}...", "x".repeat(80))
+            format!("line 1: expected \"\\u{{1b}}[2J\", found \"{}\"...", "x".repeat(80))
         );
         let of_values = value(&json!([1, 2]), &json!("a"), Numbers::Exact).unwrap_err();
         assert_eq!(of_values.to_string(), "expected [1,2], found \"a\"");
@@ -310,6 +350,30 @@ mod tests {
         }
         assert!(value(&json!([0.3]), &json!([0.30000000000000004]), Numbers::Within(1e-9)).is_ok());
         assert!(value(&json!(1000000007), &json!(1000000008), Numbers::Within(1e-6)).is_err());
+    }
+
+    #[test]
+    fn large_integers_are_equal_as_in_python() {
+        let read = |text: &str| json::read(text, 9).unwrap();
+        for (expected, found, exact, within) in [
+            ("18446744073709551616", "18446744073709551616", true, true),
+            ("18446744073709551616", "18446744073709551617", false, false),
+            ("18446744073709551616", "-18446744073709551616", false, false),
+            ("18446744073709551616", "18446744073709551615", false, false),
+            ("18446744073709551616", "1.8446744073709552e19", true, true),
+            ("18446744073709551617", "1.8446744073709552e19", false, true),
+            ("123456789012345678901234567890", "1.2345678901234568e29", false, true),
+            ("[[18446744073709551616]]", "[[18446744073709551616]]", true, true),
+            ("18446744073709551616", "\"18446744073709551616\"", false, false),
+            ("18446744073709551616", "[]", false, false),
+        ] {
+            for (a, b) in [(expected, found), (found, expected)] {
+                assert_eq!(value(&read(a), &read(b), Numbers::Exact).is_ok(), exact, "{a} {b}");
+                assert_eq!(value(&read(a), &read(b), Numbers::Within(1e-6)).is_ok(), within, "{a} {b}");
+            }
+        }
+        let difference = value(&read("18446744073709551616"), &read("[1]"), Numbers::Exact).unwrap_err();
+        assert_eq!(difference.to_string(), "expected 18446744073709551616, found [1]");
     }
 
     proptest! {

@@ -28,12 +28,14 @@ pub struct Python {
 pub enum PythonError {
     /// There is none.
     #[error(
-        "no Python was found (python3 or python of the search path): install Python 3.8 or newer, or say where it is"
+        "no Python was found (python3 or python of the search path): install Python 3.8 or newer, or say where it is: \
+         reward.verifier = {{ code = {{ python = \"...\" }} }}"
     )]
     Missing,
     /// It cannot be run, or does not answer.
     #[error(
-        "the Python {program} cannot be used: {problem}; install Python 3.8 or newer, or say where it is"
+        "the Python {program} cannot be used: {problem}; install Python 3.8 or newer, or say where it is: \
+         reward.verifier = {{ code = {{ python = \"...\" }} }}"
     )]
     Unusable {
         /// The interpreter.
@@ -43,7 +45,8 @@ pub enum PythonError {
     },
     /// It is too old.
     #[error(
-        "the Python {program} is version {version}, and programs need 3.8 or newer: install that, or say where it is"
+        "the Python {program} is version {version}, and programs need 3.8 or newer: install that, or say where one is: \
+         reward.verifier = {{ code = {{ python = \"...\" }} }}"
     )]
     TooOld {
         /// The interpreter.

@@ -1,7 +1,10 @@
 //! The program in a response of a chat model.
 
-/// Tags of fenced blocks that hold Python; the empty one is no tag.
-const PYTHON: [&str; 5] = ["", "python", "python3", "py", "py3"];
+/// What tags of fenced blocks that hold Python are made of: such a word, and perhaps a version.
+const PYTHON: [&str; 2] = ["python", "py"];
+
+/// What an interactive session begins with, which is no program.
+const SESSION: &str = ">>>";
 
 /// Shortest fence.
 const SHORTEST: usize = 3;
@@ -24,17 +27,18 @@ pub struct Program {
 
 /// The program in a response; none where there is nothing but space.
 ///
-/// It is the last fenced code block (of backticks or tildes) that is not empty. Blocks whose tag names another language than
-/// Python count only where there are no others. A block without an end reaches to the end of the response. A response without
-/// any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with
-/// `</think>`, only what comes after them is read.
+/// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is tagged as Python, else the last
+/// without a tag, else the last of any language. A block that is an interactive session (`>>> `) counts only where there is no
+/// other. A block without an end reaches to the end of the response. A response without any block is a program as a whole, and
+/// one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is read.
 pub fn program(response: &str) -> Option<Program> {
-    let answer =
-        response.rfind(END_OF_THOUGHTS).map_or(response, |at| &response[at + END_OF_THOUGHTS.len()..]);
-    let mut blocks = blocks(answer);
+    let Answer { text: answer, mut blocks } = answer(response);
     blocks.retain(|block| !block.text.trim().is_empty());
-    let is_python = |block: &Block| PYTHON.contains(&block.tag.as_str());
-    if let Some(last) = blocks.iter().rposition(is_python).or(blocks.len().checked_sub(1)) {
+    let is_program = |block: &Block| !block.text.trim_start().starts_with(SESSION);
+    let last = |kind: fn(&Block) -> bool| blocks.iter().rposition(|block| is_program(block) && kind(block));
+    let last =
+        last(Block::is_python).or_else(|| last(|block| block.tag.is_empty())).or_else(|| last(|_| true));
+    if let Some(last) = last.or(blocks.len().checked_sub(1)) {
         return Some(Program { text: blocks.swap_remove(last).text, fenced: true });
     }
     // A response to a prompt that has opened the block begins with the program, and closes it.
@@ -48,6 +52,13 @@ struct Block {
     /// First word behind the opening fence, in small letters.
     tag: String,
     text: String,
+}
+
+impl Block {
+    fn is_python(&self) -> bool {
+        let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+        PYTHON.iter().any(|word| self.tag.strip_prefix(word).is_some_and(is_version))
+    }
 }
 
 /// A line that is a fence, or ends in one.
@@ -114,34 +125,69 @@ fn unindented(line: &str, indent: usize) -> &str {
     &line[space..]
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(Fence<'_>, Vec<&str>)> = None;
-    for line in text.lines() {
-        let fence = Fence::of(line);
-        let Some((opening, mut lines)) = open.take() else {
-            open = fence.filter(Fence::opens).map(|fence| (fence, Vec::new()));
+/// What a response says when its thoughts have ended.
+struct Answer<'a> {
+    text: &'a str,
+    blocks: Vec<Block>,
+}
+
+/// Reads a response line by line. Its thoughts end with a mark that no block holds, or that begins a line: other marks are of a
+/// program's own text.
+fn answer(response: &str) -> Answer<'_> {
+    let mut answer = Answer { text: response, blocks: Vec::new() };
+    let mut open = None;
+    let mut rest = response;
+    while let Some(line) = rest.split_inclusive('\n').next() {
+        rest = &rest[line.len()..];
+        if let Some(at) = end_of_thoughts(line, open.as_ref()) {
+            rest = &response[response.len() - rest.len() - line.len() + at..];
+            open = None;
+            answer = Answer { text: rest, blocks: Vec::new() };
             continue;
-        };
-        match fence.filter(|fence| fence.matches(&opening)) {
-            Some(end) if end.info.is_empty() => {
-                // A closing fence may stand at the end of the last line of code.
-                lines.extend((!end.stands_alone()).then_some(end.before));
-                blocks.push(opening.block(&lines));
-            }
-            // With a tag it begins the next block: the one before it was not closed.
-            Some(next) if next.stands_alone() => {
-                blocks.push(opening.block(&lines));
-                open = Some((next, Vec::new()));
-            }
-            _ => {
-                lines.push(line);
-                open = Some((opening, lines));
-            }
+        }
+        open = read_line(line.trim_end_matches(['\r', '\n']), open, &mut answer.blocks);
+    }
+    answer.blocks.extend(open.map(|(opening, lines)| opening.block(&lines)));
+    answer
+}
+
+/// A block that has begun, with its lines so far.
+type Open<'a> = (Fence<'a>, Vec<&'a str>);
+
+/// Where in a line the text behind the thoughts begins.
+fn end_of_thoughts(line: &str, open: Option<&Open<'_>>) -> Option<usize> {
+    let first = line.find(END_OF_THOUGHTS)?;
+    let before = &line[..first];
+    let closes = |(opening, _): &Open<'_>| {
+        Fence::of(before).is_some_and(|fence| fence.matches(opening) && fence.info.is_empty())
+    };
+    let ends = before.trim().is_empty() || open.is_none_or(closes);
+    ends.then_some(first + END_OF_THOUGHTS.len())
+}
+
+/// Reads the next line; the block that is open after it.
+fn read_line<'a>(line: &'a str, open: Option<Open<'a>>, blocks: &mut Vec<Block>) -> Option<Open<'a>> {
+    let fence = Fence::of(line);
+    let Some((opening, mut lines)) = open else {
+        return fence.filter(Fence::opens).map(|fence| (fence, Vec::new()));
+    };
+    match fence.filter(|fence| fence.matches(&opening)) {
+        Some(end) if end.info.is_empty() => {
+            // A closing fence may stand at the end of the last line of code.
+            lines.extend((!end.stands_alone()).then_some(end.before));
+            blocks.push(opening.block(&lines));
+            None
+        }
+        // With a tag it begins the next block: the one before it was not closed.
+        Some(next) if next.stands_alone() => {
+            blocks.push(opening.block(&lines));
+            Some((next, Vec::new()))
+        }
+        _ => {
+            lines.push(line);
+            Some((opening, lines))
         }
     }
-    blocks.extend(open.map(|(opening, lines)| opening.block(&lines)));
-    blocks
 }
 
 #[cfg(test)]
@@ -159,7 +205,8 @@ mod tests {
             ("```python\na\n```", "a\n"),
             ("```\na\n```", "a\n"),
             ("First\n```python\na\n```\nthen\n```python\nb\n```\nDone.", "b\n"),
-            ("```python\na\n```\nFor example\n```\nb\n```", "b\n"),
+            ("```\na\n```\nBetter:\n```\nb\n```", "b\n"),
+            ("``` Python\na\n```", "a\n"),
             ("~~~python\na\n~~~", "a\n"),
             ("~~~\na\n```\nb\n~~~", "a\n```\nb\n"),
             ("````python\na = '''\n```\n'''\n````", "a = '''\n```\n'''\n"),
@@ -195,8 +242,22 @@ mod tests {
     fn other_languages_count_where_there_is_nothing_else() {
         assert_eq!(found("```python\na\n```\nRun it:\n```bash\npython3 a.py\n```"), "a\n");
         assert_eq!(found("```\na\n```\n```text\nb\n```"), "a\n");
+        assert_eq!(found("```python3.11\na\n```\n```text\nb\n```"), "a\n");
+        assert_eq!(found("```pyrex\na\n```\n```\nb\n```"), "b\n");
         assert_eq!(found("```cpp\nint a;\n```\n```c\nint b;\n```"), "int b;\n");
         assert_eq!(found("```cpp\nint a;\n```\n```python\n\n```"), "int a;\n");
+    }
+
+    #[test]
+    fn what_a_program_prints_is_not_the_program() {
+        for (response, program) in [
+            ("```python\nprint(42)\n```\nIt prints\n```\n42\n```\n", "print(42)\n"),
+            ("```python\nf()\n```\nusage:\n```python\n>>> f()\n42\n```", "f()\n"),
+            ("```\nf()\n```\nusage:\n```\n>>> f()\n42\n```", "f()\n"),
+            ("```pycon\n>>> f()\n42\n```", ">>> f()\n42\n"),
+        ] {
+            assert_eq!(found(response), program, "{response:?}");
+        }
     }
 
     #[test]
@@ -224,6 +285,14 @@ mod tests {
         assert_eq!(found("<think>\n```python\na\n```\n</think>\nprint(1)"), "\nprint(1)");
         assert_eq!(found("a ```python\nb\n``` </think>\n```python\nc\n```"), "c\n");
         assert_eq!(found("<think>\n```python\na\n```\n"), "a\n", "thoughts without an end");
+        assert_eq!(found("<think>a</think>b\n<think>c</think>d"), "d");
+        assert_eq!(found("<think>\n```python\na\n</think>\n```python\nb"), "b\n", "a draft without an end");
+        assert_eq!(found("a </think>```python\nb\n```"), "b\n");
+        let of_tags = "```python\n# strips '</think>'\nprint(42)\n```";
+        for thoughts in ["", "<think>a</think>\n"] {
+            let response = format!("{thoughts}{of_tags}\nDone.");
+            assert_eq!(found(&response), "# strips '</think>'\nprint(42)\n", "{response:?}");
+        }
     }
 
     proptest! {

@@ -46,7 +46,8 @@ pub struct CodeSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub tolerance: Option<f64>,
-    /// The Python that runs programs, 3.8 or newer. Unset: `python3` of the search path.
+    /// The Python that runs programs, 3.8 or newer. Unset: `python3` or `python` of the search path, the
+    /// first that works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PathBuf>,
 }

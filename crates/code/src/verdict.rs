@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use crate::compare::shown;
+use crate::compare::{in_line, shown};
 use crate::{End, Failure};
+
+/// Longest sentence that a reason has, in characters: one of a remedy must not lose its end.
+const SENTENCE: usize = 500;
 
 /// What was found of a program, or of the first test that it did not pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,13 +58,13 @@ impl fmt::Display for Verdict {
             Self::Passed => f.write_str("passed"),
             Self::WrongAnswer(what) => write!(f, "wrong answer: {what}"),
             Self::RuntimeError(line) if line.is_empty() => f.write_str("runtime error"),
-            Self::RuntimeError(line) => write!(f, "runtime error: {}", shown(line)),
+            Self::RuntimeError(line) => write!(f, "runtime error: {}", in_line(line, SENTENCE)),
             Self::TimeLimit => f.write_str("time limit"),
             Self::MemoryLimit => f.write_str("memory limit"),
             Self::OutputLimit => f.write_str("output limit"),
             Self::NoCode => f.write_str("no code in the response"),
-            Self::Fault(what) => write!(f, "the sandbox failed: {}", shown(what)),
-            Self::UnusableTests(what) => write!(f, "the tests cannot be run: {}", shown(what)),
+            Self::Fault(what) => write!(f, "the sandbox failed: {}", in_line(what, SENTENCE)),
+            Self::UnusableTests(what) => write!(f, "the tests cannot be run: {}", in_line(what, SENTENCE)),
         }
     }
 }
@@ -148,6 +151,9 @@ mod tests {
             report(wrong, Some(3), 2, 5).reason(),
             "test 3: wrong answer: line 1: expected 2, found 3"
         );
+        let remedy = format!("{}: install it", "x".repeat(200));
+        let unusable = report(Verdict::UnusableTests(remedy.clone()), None, 0, 0);
+        assert_eq!(unusable.reason(), format!("the tests cannot be run: {remedy}"));
         assert_eq!(report(Verdict::Passed, None, 1, 1).reason(), "passed 1 test");
         assert_eq!(report(Verdict::NoCode, None, 0, 5).reason(), "no code in the response");
         let raised = Verdict::RuntimeError("ValueError:\x1b[31m no".into());

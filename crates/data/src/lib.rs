@@ -25,7 +25,7 @@ pub use file_records::Longest;
 pub use order::Order;
 pub use place::{Place, Split, Wanted};
 pub use problem::{Content, Example, Problem, Prompt};
-pub use program_tests::program_tests;
+pub use program_tests::{UnusableTests, program_tests, without_tests};
 pub use report::{Finding, Findings, Report};
 pub use rows::{Format, Row, Rows};
 pub use schema::{PROMPT, Record, final_answer, find, read_prompt};

@@ -1,43 +1,77 @@
 //! Where rows have the tests of a program.
 
+use std::fmt;
+
 use isentrope_code::Tests;
 use serde_json::{Map, Value};
 
 /// The columns that hold tests, as published sets have them. Those of a line belong together; the first of them must be there.
-const COLUMNS: [&[&str]; 7] = [
+const COLUMNS: [&[&str]; 11] = [
     &["tests", "fn_name", "metadata"], // DeepCoder, and sets of one's own
     &["test_cases"],                   // AceCode
     &["input_output"],                 // APPS, TACO
     &["public_test_cases", "private_test_cases", "metadata"], // LiveCodeBench
+    &["public_tests", "private_tests", "generated_tests"], // CodeContests
+    &["official_tests"],               // Codeforces
     &["test_list", "test_imports", "test_setup_code"], // MBPP
+    &["verification_info"],            // SYNTHETIC-1, open-r1
     &["test", "entry_point", "prompt"], // HumanEval, LeetCodeDataset, KodCode
     &["inputs", "outputs", "fn_name"],
+    &["examples"], // Codeforces, where it has no others
 ];
+
+/// Those of them that hold other things in other sets.
+const OF_MANY_MEANINGS: [&str; 4] = ["verification_info", "test", "inputs", "examples"];
 
 /// All columns that may hold tests.
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().flat_map(|columns| columns.iter().copied())
 }
 
-/// The tests of a row that has them in columns of their own, as the verifier `code` reads them; where there is nothing but tests
-/// that cannot be read, what is wrong with them, as part of a sentence.
-pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, String>> {
-    let there = |column: &&str| row.get(*column).filter(|value| !value.is_null());
-    let mut unreadable = None;
-    for columns in COLUMNS {
-        let Some(first) = there(&columns[0]) else { continue };
+/// A column of tests that cannot be used. `Display` is a sentence without a full stop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnusableTests {
+    column: &'static str,
+    problem: String,
+    /// What the row has there, with the columns that belong to it.
+    pub tests: Value,
+}
+
+impl fmt::Display for UnusableTests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "column {}: {}", self.column, self.problem)
+    }
+}
+
+/// The tests of a row that has them in columns of their own, as the verifier `code` reads them: the first that can be used.
+///
+/// # Errors
+/// The first column that is there and cannot be used, where none can, unless its name is one that may mean anything.
+pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableTests>> {
+    let there = |column: &str| row.get(column).filter(|value| !value.is_null());
+    let mut unusable = None;
+    for columns in COLUMNS.iter().filter(|columns| there(columns[0]).is_some()) {
         let pairs = columns.iter().filter_map(|column| Some(((*column).to_owned(), there(column)?.clone())));
         let tests = Value::Object(pairs.collect());
         match Tests::from_value(&tests) {
             Ok(_) => return Some(Ok(tests)),
-            // Columns of these names may be anything.
-            Err(why) if Tests::is_form_of(first) => {
-                unreadable.get_or_insert(Err(format!("in column {} {why}", columns[0])));
+            Err(_) if OF_MANY_MEANINGS.contains(&columns[0]) => {}
+            Err(problem) => {
+                unusable.get_or_insert(UnusableTests { column: columns[0], problem, tests });
             }
-            Err(_) => {}
         }
     }
-    unreadable
+    unusable.map(Err)
+}
+
+/// What a row lacks that has neither a ground truth, which is what `missing` says, nor tests. Where there is a column for the ground
+/// truth, which is null, that is all there is to say.
+pub fn without_tests(missing: &str) -> String {
+    if missing.ends_with(" is null") {
+        return missing.to_owned();
+    }
+    let names: Vec<&str> = COLUMNS.iter().map(|columns| columns[0]).collect();
+    format!("{missing}, nor tests of a program in one of {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -47,7 +81,7 @@ mod tests {
 
     #[test]
     fn tests_are_found_in_the_columns_of_published_sets() {
-        let found = |row: Value| program_tests(row.as_object().unwrap());
+        let found = |row: Value| program_tests(row.as_object().unwrap()).and_then(Result::ok);
         for (row, tests) in [
             (
                 json!({"problem": "p", "tests": {"functional": "assert f()"}, "solution": "s"}),
@@ -69,22 +103,37 @@ mod tests {
                 json!({"input_output": "{\"inputs\": [\"1\"], \"outputs\": [\"2\"]}"}),
             ),
         ] {
-            assert_eq!(found(row.clone()), Some(Ok(tests)), "{row}");
+            assert_eq!(found(row.clone()), Some(tests), "{row}");
         }
-        let damaged = json!({"tests": {"inputs": ["1"], "outputs": []}});
-        assert_eq!(
-            found(damaged),
-            Some(Err("in column tests the tests have 1 inputs, but 0 outputs".into()))
-        );
-        let one_of_two = json!({"tests": {"inputs": ["1"], "outputs": []}, "test_cases": ["assert f()"]});
-        assert_eq!(found(one_of_two), Some(Ok(json!({"test_cases": ["assert f()"]}))));
+        let pairs = json!([{"input": "1", "output": "2"}]);
+        for column in ["official_tests", "examples", "tests"] {
+            let row = json!({ column: pairs });
+            assert_eq!(found(row.clone()), Some(row));
+        }
+        let of_open_r1 = json!({"verification_info": json!({"test_cases": pairs}).to_string()});
+        assert_eq!(found(of_open_r1.clone()), Some(of_open_r1));
+        let part = json!({"input": ["1"], "output": ["2"]});
+        let of_code_contests = json!({"public_tests": part, "private_tests": part});
+        assert_eq!(found(of_code_contests.clone()), Some(of_code_contests));
         for row in [
             json!({"problem": "p", "answer": "5"}),
             json!({"test": "0.5"}),
             json!({"tests": null}),
-            json!({"test_cases": "12"}),
+            json!({"verification_info": {"ground_truth": "5"}}),
+            json!({"examples": ["1 + 1 = 2"], "inputs": "What is it?"}),
         ] {
-            assert_eq!(found(row.clone()), None, "{row}");
+            assert_eq!(program_tests(row.as_object().unwrap()), None, "{row}");
         }
+    }
+
+    #[test]
+    fn tests_that_cannot_be_used_are_no_absent_ones() {
+        let problem = |row: Value| program_tests(row.as_object().unwrap()).unwrap().unwrap_err().to_string();
+        let said = problem(json!({"test_cases": "12", "input_output": "{", "answer": "5"}));
+        assert_eq!(
+            said,
+            "column test_cases: the tests are a text that is neither JSON nor Python with assertions"
+        );
+        assert_eq!(problem(json!({"tests": [], "answer": "5"})), "column tests: there are no tests");
     }
 }

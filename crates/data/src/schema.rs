@@ -9,7 +9,7 @@ use isentrope_grader::last_boxed;
 use isentrope_reward::VerifierSettings;
 use serde_json::Value;
 
-use crate::program_tests::{self, program_tests};
+use crate::program_tests::{self, program_tests, without_tests};
 use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
@@ -94,14 +94,16 @@ impl Problem {
         // A verifier that needs no ground truth takes whatever there is.
         let takes_any = check(&Value::Null).is_ok();
         // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
-        let tests = if takes_any || columns.answer.is_some() { None } else { program_tests(row) };
-        let tests = tests.map(|tests| tests.and_then(|tests| check(&tests).map(|()| tests)));
-        let ground_truth = match (find(row, &columns.answer, GROUND_TRUTH), tests) {
-            (_, Some(Ok(tests))) => tests,
-            (Err(_), Some(Err(problem))) => return Err(problem),
-            (Err(_), None) if takes_any && columns.answer.is_none() => Value::Null,
-            (Err(problem), None) => return Err(problem),
-            (Ok((column, answer)), _) => {
+        let looks_for_tests =
+            !takes_any && columns.answer.is_none() && verifier.judges_programs(&data_source);
+        let tests = if looks_for_tests { program_tests(row).transpose() } else { Ok(None) };
+        let tests = tests.map_err(|unusable| unusable.to_string())?.filter(|tests| check(tests).is_ok());
+        let ground_truth = match find(row, &columns.answer, GROUND_TRUTH) {
+            _ if tests.is_some() => tests.unwrap_or_default(),
+            Err(_) if takes_any && columns.answer.is_none() => Value::Null,
+            Err(missing) if looks_for_tests => return Err(without_tests(&missing)),
+            Err(problem) => return Err(problem),
+            Ok((column, answer)) => {
                 let ground_truth = match answer {
                     Value::String(text) => match final_answer(text, column, columns.answer.is_some()) {
                         Err(_) if takes_any => answer.clone(),

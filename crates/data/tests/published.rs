@@ -113,6 +113,27 @@ fn eurus_has_code_that_is_left_out_of_mathematics_and_said() {
     assert_eq!(problem.extra_info, json!({"index": 0, "split": "train"}));
 }
 
+#[test]
+fn tests_that_cannot_be_used_make_a_bad_row_and_no_mathematics() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("mixed.jsonl");
+    let broken = json!({"problem": "p", "tests": {"inputs": ["1"], "outputs": []}, "answer": "7"});
+    let lacking = json!({"problem": "q"});
+    let good = json!({"problem": "r", "answer": "7"});
+    std::fs::write(&file, format!("{broken}\n{lacking}\n{good}\n")).unwrap();
+    let settings = DataSettings { files: vec![file], shuffle: false, ..DataSettings::default() };
+    let (_, report) = Source::open(&settings, 1, &VerifierName::Auto.into()).unwrap();
+    assert_eq!((report.rows, report.usable), (3, 1));
+    let problems: Vec<&str> = report.bad.first().iter().map(|bad| &bad.problem[..]).collect();
+    assert_eq!(problems[0], "column tests: the tests have 1 inputs, but 0 outputs");
+    assert!(
+        problems[1].contains("nor tests of a program in one of tests, test_cases, input_output"),
+        "{problems:?}"
+    );
+    let (_, report) = Source::open(&settings, 1, &VerifierName::Math.into()).unwrap();
+    assert_eq!(report.usable, 2, "mathematics has no use for tests");
+}
+
 /// Problems of code, of which any ground truth will do.
 fn read_code(benchmark: &str, file: &str) -> (Vec<Problem>, Report) {
     let any: VerifierSettings = serde_json::from_value(json!({"command": ["any"]})).unwrap();

@@ -4,6 +4,7 @@ use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_data::{Error, PROMPT, Place, Row, Rows, Split, find};
 use serde_json::{Map, Value};
+use std::fmt;
 #[cfg(unix)]
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, stdin};
@@ -20,6 +21,24 @@ pub struct Line {
     number: usize,
     object: Map<String, Value>,
 }
+
+/// A line that is no JSON object. Those after it can be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    at: String,
+    /// Number of the line in its file, from 1.
+    pub number: usize,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.what)
+    }
+}
+
+impl std::error::Error for Unreadable {}
 
 /// The lines of a file, or of several, one at a time; blank lines are passed over.
 pub struct Lines {
@@ -102,7 +121,7 @@ impl Lines {
                     "line" => format!("{}:{number}", self.file.display()),
                     unit => format!("{} {unit} {number}", self.file.display()),
                 };
-                let object: Row = row.map_err(|what| anyhow!("{at}: {what}"))?;
+                let object: Row = row.map_err(|what| Unreadable { at: at.clone(), number, what })?;
                 return Ok(Some(Line { at, number, object }));
             }
             let Some(file) = self.others.next() else { return Ok(None) };
@@ -181,7 +200,7 @@ fn plainly(error: Error) -> anyhow::Error {
 
 impl Line {
     /// An error about this line.
-    pub fn error(&self, what: impl std::fmt::Display) -> anyhow::Error {
+    pub fn error(&self, what: impl fmt::Display) -> anyhow::Error {
         anyhow!("{}: {what}", self.at)
     }
 

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         return code;
     }
     interrupt::listen();
+    isentrope_reward::command::show_printed(|line| messages::labelled("function", line));
     let result = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
         Err(wrong) if wrong.use_stderr() => return refuse(&wrong),

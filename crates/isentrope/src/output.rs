@@ -41,9 +41,13 @@ impl Output {
             let writer = BufWriter::new(device.with_context(|| path.display().to_string())?);
             return Ok(Self::Device { path, writer });
         }
-        let file = AtomicFile::create(&path)
-            .map_err(io::Error::from)
-            .with_context(|| format!("{}: cannot write there", parent(&path).display()))?;
+        let file = AtomicFile::create(&path).map_err(io::Error::from).with_context(|| {
+            format!(
+                "{}: its directory is {}, and one cannot write there",
+                path.display(),
+                parent(&path).display()
+            )
+        })?;
         interrupt::clean_up(file.temporary());
         Ok(Self::File { path, file })
     }

@@ -13,7 +13,7 @@ use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierName
 /// A ground truth is whatever [`isentrope_code::Tests::from_value`] reads.
 pub(crate) struct Code {
     judge: Judge,
-    score: Score,
+    settings: CodeSettings,
     /// What recipes call it, for messages: the key and what stands there.
     setting: (String, String),
 }
@@ -26,7 +26,7 @@ impl Code {
     pub(crate) fn start(settings: &CodeSettings, key: &str, value: &str) -> Result<Self, VerifierError> {
         let setting = (key.to_owned(), value.to_owned());
         let judge = Judge::start(settings).map_err(|e| error(&setting, &e.to_string()))?;
-        Ok(Self { judge, score: settings.score, setting })
+        Ok(Self { judge, settings: settings.clone(), setting })
     }
 
     fn judgement(&self, report: Report) -> Judgement {
@@ -36,17 +36,31 @@ impl Code {
             Found::Fault(_) | Found::UnusableTests(_) => Verdict::Fault,
             _ => Verdict::Wrong,
         };
-        let mut judgement = Judgement::new(verdict, report.program.clone(), report.reason());
+        let reason = report.reason() + &self.limit(&report.verdict);
+        let mut judgement = Judgement::new(verdict, report.program.clone(), reason);
         if !verdict.is_scored() {
             return judgement;
         }
-        if self.score == Score::Fraction {
+        if self.settings.score == Score::Fraction {
             judgement.score = report.fraction();
         }
         let is_verdict = |name: &&str| f64::from(u8::from(report.verdict.name() == *name));
         judgement.metrics =
             Found::FAILURES.iter().map(|name| (format!("code/{name}"), is_verdict(name))).collect();
         judgement
+    }
+}
+
+impl Code {
+    /// Which settings a program has met that went over a limit.
+    fn limit(&self, verdict: &Found) -> String {
+        let CodeSettings { timeout_s, total_timeout_s, memory_mib, output_mib, .. } = &self.settings;
+        match verdict {
+            Found::TimeLimit => format!(" (timeout_s = {timeout_s}, total_timeout_s = {total_timeout_s})"),
+            Found::MemoryLimit => format!(" (memory_mib = {memory_mib})"),
+            Found::OutputLimit => format!(" (output_mib = {output_mib})"),
+            _ => String::new(),
+        }
     }
 }
 

@@ -41,7 +41,9 @@ fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement)
     let name = format!("part_{number}");
     if !part.verdict.is_scored() {
         if sum.as_ref().is_none_or(|sum| sum.verdict.is_scored()) {
-            *sum = Some(Judgement::new(part.verdict, None, format!("{name}: {}", part.reason)));
+            // Recipes count from 0.
+            let reason = format!("{name} (weighted.{}): {}", number - 1, part.reason);
+            *sum = Some(Judgement::new(part.verdict, None, reason));
         }
         return;
     }

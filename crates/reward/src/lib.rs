@@ -20,7 +20,7 @@ mod verifier_settings;
 
 pub use by_metric::ByMetric;
 pub use command::VerifierError;
-pub use isentrope_code::{CodeSettings, Tests, Verdict as CodeVerdict};
+pub use isentrope_code::{CodeSettings, Python, Tests, Verdict as CodeVerdict};
 pub use python::{Argument, PythonSettings};
 pub use settings::{Error, Overlong, RewardSettings, VerifierName, overlong_penalty};
 pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};

@@ -186,6 +186,22 @@ impl VerifierSettings {
         })
     }
 
+    /// Whether problems of a data source may be judged by the tests of a program.
+    pub fn judges_programs(&self, data_source: &str) -> bool {
+        let is_of_programs = |single: &Single| match single {
+            Single::BuiltIn(name) => matches!(name, VerifierName::Auto | VerifierName::Code),
+            Single::Code(_) => true,
+            Single::Math(_) | Single::Command(_) | Single::Python(_) => false,
+        };
+        match self.of(data_source) {
+            None => false,
+            Some(Combined::Single(single)) => is_of_programs(single),
+            Some(Combined::Weighted(Weighted { weighted })) => {
+                weighted.iter().any(|part| is_of_programs(&part.verifier))
+            }
+        }
+    }
+
     /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
     /// sentence. Known of mathematical answers alone.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {

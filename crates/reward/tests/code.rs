@@ -39,6 +39,9 @@ fn a_program_is_worth_what_its_tests_say() {
     assert!(right.metrics.values().all(|value| *value == 0.0));
     let empty = judge(&*all, &json!(["assert f(2) == 4"]), "");
     assert_eq!((empty.verdict, empty.score, empty.extracted), (Verdict::Unparseable, 0.0, None));
+    let impatient = settings(&json!({"code": {"workers": 1, "timeout_s": 0.5}})).build().unwrap();
+    let late = judge(&*impatient, &json!({"inputs": [""], "outputs": [""]}), "while True: pass");
+    assert_eq!(late.reason, "test 1: time limit (timeout_s = 0.5, total_timeout_s = 60)");
     let unusable = judge(&*all, &json!(["assert f(2) =="]), SQUARE);
     assert_eq!((unusable.verdict, unusable.metrics.len()), (Verdict::Fault, 0), "{unusable:?}");
     assert!(all.notes()[0].starts_with("reward.verifier: programs run in Python 3"), "{:?}", all.notes());
@@ -69,4 +72,5 @@ fn code_refuses_to_start_without_a_python() {
     let error = of_nowhere.build().err().unwrap().to_string();
     assert!(error.starts_with("reward.verifier = { code = { ... } }: "), "{error}");
     assert!(error.contains("/nowhere/python3") && error.contains("install Python"), "{error}");
+    assert!(error.ends_with("reward.verifier = { code = { python = \"...\" } }"), "{error}");
 }

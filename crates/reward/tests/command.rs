@@ -371,9 +371,10 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
     let metrics: Vec<(&str, f64)> =
         judged[1].metrics.iter().map(|(name, value)| (&name[..], *value)).collect();
     assert_eq!(metrics, [("part_1", 0.0), ("part_2", 0.5), ("part_2/steps", 3.0), ("part_3", 0.0)]);
-    for (judgement, part) in
-        [(&judged[2], "part_1: the ground truth"), (&judged[3], "part_2: the worker ended")]
-    {
+    for (judgement, part) in [
+        (&judged[2], "part_1 (weighted.0): the ground truth"),
+        (&judged[3], "part_2 (weighted.1): the worker ended"),
+    ] {
         assert_eq!(judgement.verdict, Verdict::Fault);
         assert!(judgement.reason.starts_with(part) && judgement.metrics.is_empty(), "{judgement:?}");
     }

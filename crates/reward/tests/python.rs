@@ -190,7 +190,10 @@ def closed(completions, answer):
     assert_eq!(judge(&*start(&directory, "reward"), item, &["6"])[0].score, 1.0);
     let missing = judge(&*start(&directory, "reward"), Item { columns: None, ..item }, &["6"]).remove(0);
     assert_eq!(missing.verdict, Verdict::Fault);
-    assert_eq!(missing.reason, "reward asks for nums, target, and the data's columns are: none");
+    assert_eq!(
+        missing.reason,
+        "reward asks for nums, target; what there is for it: ground_truth, data_source, prompts, completions"
+    );
 
     let messages = [json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "p"})];
     let in_chat = Item { messages: Some(&messages), ..item };
@@ -355,6 +358,24 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
             "f",
             json!({"timeout_s": 0.2, "startup_s": 0.3}),
             "a worker gave no answer within 0.5 s while it loaded the function",
+        ),
+        (
+            "import nonesuch",
+            "f",
+            json!({}),
+            "install the module there, or name another Python in `interpreter`",
+        ),
+        (
+            "def compute(x): pass",
+            "compte",
+            json!({}),
+            "has no function compte; it has compute; did you mean compute?",
+        ),
+        (
+            "def f(*args, **kwargs): pass",
+            "f",
+            json!({}),
+            "has the parameters (*args, **kwargs), by which it is neither",
         ),
     ] {
         let error = refusal(code, function, others);
@@ -536,6 +557,87 @@ def hungry(solution_str):
     assert_eq!(verdicts, [Verdict::Correct, Verdict::Fault, Verdict::Correct], "{judged:?}");
     let memory = "the worker ended (it took more memory than its sandbox gives)";
     assert!(judged[1].reason.starts_with(memory), "{judged:?}");
+}
+
+/// What judged code leaves behind could speak for or against the next response.
+#[test]
+fn in_a_sandbox_nothing_of_a_response_is_left_for_the_next() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory(
+        r#"
+import os, time
+seen, calls = [], 0
+
+def f(solution_str):
+    global calls
+    calls += 1
+    if solution_str == "look":
+        others = [each for each in range(2, 400) if alive(each)]
+        # The directory of this file may be mounted there.
+        files = [each for each in os.listdir("/tmp") if not __file__.startswith(f"/tmp/{each}/")]
+        files += [each for each in ["time"] if os.stat("/tmp").st_mtime_ns == 5]
+        return 1.0 if calls == 1 and not seen and not files and others == [os.getpid()] else 0.0
+    if solution_str == "ends":
+        os._exit(7)
+    seen.append(solution_str)
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            time.sleep(1)
+    for n in range(1500):
+        os.mkdir("d")
+        os.chdir("d")
+    os.makedirs("/tmp/closed/in")
+    os.chmod("/tmp/closed/in", 0)
+    os.chmod("/tmp/closed", 0)
+    open("/tmp/-rf", "w").close()
+    os.utime("/tmp", ns=(5, 5))
+    os.chmod("/tmp", 0)
+    for fd in range(3, 20):
+        try: os.write(fd, b'{"id": 0}\n')
+        except OSError: pass
+    return 0.5
+
+def alive(process):
+    try: os.kill(process, 0)
+    except OSError: return False
+    return True
+
+def host(solution_str):
+    return len(open("/etc/passwd").read())
+"#,
+    );
+    let Some(settings) = in_sandbox(&directory, "f", json!({"workers": 1})) else { return };
+    let verifier = settings.build().unwrap();
+    let judged = judge(&*verifier, Item::default(), &["look", "leave", "look", "ends", "look"]);
+    let of = |i: usize| (judged[i].verdict, judged[i].score);
+    for looked in [0, 2, 4] {
+        assert_eq!(of(looked), (Verdict::Correct, 1.0), "{judged:?}");
+    }
+    assert_eq!(judged[3].verdict, Verdict::Fault);
+    assert_eq!(judged[3].reason, "the function has ended its process (exit status 7)");
+    let verifier = in_sandbox(&directory, "host", json!({})).unwrap().build().unwrap();
+    let judged = judge(&*verifier, Item::default(), &[""]);
+    assert!(judged[0].reason.contains("(in the sandbox, which sees only"), "{judged:?}");
+}
+
+#[test]
+fn loading_has_a_time_of_its_own() {
+    if !has_python() {
+        return;
+    }
+    let directory = directory("import time\ntime.sleep(1)\ndef f(solution_str): time.sleep(100)");
+    let others = json!({"timeout_s": 0.5, "startup_s": 20, "workers": 1});
+    let verifier = settings(&directory, "f", others).build().unwrap();
+    let started = Instant::now();
+    let judged = judge(&*verifier, Item::default(), &["a", "b", "c"]);
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(
+        judged.iter().all(|judgement| judgement.reason == "the worker gave no answer within 0.5 s"),
+        "{judged:?}"
+    );
 }
 
 #[test]

@@ -14,12 +14,14 @@ pub fn is_assertion(text: &str) -> bool {
     text.trim_start().starts_with("assert ") || text.trim_start().starts_with("assert(")
 }
 
-/// Whether a text looks like assertion code: a line of it is an assertion, or defines a test.
+/// Whether a text looks like assertion code: a line of it has an assertion, or defines a test.
 pub fn is_code(text: &str) -> bool {
     let is_test = |line: &str| {
-        ["def test", "class Test", "def check(", "from solution import"].iter().any(|t| line.starts_with(t))
+        ["def test", "class Test", "def check(", "from solution import", "with pytest.raises("]
+            .iter()
+            .any(|t| line.starts_with(t))
     };
-    text.lines().any(|line| is_assertion(line) || is_test(line))
+    text.lines().any(|line| line.split(';').any(is_assertion) || is_test(line))
 }
 
 /// Reads an object with one of the [`KEYS`].

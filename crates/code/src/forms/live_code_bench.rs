@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
 use serde_json::{Map, Value};
 
-use super::{MOST_BYTES, Tests, json, pairs, too_large};
+use super::{MOST_BYTES, MOST_LISTED, Tests, pairs, parse, too_large};
 
 /// Reads `{"public_test_cases": ..., "private_test_cases": ..., "metadata": ...}`.
 pub fn of_row(object: &Map<String, Value>) -> Result<Tests, String> {
@@ -17,8 +17,8 @@ pub fn of_row(object: &Map<String, Value>) -> Result<Tests, String> {
         let unpacked = match object.get(key) {
             None | Some(Value::Null) => continue,
             Some(Value::String(text)) if text.trim().is_empty() => continue,
-            Some(Value::String(text)) if text.trim_start().starts_with('[') => json(text),
-            Some(Value::String(packed)) => unpack(packed).and_then(|text| json(&text)),
+            Some(Value::String(text)) if text.trim_start().starts_with('[') => parse(text, MOST_LISTED),
+            Some(Value::String(packed)) => unpack(packed).and_then(|text| parse(&text, MOST_LISTED)),
             Some(value) => Ok(value.clone()),
         };
         match unpacked.map_err(|e| format!("{e} (under {key:?})"))? {

@@ -10,6 +10,7 @@ mod pairs;
 use serde_json::{Map, Value};
 
 use crate::AssertionTest;
+use crate::json::{self, Unread};
 pub(crate) use assertions::defines;
 
 /// Most tests of a problem.
@@ -18,11 +19,20 @@ pub const MOST_TESTS: usize = 10_000;
 /// Most bytes of a problem's tests together, unpacked.
 pub const MOST_BYTES: usize = 256 << 20;
 
+/// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must have place for more.
+pub const MOST_INPUT: usize = 48 << 20;
+
+/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In memory each takes about a hundred
+/// bytes, of which a packed text may have a thousand for each of its own.
+const MOST_VALUES: usize = 8 << 20;
+const MOST_LISTED: usize = 1 << 20;
+
 /// How often tests may be a text of JSON or stand under a key by themselves, one in the other.
 const DEPTH: usize = 6;
 
 /// Keys under which the tests stand by themselves.
-const WRAPPERS: [&str; 3] = ["input_output", "test_cases", "tests"];
+const WRAPPERS: [&str; 6] =
+    ["input_output", "test_cases", "tests", "verification_info", "official_tests", "examples"];
 
 /// What a program is judged by.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,14 +85,20 @@ impl Tests {
     /// # Errors
     /// What is wrong with them, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
+        if json::is_rounded(value) {
+            let problem =
+                "the tests have a number of more than 64 bits, which was rounded where the row was read";
+            return Err(format!("{problem}: give them as a text of JSON"));
+        }
         let tests = read(value, &Map::new(), DEPTH)?;
         let (count, bytes) = tests.size();
         match () {
             () if count == 0 => Err("there are no tests".into()),
-            () if count > MOST_TESTS => {
-                Err(format!("there are {count} tests: they may be {MOST_TESTS} at most"))
-            }
+            () if count > MOST_TESTS => Err(too_many(count)),
             () if bytes > MOST_BYTES => Err(too_large()),
+            () if tests.longest_input() > MOST_INPUT => {
+                Err(format!("a test's input is longer than {} MiB", MOST_INPUT >> 20))
+            }
             () if tests.tolerance.is_some_and(|t| !(0.0..1.0).contains(&t)) => {
                 Err("the tests' \"tolerance\" must be from 0 to 1".into())
             }
@@ -96,7 +112,7 @@ impl Tests {
             Value::Object(object) => has_form(|key| object.contains_key(key)),
             Value::Array(tests) => tests.first().is_some_and(|first| match first {
                 Value::Object(test) => test.contains_key("input") && test.contains_key("output"),
-                Value::String(code) => assertions::is_assertion(code),
+                Value::String(code) => assertions::is_code(code),
                 _ => false,
             }),
             Value::String(text) => Self::is_form_of_text(text),
@@ -109,9 +125,32 @@ impl Tests {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
                 let has = |key: &str| text.contains(&format!("\"{key}\""));
-                has_form(has) || has("input") && has("output") || text.contains("\"assert ")
+                has_form(has)
+                    || has("input") && has("output")
+                    || ["\"assert ", "; assert "].iter().any(|part| text.contains(part))
             }
             _ => assertions::is_code(text),
+        }
+    }
+
+    /// What they are, in words: "3 tests, standard input and output".
+    pub fn summary(&self) -> String {
+        let count = match self.size().0 {
+            1 => "1 test".into(),
+            count => format!("{count} tests"),
+        };
+        match &self.kind {
+            Kind::Scripts(_) => format!("{count}, standard input and output"),
+            Kind::Calls { function, .. } => format!("{count}, calls of {function}"),
+            Kind::Assertions(_) => format!("{count}, assertion code"),
+        }
+    }
+
+    /// Bytes of the longest input.
+    fn longest_input(&self) -> usize {
+        match &self.kind {
+            Kind::Scripts(scripts) => scripts.iter().map(|script| script.input.len()).max().unwrap_or(0),
+            Kind::Calls { .. } | Kind::Assertions(_) => 0,
         }
     }
 
@@ -133,12 +172,17 @@ impl Tests {
 
 fn has_form(has: impl Fn(&str) -> bool) -> bool {
     has("inputs") && has("outputs")
+        || pairs::PARTS.iter().any(|key| has(key))
         || WRAPPERS.iter().any(|key| has(key))
         || has("public_test_cases")
         || has("test_list")
         || has("functional")
         || has("pytest")
         || has("test") && has("entry_point")
+}
+
+fn too_many(count: usize) -> String {
+    format!("there are {count} tests: they may be {MOST_TESTS} at most")
 }
 
 fn too_large() -> String {
@@ -152,7 +196,7 @@ fn read(value: &Value, around: &Map<String, Value>, depth: usize) -> Result<Test
         Value::String(text) if text.len() > MOST_BYTES => Err(too_large()),
         Value::String(text) => match text.trim_start().as_bytes().first() {
             None => Err("the tests are an empty text".into()),
-            Some(b'{' | b'[' | b'"') => read(&json(text)?, around, depth),
+            Some(b'{' | b'[' | b'"') => read(&parse(text, MOST_VALUES)?, around, depth),
             Some(_) if assertions::is_code(text) => assertions::of_text(text, around),
             Some(_) => Err("the tests are a text that is neither JSON nor Python with assertions".into()),
         },
@@ -174,8 +218,12 @@ fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String>
     let has = |key: &str| object.get(key).is_some_and(|value| !value.is_null());
     if has("inputs") && has("outputs") {
         pairs::of_columns(object)
+    } else if has("input") && has("output") {
+        pairs::of_columns(object)
     } else if has("public_test_cases") || has("private_test_cases") {
         live_code_bench::of_row(object)
+    } else if pairs::PARTS.iter().any(|key| has(key)) {
+        pairs::of_parts(object)
     } else if assertions::KEYS.iter().any(|key| has(key)) {
         assertions::of_object(object)
     } else if let Some(key) = WRAPPERS.iter().find(|key| has(key)) {
@@ -189,8 +237,12 @@ fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String>
     }
 }
 
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|e| format!("the tests are no JSON: {e}"))
+/// A text of JSON, of so many values at most.
+fn parse(text: &str, most: usize) -> Result<Value, String> {
+    json::read(text, most).map_err(|error| match error {
+        Unread::TooMany(most) => format!("the tests have more than {most} values"),
+        Unread::Malformed(error) => format!("the tests are no JSON: {error}"),
+    })
 }
 
 /// A text under one of several keys, the first that is there.

@@ -1,30 +1,63 @@
-//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL, and lists of
-//! `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's name inputs are arguments.
+//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL,
+//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench.
+//! With a function's name inputs are arguments.
 
 use serde_json::{Map, Value};
 
-use super::{Call, Kind, Script, Tests, json, text};
+use super::{Call, Kind, MOST_TESTS, MOST_VALUES, Script, Tests, parse, text, too_many};
+use crate::json::{self, Unread};
+
+/// CodeContests' tests, each part `{"input": [...], "output": [...]}`.
+pub const PARTS: [&str; 3] = ["public_tests", "private_tests", "generated_tests"];
 
 /// What lists call the kind of a test, where it is a function's.
 const OF_FUNCTIONS: [&str; 3] = ["functional", "function_call", "call_based"];
 /// And where it is a script's.
 const OF_SCRIPTS: [&str; 4] = ["stdin", "stdin_stdout", "stdio", "standard_input"];
 
-/// Reads `{"inputs": [...], "outputs": [...], "fn_name": ...}`.
+/// Reads `{"inputs": [...], "outputs": [...], "fn_name": ...}`, or the same with `input` and `output`.
 pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
-    let list = |key: &str| match &object[key] {
-        Value::Array(list) => Ok(list),
-        _ => Err(format!("the tests' {key:?} must be a list")),
+    tests(columns(object)?, function(object)?, object)
+}
+
+/// Reads `{"public_tests": {"input": [...], "output": [...]}, "private_tests": ..., "generated_tests": ...}`.
+pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
+    let mut pairs = Vec::new();
+    for key in PARTS {
+        match object.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(part)) => {
+                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?)
+            }
+            Some(_) => {
+                return Err(format!("the tests' {key:?} must be an object with \"input\" and \"output\""));
+            }
+        }
+    }
+    tests(pairs, function(object)?, object)
+}
+
+/// An input and what must come out.
+type Pair<'a> = (&'a Value, &'a Value);
+
+fn columns(object: &Map<String, Value>) -> Result<Vec<Pair<'_>>, String> {
+    let list = |keys: [&str; 2]| match keys.iter().find_map(|key| Some((key, object.get(*key)?))) {
+        Some((_, Value::Array(list))) => Ok(list),
+        Some((key, _)) => Err(format!("the tests' {key:?} must be a list")),
+        None => Err(format!("the tests have no {:?}", keys[0])),
     };
-    let (inputs, outputs) = (list("inputs")?, list("outputs")?);
+    let (inputs, outputs) = (list(["inputs", "input"])?, list(["outputs", "output"])?);
     if inputs.len() != outputs.len() {
         return Err(format!("the tests have {} inputs, but {} outputs", inputs.len(), outputs.len()));
     }
-    tests(inputs.iter().zip(outputs), function(object)?, object)
+    Ok(inputs.iter().zip(outputs).collect())
 }
 
 /// Reads `[{"input": ..., "output": ..., "testtype": ...}, ...]`; `around` may name the function.
 pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, String> {
+    if list.len() > MOST_TESTS {
+        return Err(too_many(list.len()));
+    }
     let mut pairs = Vec::with_capacity(list.len());
     let mut functions = Vec::with_capacity(list.len());
     for (number, test) in (1..).zip(list) {
@@ -49,7 +82,7 @@ pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, Str
         _ => return Err("the tests are not all of one function, or not all of standard input".into()),
     };
     let judged_as_live_code_bench = list.iter().any(|test| test.get("testtype").is_some());
-    let tests = tests(pairs.into_iter(), function, around)?;
+    let tests = tests(pairs, function, around)?;
     Ok(Tests { by_value: judged_as_live_code_bench, ..tests })
 }
 
@@ -59,18 +92,21 @@ fn function(object: &Map<String, Value>) -> Result<Option<String>, String> {
         return Ok(Some(name.to_owned()).filter(|name| !name.is_empty()));
     }
     let name = match object.get("metadata") {
-        Some(Value::String(packed)) if packed.trim_start().starts_with('{') => json(packed)?,
+        Some(Value::String(packed)) if packed.trim_start().starts_with('{') => parse(packed, MOST_VALUES)?,
         Some(metadata) => metadata.clone(),
         None => return Ok(None),
     };
     Ok(name.get("func_name").and_then(Value::as_str).map(str::to_owned))
 }
 
-fn tests<'a>(
-    pairs: impl Iterator<Item = (&'a Value, &'a Value)>,
+fn tests(
+    pairs: Vec<Pair<'_>>,
     function: Option<String>,
     around: &Map<String, Value>,
 ) -> Result<Tests, String> {
+    if pairs.len() > MOST_TESTS {
+        return Err(too_many(pairs.len()));
+    }
     let tolerance = match around.get("tolerance") {
         None | Some(Value::Null) => None,
         Some(value) => Some(value.as_f64().ok_or("the tests' \"tolerance\" must be a number")?),
@@ -88,8 +124,9 @@ fn tests<'a>(
                 .collect::<Result<_, String>>()?,
         ),
         Some(function) => {
+            let mut left = MOST_VALUES;
             let mut calls: Vec<Call> = numbered
-                .map(|(number, (input, output))| call(input, output, number))
+                .map(|(number, (input, output))| call(input, output, number, &mut left))
                 .collect::<Result<_, _>>()?;
             unwrap(&mut calls);
             Kind::Calls { function, calls }
@@ -102,7 +139,9 @@ fn tests<'a>(
 fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
+        Value::Number(number) if number.is_f64() => Ok(json::float(number.as_f64().unwrap_or_default())),
         Value::Number(number) => Ok(number.to_string()),
+        large if json::is_large(large) => Ok(json::text(large)),
         Value::Array(lines) => {
             let lines: Result<Vec<String>, String> =
                 lines.iter().map(|line| stream(line, number, key)).collect();
@@ -112,10 +151,16 @@ fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
     }
 }
 
-/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of JSON, too.
-fn call(input: &Value, output: &Value, number: usize) -> Result<Call, String> {
-    let value = |text: &str, of: &str| {
-        serde_json::from_str(text).map_err(|e| format!("the {of} of test {number} is no JSON: {e}"))
+/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of JSON, too. `left` is how many
+/// values such texts may still have.
+fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Result<Call, String> {
+    let mut value = |text: &str, of: &str| {
+        let value = json::read(text, *left).map_err(|error| match error {
+            Unread::TooMany(_) => format!("the tests have more than {MOST_VALUES} values"),
+            Unread::Malformed(error) => format!("the {of} of test {number} is no JSON: {error}"),
+        })?;
+        *left -= json::size(text).min(*left);
+        Ok(value)
     };
     Ok(match input {
         Value::String(lines) => Call {
@@ -123,7 +168,7 @@ fn call(input: &Value, output: &Value, number: usize) -> Result<Call, String> {
                 .lines()
                 .filter(|line| !line.trim().is_empty())
                 .map(|line| value(line, "input"))
-                .collect::<Result<_, _>>()?,
+                .collect::<Result<_, String>>()?,
             accepted: vec![match output {
                 Value::String(text) => value(text, "output")?,
                 value => value.clone(),

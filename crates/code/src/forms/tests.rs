@@ -57,6 +57,70 @@ fn pairs_of_standard_streams() {
         assert_eq!((read(&value).tolerance, read(&value).by_value), (None, false));
     }
     assert_eq!(read(&json!({"inputs": [""], "outputs": [""], "tolerance": 1e-6})).tolerance, Some(1e-6));
+    assert_eq!(read(&columns).summary(), "2 tests, standard input and output");
+}
+
+#[test]
+fn pairs_in_parts() {
+    let expected = [("1".into(), "2".into()), ("3".to_owned(), "4".to_owned()), ("5".into(), "6".into())];
+    let part = |i: &[&str], o: &[&str]| json!({"input": i, "output": o});
+    let of_code_contests = json!({
+        "public_tests": part(&["1"], &["2"]), "private_tests": part(&["3", "5"], &["4", "6"]), "generated_tests": part(&[], &[])
+    });
+    assert_eq!(scripts(&of_code_contests), expected);
+    assert!(Tests::is_form_of(&of_code_contests));
+    let items = json!([{"input": "1", "output": "2", "type": "stdin_stdout"}]);
+    let of_open_r1 = json!({"verification_info": {"language": "python", "test_cases": items}});
+    assert_eq!(scripts(&of_open_r1), expected[..1]);
+    assert_eq!(scripts(&json!({"official_tests": items})), expected[..1]);
+    assert_eq!(scripts(&json!({"examples": items})), expected[..1]);
+    assert_eq!(
+        problem(&json!({"public_tests": {"input": []}})),
+        "the tests have no \"outputs\" (under \"public_tests\")"
+    );
+}
+
+#[test]
+fn numbers_of_any_size() {
+    let text = r#"{"inputs": [123456789012345678901234567890, 1e-7, 1e16], "outputs": [18446744073709551616, [0.5, -1]]}"#;
+    let wrong = problem(&json!(text));
+    assert_eq!(wrong, "the tests have 3 inputs, but 2 outputs");
+    let text = text.replace(", 1e16]", "]");
+    assert_eq!(
+        scripts(&json!(text)),
+        [
+            ("123456789012345678901234567890".to_owned(), "18446744073709551616".to_owned()),
+            ("1e-07".into(), "0.5\n-1".into())
+        ]
+    );
+    let huge = format!("1{}", "0".repeat(400));
+    let text = format!(r#"{{"fn_name": "f", "inputs": [[{huge}], ["a"]], "outputs": [{huge}, 1]}}"#);
+    let Call { arguments, accepted } = calls(&json!(text)).1.remove(0);
+    assert_eq!((json::text(&arguments[0]), json::text(&accepted[0])), (huge.clone(), huge));
+    let lines =
+        json!({"fn_name": "f", "inputs": ["18446744073709551616\n2"], "outputs": ["-9223372036854775809"]});
+    let Call { arguments, accepted } = calls(&lines).1.remove(0);
+    assert_eq!(
+        (json::text(&arguments[0]), json::text(&accepted[0])),
+        ("18446744073709551616".into(), "-9223372036854775809".into())
+    );
+    // What a row has outside of a text was rounded before.
+    let rounded = json!({"fn_name": "f", "inputs": [[1]], "outputs": [18446744073709551616.0]});
+    assert!(problem(&rounded).ends_with("give them as a text of JSON"));
+}
+
+/// `{"a": [[1, 2]]}` and so on are small; a text of many values takes a hundred times its length in memory.
+#[test]
+fn tests_of_millions_of_values_are_not_read() {
+    let many = format!("[{}0]", "{\"\": 0},".repeat(MOST_LISTED));
+    let listed = json!({"public_test_cases": many});
+    assert_eq!(problem(&listed), "the tests have more than 1048576 values (under \"public_test_cases\")");
+    let values = "0,".repeat(MOST_VALUES / 4);
+    let inputs = vec![format!("[{values}0]"); 5];
+    let calls = json!({"fn_name": "f", "inputs": inputs, "outputs": ["1", "1", "1", "1", "1"]});
+    assert_eq!(problem(&calls), "the tests have more than 8388608 values");
+    let long = json!({"inputs": ["a".repeat(MOST_INPUT + 1)], "outputs": ["1"]});
+    assert_eq!(problem(&long), "a test's input is longer than 48 MiB");
 }
 
 #[test]
@@ -169,6 +233,10 @@ fn assertion_code() {
             AssertionTest { parts: list.map(str::to_owned).into(), ..AssertionTest::default() }
         );
         assert!(Tests::is_form_of(&value), "{value}");
+    }
+    for one in ["c = C(); c.add(1); assert c.n == 1", "with pytest.raises(ValueError):\n    f(-1)"] {
+        assert_eq!(assertions(&json!([one])).parts, [one]);
+        assert!(Tests::is_form_of(&json!([one])), "{one}");
     }
     let mbpp = json!({"test_list": list, "test_imports": ["import math"], "test_setup_code": "root = 1"});
     assert_eq!(assertions(&mbpp).setup, "import math\nroot = 1");

@@ -84,7 +84,7 @@ fn outputs_are_compared_test_by_test() {
 
     let mut told = prints(&["1", "5", "9"]);
     let report = judge(&mut told, Score::All, &json!(PAIRS), "p");
-    assert_eq!(report.reason(), "test 2: wrong answer: line 1: expected 4, found 5");
+    assert_eq!(report.reason(), "test 2: wrong answer: line 1: expected \"4\", found \"5\"");
     assert_eq!((report.failed, report.passed, told.asked.len()), (Some(2), 1, 2));
 
     let report = judge(&mut prints(&["1", "5", "9"]), Score::Fraction, &json!(PAIRS), "p");

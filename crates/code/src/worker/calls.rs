@@ -9,10 +9,14 @@ use super::ended::LONGEST_LINE;
 use super::server::{Broken, Order, Said, Server};
 use super::values::{Unread, Values, value};
 use super::{End, RunLimits, Worker};
+use crate::json::{self, Unread as UnreadJson};
 use crate::wire::Frame;
 
 /// Longest message beside an answer: the names of a program.
 const NAMES: usize = 1 << 20;
+
+/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a message may have millions.
+const MOST_VALUES: usize = 1 << 20;
 
 /// Calls the function from call `next` on in a fresh process of the program, and tells `observe`, until all is done, that breaks
 /// off, or the process does not survive.
@@ -61,10 +65,19 @@ fn load(server: &mut Server, cpu_s: u64, deadline: Instant) -> Result<Option<End
 
 /// The error with which a program did not load, from what its process says of that.
 pub fn loading_error(body: &[u8]) -> Option<End> {
-    match serde_json::from_slice::<Value>(body) {
+    match said(body) {
         Ok(loaded) => loaded["error"].as_str().map(raised),
-        Err(error) => Some(unreadable(&error.to_string())),
+        Err(end) => Some(end),
     }
+}
+
+/// What the process of a program says.
+fn said(body: &[u8]) -> Result<Value, End> {
+    let text = std::str::from_utf8(body).map_err(|error| unreadable(&error.to_string()))?;
+    json::read(text, MOST_VALUES).map_err(|error| match error {
+        UnreadJson::TooMany(_) => End::OutputLimit,
+        UnreadJson::Malformed(error) => unreadable(&error.to_string()),
+    })
 }
 
 /// One call, and whether the process has survived it.
@@ -91,7 +104,7 @@ fn call(
 }
 
 fn answer(body: &[u8], limits: &RunLimits) -> Result<Value, End> {
-    let answer: Value = serde_json::from_slice(body).map_err(|error| unreadable(&error.to_string()))?;
+    let answer = said(body)?;
     if answer.get("x").is_some() {
         return Err(raised(answer["line"].as_str().unwrap_or("an error")));
     }
@@ -120,4 +133,22 @@ pub fn ended_early(end: End) -> End {
 
 fn unreadable(problem: &str) -> End {
     End::RuntimeError(format!("what it returned cannot be read: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_millions_of_values_is_not_read() {
+        let limits = RunLimits {
+            wall: std::time::Duration::from_secs(1),
+            memory_bytes: 1 << 30,
+            output_bytes: 16 << 20,
+        };
+        let message = |objects: usize| format!("{{\"v\": null, \"o\": [{}0]}}", "{\"\": 0},".repeat(objects));
+        assert_eq!(answer(message(1000).as_bytes(), &limits), Ok(Value::Null));
+        assert_eq!(answer(message(MOST_VALUES).as_bytes(), &limits), Err(End::OutputLimit));
+        assert_eq!(loading_error(message(MOST_VALUES).as_bytes()), Some(End::OutputLimit));
+    }
 }

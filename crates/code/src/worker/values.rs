@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::json::{self, hexadecimal, integer, is_large, large, of_hexadecimal, unknown};
+
 /// Deepest nesting of a value.
 const DEEPEST: usize = 100;
 
@@ -33,6 +35,10 @@ impl Values {
     }
 
     fn element(&mut self, value: &Value) -> Value {
+        let is_beyond = value.as_i64().is_none() && value.is_u64() || is_large(value);
+        if let Some(number) = is_beyond.then(|| integer(value)).flatten() {
+            return json!(["i", hexadecimal(&number)]);
+        }
         match value {
             Value::Array(items) => {
                 let elements = items.iter().map(|item| self.element(item)).collect();
@@ -41,9 +47,6 @@ impl Values {
             Value::Object(object) => {
                 let keys = object.keys().map(String::as_str).collect();
                 self.dict(keys, object)
-            }
-            Value::Number(number) if number.as_i64().is_none() && number.is_u64() => {
-                json!(["i", format!("{:#x}", number.as_u64().unwrap_or_default())])
             }
             scalar => scalar.clone(),
         }
@@ -122,11 +125,7 @@ impl Reader<'_> {
                 let object = number.and_then(|number| self.objects.get(number)).and_then(Value::as_array);
                 self.object(object.ok_or("it refers to nothing")?, depth)
             }
-            // Larger than a number of JSON: as near as that comes, which is also how what is expected was read.
-            "i" => Ok(match text(1).strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16)) {
-                Some(Ok(number)) => number.into(),
-                _ => large(text(1)).map_or_else(|| unknown("int", Value::Null), Value::from),
-            }),
+            "i" => Ok(large(&of_hexadecimal(text(1)).ok_or("an integer is none")?)),
             kind => Ok(unknown(kind, tagged.get(1..).unwrap_or_default().to_vec().into())),
         }
     }
@@ -143,7 +142,7 @@ impl Reader<'_> {
                 let (keys, values) = (items(1)?, items(2)?);
                 let keys = keys.into_iter().map(|key| match key {
                     Value::String(text) => text,
-                    key => key.to_string(),
+                    key => json::text(&key),
                 });
                 Ok(keys.zip(values).collect::<Map<_, _>>().into())
             }
@@ -154,29 +153,6 @@ impl Reader<'_> {
             }
         }
     }
-}
-
-/// What JSON has nothing for.
-fn unknown(kind: &str, content: Value) -> Value {
-    json!({"a value of Python": kind, "holds": content})
-}
-
-/// A number that Python has written in hexadecimal, rounded.
-fn large(text: &str) -> Option<f64> {
-    let (digits, sign) = match text.strip_prefix('-') {
-        Some(rest) => (rest.strip_prefix("0x")?, -1.0),
-        None => (text.strip_prefix("0x")?, 1.0),
-    };
-    // The first 16 digits exceed what a float holds by more than it takes to round, if what follows is not forgotten.
-    let (first, rest) = digits.split_at_checked(16.min(digits.len()))?;
-    let mut head = u64::from_str_radix(first, 16).ok()?;
-    if rest.bytes().any(|digit| digit != b'0') {
-        head |= 1;
-    }
-    let exponent = i32::try_from(rest.len().checked_mul(4)?).ok()?;
-    #[expect(clippy::cast_precision_loss, reason = "this is the rounding")]
-    let value = sign * head as f64 * 2f64.powi(exponent);
-    value.is_finite().then_some(value)
 }
 
 #[cfg(test)]
@@ -210,7 +186,7 @@ mod tests {
         let objects =
             json!([["t", [["r", 1], ["r", 1], "x"]], ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]]);
         let answer = json!({"v": ["r", 0], "o": objects});
-        let dict = json!({"1": null, "b": -18_446_744_073_709_551_616.0});
+        let dict = json!({"1": null, "b": json::read("-18446744073709551616", 1).unwrap()});
         assert_eq!(read(answer), Ok(json!([dict, dict, "x"])));
         // A set is no list, and an object of a class is nothing that JSON has.
         assert_ne!(read(json!({"v": ["r", 0], "o": [["s", [1]]]})), Ok(json!([1])));
@@ -231,16 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_rounded_as_floats_are_read() {
+    fn large_integers_go_and_come_exactly() {
         // Each beside its decimal digits, by Python.
         for (hex, decimal) in [
             ("0x8000000000000000", "9223372036854775808"),
-            ("0x20000000000000800001", "151115727451828655259649"),
+            ("0x20000000000000808001", "151115727451828655259649"),
             ("-0x56bc75e2d63100000", "-100000000000000000000"),
-            ("0x2000000000000100000000", "38685626227668133858410496"),
+            ("-0x8000000000000001", "-9223372036854775809"),
         ] {
-            assert_eq!(large(hex), Some(decimal.parse().unwrap()), "{hex}");
+            let number = json::read(decimal, 1).unwrap();
+            let mut values = Values::default();
+            values.arguments(&[number.clone()]);
+            assert_eq!(json!(values.objects), json!([["l", [["i", hex]]]]));
+            assert_eq!(value(&json!({"v": ["i", hex], "o": []}), 1000), Ok(number));
         }
-        assert_eq!(large(&format!("0x{}", "f".repeat(300))), None);
+        for wrong in ["", "0x", "12", "0x-1", "0x1_"] {
+            assert!(value(&json!({"v": ["i", wrong], "o": []}), 1000).is_err(), "{wrong}");
+        }
     }
 }

@@ -16,6 +16,9 @@ def answer(number):
             pass
     file = os.open("/tmp/@TRACE@.trace", os.O_RDWR | os.O_CREAT)
     os.truncate(file, 1 << 20)
-    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        pass
     mmap.mmap(file, 1 << 20).write(b"x" * (1 << 20))
     return "left"

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
+use isentrope_reward::Python;
 use isentrope_sandbox::{Attempt, Sandbox};
 use serde::Serialize;
 use std::fmt;
@@ -89,7 +90,7 @@ impl Doctor {
             memory_bandwidth_gb_per_s: bandwidth(&device, &memory),
             hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
             hub_token: hub.is_some_and(|h| h.token.is_some()),
-            optional: vec![gpu(), sandbox.part(), mpi()],
+            optional: vec![gpu(), sandbox.part(), python(), mpi()],
             sandbox,
         };
         if self.json {
@@ -220,6 +221,17 @@ impl SandboxReport {
             None => self.description.clone(),
         };
         Part { name: "code sandbox", available: self.tier.is_some() && held == attempts, why }
+    }
+}
+
+/// What runs programs, unless a recipe names another.
+fn python() -> Part {
+    match Python::find(None) {
+        Ok(python) => {
+            let why = format!("{} ({})", python.version(), python.program().display());
+            Part { name: "Python", available: true, why }
+        }
+        Err(why) => Part { name: "Python", available: false, why: why.to_string() },
     }
 }
 

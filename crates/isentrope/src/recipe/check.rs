@@ -185,7 +185,7 @@ impl Check<'_> {
             }
             return;
         }
-        let hint = hint.or_else(anywhere).unwrap_or_default();
+        let hint = hint.or_else(anywhere).unwrap_or_else(|| the_keys(path, fields));
         self.problem(node, &format!("unknown key `{full}`{hint}"));
     }
 
@@ -203,7 +203,7 @@ impl Check<'_> {
     }
 
     fn mismatch(&mut self, path: &[String], node: &Node, shape: &Shape) {
-        let path = path.join(".");
+        let path = if path.is_empty() { "it".to_owned() } else { path.join(".") };
         let name = match &node.value {
             Value::Scalar(toml::Value::String(name)) if !choices(shape).is_empty() => Some(name),
             _ => None,
@@ -254,6 +254,17 @@ fn dotted(path: &[String], key: &str) -> String {
 
 fn did_you_mean(key: String) -> String {
     format!("; did you mean `{key}`?")
+}
+
+/// The keys that a table may have, where there is a table.
+fn the_keys(path: &[String], fields: &[Field]) -> String {
+    let mut names: Vec<&str> = fields.iter().map(|field| &field.name[..]).collect();
+    names.sort_unstable();
+    names.dedup();
+    match path {
+        [] => String::new(),
+        _ => format!("; `{}` has {}", path.join("."), names.join(", ")),
+    }
 }
 
 /// The strings that a value may be.

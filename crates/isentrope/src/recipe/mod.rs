@@ -54,6 +54,16 @@ pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Resu
     }
     let mut root = tree::parse("", &|_| name.to_owned())?;
     overrides::put_text(&mut root, "value", text, name)?;
+    lists::wrap_single_texts(&mut root, &Shape::of::<Table<T>>());
+    if let Value::Table(entries) = &root.value {
+        // Its keys have no table above them.
+        let shape = Shape::of::<T>();
+        let problems: Vec<String> =
+            entries.iter().flat_map(|(_, value)| check::check(value, &shape)).collect();
+        if !problems.is_empty() {
+            bail!(problems.join("\n"));
+        }
+    }
     settings(root, name).map(|Table { value }| value)
 }
 

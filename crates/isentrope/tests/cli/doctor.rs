@@ -36,9 +36,15 @@ fn json_is_one_object_with_sane_values() {
 fn text_names_the_same_things_and_no_secret() {
     let mut command = isentrope(&["doctor"]);
     let text = stdout_of(command.env("HF_TOKEN", "hf_secret").env("ISENTROPE_THREADS", "1"));
-    for part in
-        ["instruction set   ", "threads           1 on", "memory", "GFLOP/s", "with a token", "code sandbox"]
-    {
+    for part in [
+        "instruction set   ",
+        "threads           1 on",
+        "memory",
+        "GFLOP/s",
+        "with a token",
+        "code sandbox",
+        "Python            ",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(!text.contains("hf_secret"));

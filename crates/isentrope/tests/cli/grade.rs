@@ -187,14 +187,52 @@ fn standard_input_is_a_file_too() {
     assert_eq!((lines.len(), &lines[1]["verdict"]), (2, &json!("wrong")));
 }
 
+/// Python writes lone surrogates and numbers of any size, which not every reader has.
+#[test]
+fn lines_that_are_no_json_are_faults_among_others() {
+    let scratch = Scratch::new();
+    let huge = "1".repeat(400);
+    let good = r#"{"gold": 1, "pred": "1"}"#;
+    let text = format!(
+        "{good}\n{{\"gold\": 1, \"pred\": \"\\ud83d\"}}\n{{\"gold\": {huge}, \"pred\": \"1\"}}\nnot json\n{good}\n"
+    );
+    let lines = lines_of(isentrope(&["grade", "--in", &scratch.file("input.jsonl", text)]));
+    let verdicts: Vec<&Value> = lines.iter().map(|line| &line["verdict"]).collect();
+    assert_eq!(verdicts, ["correct", "fault", "fault", "fault", "correct"]);
+    assert_eq!(lines[2]["line"], 3);
+    assert!(lines[2]["reason"].as_str().unwrap().contains("out of range"), "{}", lines[2]);
+}
+
+#[test]
+fn tests_that_cannot_be_used_are_faults_of_their_lines() {
+    let unusable =
+        json!({"problem": "?", "tests": {"inputs": ["1"], "outputs": []}, "answer": "7", "response": "7"});
+    let mathematics = json!({"problem": "?", "answer": "7", "response": "7"});
+    let (lines, said) = grade(&[unusable, mathematics], &[]);
+    assert_eq!([&lines[0]["verdict"], &lines[1]["verdict"]], ["fault", "correct"]);
+    assert!(
+        said.contains("line 1: the tests cannot be run: the tests have 1 inputs, but 0 outputs"),
+        "{said}"
+    );
+}
+
 #[test]
 fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
     for (line, parts) in [
-        ("not json", &["not valid JSON"][..]),
-        ("[1]", &["not a JSON object"]),
-        ("{}", &["none of", "gold", "reward_model.ground_truth", "answer", "solution"]),
-        ("{\"pred\": \"1\"}", &["none of", "gold"]),
-        ("{\"gold\": \"1\"}", &["none of", "response", "pred", "completion"]),
+        ("{}", &["none of the columns", "gold", "reward_model.ground_truth", "answer", "solution"][..]),
+        (
+            "{\"pred\": \"1\"}",
+            &[
+                "none of",
+                "gold",
+                "nor tests of a program in one of tests, test_cases, input_output",
+                "the line has pred: --gold names a key",
+            ],
+        ),
+        (
+            "{\"gold\": \"1\"}",
+            &["none of", "response", "pred", "completion", "the line has gold: --response names a key"],
+        ),
         ("{\"gold\": \"1\", \"pred\": null}", &["pred"]),
         ("{\"gold\": \"1\", \"pred\": [\"1\"]}", &["\"pred\" must be text"]),
         (
@@ -211,6 +249,10 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
         assert_eq!(scratch.names(), ["input.jsonl"]);
     }
     let scratch = Scratch::new();
+    for what in ["not json", "[1]"] {
+        let input = scratch.file("other.jsonl", format!("{what}\n{{\"gold\": 1, \"pred\": \"1\"}}\n"));
+        failure_saying(&mut isentrope(&["grade", "--in", &input]), &["other.jsonl:1: the line is not"]);
+    }
     let empty = scratch.file("empty.jsonl", "\n\n");
     failure_saying(&mut isentrope(&["grade", "--in", &empty]), &["empty.jsonl", "no lines"]);
     for (name, contents, what) in [
@@ -249,6 +291,11 @@ fn verifiers_are_chosen_as_in_recipes() {
     failure_saying(&mut with("maths"), &["--verifier", "did you mean \"math\""]);
     failure_saying(&mut with("{comand = [\"x\"]}"), &["--verifier", "did you mean `command`"]);
     failure_saying(&mut with("[1"), &["--verifier", "not valid TOML"]);
+    failure_saying(
+        &mut with("{code = {timeout = 3}}"),
+        &["--verifier: unknown key `code.timeout`; did you mean `timeout_s`"],
+    );
+    failure_saying(&mut with("3"), &["--verifier: it must be"]);
 }
 
 /// With the keys of a line as columns, and a prompt that is a chat as one.
@@ -287,6 +334,19 @@ fn a_command_judges_without_a_ground_truth() {
 }
 
 #[test]
+fn what_a_function_prints_is_shown() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("there is no python3 here: functions are not tested");
+        return;
+    }
+    let scratch = Scratch::new();
+    let code = "print('loaded')\ndef f(solution_str):\n    print('judged', solution_str)\n    return 1\n";
+    let verifier = format!("{{python = \"{}:f\", workers = 1}}", scratch.file("reward.py", code));
+    let (_, said) = grade(&[json!({"gold": "7", "response": "a\u{1b}b"})], &["--verifier", &verifier]);
+    assert!(said.contains("function: loaded\n") && said.contains("function: judged a b\n"), "{said}");
+}
+
+#[test]
 fn one_response_is_explained() {
     let said = stdout_of(&mut isentrope(&["grade", "--explain", "3/4", "So it is \\boxed{0.75}."]));
     for part in ["3/4", "0.75", "Correct"] {
@@ -297,6 +357,12 @@ fn one_response_is_explained() {
     assert!(stdout_of(&mut isentrope(&countdown)).contains("Wrong"));
     let said = stdout_of(&mut isentrope(&["grade", "--explain", "1", "\\boxed{\\text{a\u{1b}[2Jb\r}}"]));
     assert!(said.contains("a\\u{1b}[2Jb") && !said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+    if cfg!(target_os = "linux") && Command::new("python3").arg("--version").output().is_ok() {
+        let tests = r#"{"fn_name": "f", "inputs": [[2], [3]], "outputs": [4, 9]}"#;
+        let said = stdout_of(&mut isentrope(&["grade", "--explain", tests, "def f(x): return x * x"]));
+        assert!(said.starts_with("tests: 2 tests, calls of f\nresponse: def f(x)"), "{said}");
+        assert!(said.ends_with("Correct: passed 2 tests\n"), "{said}");
+    }
     wrong_usage(&mut isentrope(&["grade", "--explain", "1"]), "2 values required");
     wrong_usage(&mut isentrope(&["grade", "--explain", "1", "1", "--in", "x"]), "cannot be used with");
     wrong_usage(&mut isentrope(&["grade"]), "--in");

@@ -106,21 +106,10 @@ fn tests_that_no_program_could_pass_are_faults() {
     assert_eq!(verdicts, ["fault", "fault", "fault", "correct"]);
     assert!(said.contains("3 could not be judged; the first, line 1: the tests cannot be run"), "{said}");
 
-    // A line that has tests in their own column and no other ground truth is not understood without them.
-    let scratch = Scratch::new();
-    for (verifier, tests, what) in [
-        (
-            "code",
-            json!({ "inputs": ["1"], "outputs": [] }),
-            "in column tests the tests have 1 inputs, but 0 outputs",
-        ),
-        ("math", json!(["assert f(1) == 1"]), "the tests of a program, which only the verifier code runs"),
-    ] {
-        let input = scratch.lines("input.jsonl", &[with("tests", tests)]);
-        let mut command = isentrope(&["grade", "--verifier", verifier, "--in", &input]);
-        let message = stderr(&command.output().unwrap());
-        assert!(message.contains("input.jsonl:1: ") && message.contains(what), "{message}");
-    }
+    // Tests in a column of their own are no different.
+    let (judged, _) = grade(&[with("tests", json!({ "inputs": ["1"], "outputs": [] }))], "code");
+    let reason = judged[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("the tests have 1 inputs, but 0 outputs"), "{reason}");
 }
 
 /// Programs that try for the reward without the work; crates/code/tests/hostile has a hundred more.

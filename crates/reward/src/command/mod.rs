@@ -1,12 +1,13 @@
 //! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
 //!
 //! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
-//! what ends with them. A worker that does anything but answer is ended and replaced; the response it was asked about counts as
-//! one that could not be judged. `launch` says how a worker is started: as a command, or as the shim in front of a function
-//! (`crate::python`).
+//! what ends with them; `printed` shows what functions print. A worker that does anything but answer is ended and replaced; the
+//! response it was asked about counts as one that could not be judged. `launch` says how a worker is started: as a command, or as
+//! the shim in front of a function (`crate::python`).
 
 mod launch;
 mod places;
+mod printed;
 mod processes;
 mod protocol;
 #[cfg(unix)]
@@ -14,6 +15,7 @@ mod supervisor;
 mod worker;
 
 pub(crate) use launch::{Launch, Workers, interpreter_failed};
+pub use printed::show_printed;
 #[cfg(unix)]
 pub use supervisor::supervision;
 
@@ -186,12 +188,10 @@ impl CommandVerifier {
 
     /// Waits until all workers have loaded their function; what they say of it.
     fn greet(&mut self) -> Result<Option<String>, VerifierError> {
-        let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
         let mut says = None;
         for index in 0..self.places.all().len() {
             let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
-            let greeting = worker.ask(protocol::HELLO.into(), limit);
-            match greeting.and_then(|line| protocol::greeting(&line)) {
+            match self.load(&mut worker) {
                 Ok(Greeting::Hello(said)) => {
                     says = Some(format!("{}: {said}{}", self.workers.key, self.workers.launch.walls()));
                 }
@@ -206,6 +206,12 @@ impl CommandVerifier {
             self.places.all()[index].worker = Some(worker);
         }
         Ok(says)
+    }
+
+    /// Waits until a fresh worker has loaded its function.
+    fn load(&self, worker: &mut Worker) -> Result<Greeting, Misconduct> {
+        let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
+        worker.ask(protocol::HELLO.into(), limit).and_then(|line| protocol::greeting(&line))
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
@@ -226,14 +232,21 @@ impl CommandVerifier {
 
     /// Asks the worker of a place, a fresh one if need be.
     fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
-        let mut worker = match place.worker.take() {
-            Some(worker) => worker,
-            None => self.worker()?,
+        let greets = self.workers.launch.greets();
+        let (mut worker, loaded) = match place.worker.take() {
+            Some(worker) => (worker, Ok(())),
+            None => {
+                let mut worker = self.worker()?;
+                // Loading has a time of its own. What cannot be loaded any more fails at the question.
+                let loaded = if greets { self.load(&mut worker).map(drop) } else { Ok(()) };
+                (worker, loaded)
+            }
         };
-        let startup = if worker.has_answered { 0.0 } else { self.workers.startup_s };
+        let startup = if greets || worker.has_answered { 0.0 } else { self.workers.startup_s };
         let limit = Duration::from_secs_f64(self.workers.timeout_s + startup);
-        let (id, line) = protocol::question(item, response, self.workers.launch.greets());
-        let misconduct = match worker.ask(line, limit).and_then(|line| protocol::answer(&line, id)) {
+        let (id, line) = protocol::question(item, response, greets);
+        let asked = loaded.and_then(|()| worker.ask(line, limit));
+        let misconduct = match asked.and_then(|line| protocol::answer(&line, id)) {
             Ok(judgement) => {
                 worker.has_answered = true;
                 self.recent_failures(false);

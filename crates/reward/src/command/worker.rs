@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::launch::{Body, Launch, Status};
+use super::printed::Printed;
 use super::protocol::{MAX_LINE, Misconduct, STRAY};
 
 /// How much of the end of a worker's standard error is kept, in bytes.
@@ -56,7 +57,13 @@ impl Worker {
         thread::spawn(move || write(stdin, &to_write));
         let (read, answers) = mpsc::sync_channel(1);
         thread::spawn(move || read_lines(stdout, &read));
-        Ok(Self { process, questions, answers, stderr: Tail::of(stderr), has_answered: false })
+        Ok(Self {
+            process,
+            questions,
+            answers,
+            stderr: Tail::of(stderr, launch.greets()),
+            has_answered: false,
+        })
     }
 
     /// Sends a line, and waits for the next line that comes back, for so long at most.
@@ -146,19 +153,23 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(mut stream: ChildStderr) -> Self {
+    /// Reads a stream, and shows its lines if they are what a function prints.
+    fn of(mut stream: ChildStderr, is_shown: bool) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
         let (open, reading) = mpsc::sync_channel(0);
         let keep = kept.clone();
         thread::spawn(move || {
             let _open: SyncSender<()> = open;
             let mut chunk = [0; TAIL];
+            let mut printed = is_shown.then(Printed::default);
             while let Ok(length @ 1..) = stream.read(&mut chunk) {
+                printed.iter_mut().for_each(|printed| printed.push(&chunk[..length]));
                 let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend(&chunk[..length]);
                 let excess = kept.len().saturating_sub(TAIL);
                 kept.drain(..excess);
             }
+            printed.iter_mut().for_each(Printed::end);
         });
         Self { kept, reading }
     }

@@ -29,7 +29,7 @@ pub struct PythonSettings {
     #[serde(default = "default_interpreter")]
     pub interpreter: String,
     /// Runs the function in a sandbox, which needs Linux: it sees the directory of its file and Python's own files, and has no
-    /// network. Where no sandbox can be had, nothing starts.
+    /// network. Each response has a process of its own there. Where no sandbox can be had, nothing starts.
     #[serde(default)]
     pub sandbox: bool,
     /// Processes that judge at the same time.
@@ -40,7 +40,7 @@ pub struct PythonSettings {
     #[serde(default = "default_timeout_s")]
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub timeout_s: f64,
-    /// What a fresh worker's first answer may take beyond that, in seconds, for what it imports.
+    /// What a fresh worker may take beyond that to load the function, in seconds, with all that it imports.
     #[serde(default = "default_startup_s")]
     #[schemars(range(min = 0.0, max = 86400.0))]
     pub startup_s: f64,
@@ -129,7 +129,7 @@ impl PythonSettings {
             // In a jail the current directory is another one.
             let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
             let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
-            let arguments = ["-c", SHIM, &*place, function, &arguments];
+            let arguments = ["-c", SHIM, &*place, function, &arguments, "apart"];
             workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
                 .map_err(|problem| workers.error(problem, None))?;
         }

@@ -1,7 +1,8 @@
 """Judges responses by a reward function that was written for verl or for TRL.
 
-Started with `-c`, this text, the place of the function (a file, or a module), its name, and further arguments of it as JSON.
-Reads a question per line from standard input and writes an answer per line to standard output, as docs/rewards.md has them. The
+Started with `-c`, this text, the place of the function (a file, or a module), its name, and further arguments of it as JSON. With
+the word `apart` behind them, each question has a process of its own, of which nothing is left for the next: it is then the first
+process of a jail, which has nothing but this in it. Reads a question per line from standard input and writes an answer per line to standard output, as docs/rewards.md has them. The
 question {"hello": true} is answered with how the function is called, {"hello": "..."}, or with why it cannot be, {"refused": "..."}.
 """
 
@@ -10,6 +11,7 @@ import sys
 if sys.path[:1] == [""]:
     del sys.path[0]  # nothing in the current directory may stand for a module of the standard library
 
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -19,6 +21,7 @@ import math
 import os
 import re
 import reprlib
+import signal
 import traceback
 from collections.abc import Mapping
 
@@ -33,6 +36,10 @@ ABSENT = ("completion_ids", "trainer_state", "environments", "reward_router_addr
 TAKEN = ("mean", "score", "solved_all", "solved_none")
 
 
+# Longest answer, in bytes.
+LONGEST = 1 << 20
+
+
 class Refused(Exception):
     """The function cannot be used at all."""
 
@@ -42,8 +49,9 @@ class Unjudged(Exception):
 
 
 def main():
-    place, name, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    place, name, arguments, apart = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4:] == ["apart"]
     questions, answers = take_streams()
+    directories, given = given_in("/tmp") if apart else ([], set())
     file = os.path.abspath(place)
     call, says, refused = None, None, None
     try:
@@ -56,15 +64,106 @@ def main():
             answer = {"refused": refused} if refused else {"hello": says}
         elif refused:
             sys.exit(refused)
+        elif apart:
+            answer = judge_apart(call, question, file, (questions, answers))
+            for directory in directories:
+                empty(directory, given)
         else:
-            answer = {"id": question["id"], **judge(call, question, file)}
-        answers.write(json.dumps(answer) + "\n")
+            answer = judge(call, question, file)
+        answer = answer if isinstance(answer, bytes) else encoded(answer, question)
+        answers.write(answer)
         answers.flush()
+
+
+def encoded(answer, question):
+    numbered = {"id": question["id"], **answer} if "id" in question else answer
+    return json.dumps(numbered).encode() + b"\n"
+
+
+def judge_apart(call, question, file, streams):
+    """The answer of a process that has what was loaded, and not the streams. All that it has started and written goes with it."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            for descriptor in (read, *(stream.fileno() for stream in streams)):
+                os.close(descriptor)
+            with open(write, "wb") as own:
+                own.write(encoded(judge(call, question, file), question))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with open(read, "rb") as theirs:
+        said = theirs.readline(LONGEST)
+    status = clear(process)
+    if said.endswith(b"\n"):
+        return said
+    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+    return {"verdict": "fault", "reason": f"the function has ended its process ({how})"}
+
+
+def clear(process):
+    """Ends all processes of the jail but this first one; how that process ended."""
+    status = 0
+    while True:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            ended, how = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+        status = how if ended == process else status
+
+
+def given_in(top):
+    """The directories of the file system at `top`, and the paths of all that is in them: the way to what is mounted there."""
+    device, directories, paths = os.lstat(top).st_dev, [top], set()
+    for directory in directories:
+        for entry in os.scandir(directory):
+            paths.add(entry.path)
+            if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_dev == device:
+                directories.append(entry.path)
+    return directories, paths
+
+
+def empty(directory, given):
+    """Empties a directory but for what was given, however deep and however closed the rest is. Nobody else is left who could
+    change it meanwhile."""
+    mark, number = os.urandom(16).hex(), 0
+    try:
+        os.chmod(directory, 0o700)
+    except PermissionError:
+        return  # it is another user's, and nothing could be written there
+    while True:
+        entries = [entry for entry in os.scandir(directory) if entry.path not in given]
+        if not entries:
+            os.utime(directory, ns=(0, 0))
+            return
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            # What is inside moves up beside it, so that no path is ever long.
+            os.chmod(entry.path, 0o700)
+            for inner in list(os.scandir(entry.path)):
+                if inner.is_dir(follow_symlinks=False):
+                    os.chmod(inner.path, 0o700)
+                    number += 1
+                    os.rename(inner.path, os.path.join(directory, f"{mark}.{number}"))
+                else:
+                    os.unlink(inner.path)
+            os.rmdir(entry.path)
 
 
 def take_streams():
     """Keeps standard input and output for questions and answers: what is printed elsewhere goes to standard error."""
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="ascii")
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -80,14 +179,23 @@ def load(place, name):
     try:
         module = load_file(place) if is_file else importlib.import_module(place)
     except BaseException as error:  # sys.exit() too
-        raise Refused(f"{place} cannot be imported:\n{own_traceback(error)}") from None
+        says = f"{place} cannot be imported:\n{own_traceback(error)}{of_sandbox(error)}"
+        raise Refused(f"{says}\n{where_it_runs()}" if isinstance(error, ImportError) else says) from None
     if not hasattr(module, name):
         found = [key for key, value in vars(module).items() if is_function_of(module, key, value)]
-        raise Refused(f"{place} has no function {name}; it has {', '.join(found) or 'none'}")
+        near = difflib.get_close_matches(name, found, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise Refused(f"{place} has no function {name}; it has {', '.join(found) or 'none'}{meant}")
     function = getattr(module, name)
     if inspect.isclass(function) or not callable(function):
         raise Refused(f"{name} in {place} must be a function, and is of the type {type(function).__name__}")
     return function
+
+
+def where_it_runs():
+    """Which Python this is, for whoever has installed a module elsewhere."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"this is Python {version}, {sys.executable}: install the module there, or name another Python in `interpreter`"
 
 
 def load_file(place):
@@ -122,6 +230,7 @@ class Function:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError) as error:
             raise Refused(f"the parameters of {self.title} cannot be found out: {error}") from None
+        self.parameters = ", ".join(str(p.replace(annotation=p.empty, default=p.empty)) for p in parameters)
         by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         self.names = [p.name for p in by_name]
         self.required = [p.name for p in by_name if p.default is p.empty]
@@ -160,7 +269,7 @@ def adapt(function, arguments):
         style, names, call = "TRL", ("prompts", "completions"), ask_trl
     else:
         raise Refused(
-            f"{function.title} has the parameters ({', '.join(function.names)}), by which it is neither a function for verl, "
+            f"{function.title} has the parameters ({function.parameters}), by which it is neither a function for verl, "
             "which has solution_str, nor one for TRL, which has completions"
         )
     given = [name for name in (*names, *arguments) if function.taken({name: None})]
@@ -208,8 +317,8 @@ def ask_trl(function, arguments, question):
     given["completions"] = [[{"role": "assistant", "content": response}] if messages else response]
     missing = [name for name in function.required if name not in given]
     if missing:
-        has = ", ".join(columns) or "none"
-        raise Unjudged(f"{function.name} asks for {', '.join(missing)}, and the data's columns are: {has}")
+        has = ", ".join(name for name in given if not name.startswith("log_"))
+        raise Unjudged(f"{function.name} asks for {', '.join(missing)}; what there is for it: {has}")
     reward = only(function, function(given))
     if reward is None:
         return {"applies": False, "reason": f"{function.name} returned None: it does not apply to this problem"}
@@ -270,6 +379,10 @@ def metric_name(name):
     return f"function_{name}" if name in TAKEN else name
 
 
+# What may be refused by a sandbox, or not be there in it.
+REFUSALS = (ImportError, OSError)
+
+
 def judge(call, question, file):
     """The answer to a question, whatever the function does."""
     try:
@@ -281,9 +394,16 @@ def judge(call, question, file):
         return {"verdict": "fault", "reason": last_line(error, file)}
 
 
+def of_sandbox(error):
+    """That there is a sandbox, where that may be why."""
+    if sys.argv[4:] != ["apart"] or not isinstance(error, REFUSALS):
+        return ""
+    return " (in the sandbox, which sees only the directory of the function's file and Python's own)"
+
+
 def last_line(error, file):
     """The last line of a traceback, with where in the function's file it was."""
-    line = traceback.format_exception_only(type(error), error)[-1].strip()[:500]
+    line = traceback.format_exception_only(type(error), error)[-1].strip()[:500] + of_sandbox(error)
     steps = [step for step in traceback.extract_tb(error.__traceback__) if step.filename == file]
     return f"{line} ({os.path.basename(file)}, line {steps[-1].lineno})" if steps else line
 

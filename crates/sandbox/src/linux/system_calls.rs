@@ -1,7 +1,8 @@
 //! Which system calls the processes of a jail may make: those on a list, and no others.
 //!
 //! A call that is not listed answers as on a kernel that does not have it (ENOSYS), so that libraries fall back to an older one:
-//! `clone` for `clone3`, whose flags a filter cannot see. What is refused for its arguments answers EPERM.
+//! `clone` for `clone3`, whose flags a filter cannot see. What is refused for its arguments answers EPERM. A new session is not
+//! begun, but answered as if it had been.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_chdir, libc::SYS_fchdir,
     libc::SYS_readlinkat, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_linkat, libc::SYS_symlinkat,
     libc::SYS_fchmod, libc::SYS_fchmodat, libc::SYS_umask, libc::SYS_utimensat,
-    libc::SYS_truncate, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_flock,
+    libc::SYS_truncate, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync,
     libc::SYS_getxattr, libc::SYS_lgetxattr, libc::SYS_fgetxattr,
     libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_flistxattr,
     // Memory.
@@ -81,16 +82,20 @@ pub fn restrict() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Two filters, of which the kernel takes the stricter answer: what may not be said in some calls, and
-/// what may be called, which comes last since nothing can be added to it.
-fn filters() -> Result<[BpfProgram; 2], BackendError> {
+/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be said in some calls, and what may
+/// be called, which comes last since nothing can be added to it.
+fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let mut allowed: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
     allowed.extend(allowed_with()?);
     let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
     let filter = |rules, otherwise, matched| {
         SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?.try_into()
     };
+    // The scheduler gives each session a share of its own (autogroups): with many a jail would take those of all other programs.
+    // Programs that start others in new sessions work all the same.
+    let undone = Rules::from([(libc::SYS_setsid, Vec::new())]);
     Ok([
+        filter(undone, SeccompAction::Allow, errno(0))?,
         filter(refused()?, SeccompAction::Allow, errno(libc::EPERM))?,
         filter(allowed, errno(libc::ENOSYS), SeccompAction::Allow)?,
     ])

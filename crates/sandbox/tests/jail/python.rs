@@ -81,6 +81,31 @@ fn threads_processes_and_loops_work() {
     );
 }
 
+/// The scheduler gives each session its share, so that a jail has but one; whoever asks for another goes on as if it had it.
+#[test]
+fn a_jail_is_one_session() {
+    prints(
+        "import os, subprocess, sys\n\
+         before = os.getsid(0)\n\
+         if os.fork() == 0:\n    os.setsid()\n    os._exit(os.getsid(0) == before)\n\
+         print(os.waitstatus_to_exitcode(os.wait()[1]))\n\
+         script = f'import os; print(os.getsid(0) == {before})'\n\
+         print(subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, start_new_session=True).stdout)\n",
+        "1\nTrue\n\n",
+    );
+}
+
+/// A lock on a file of the host would be one for those outside, too.
+#[test]
+fn files_of_the_host_cannot_be_locked() {
+    prints(
+        "import fcntl, os\n\
+         with open(os.__file__) as file:\n    \
+         try: print(fcntl.flock(file, fcntl.LOCK_EX))\n    except OSError as error: print(error.strerror)\n",
+        "Function not implemented\n",
+    );
+}
+
 #[test]
 fn extension_modules_with_threads_of_their_own_load() {
     on_every_tier("import numpy; print(numpy.linalg.inv(numpy.eye(64)).sum())", |done| {

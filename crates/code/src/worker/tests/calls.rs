@@ -29,7 +29,15 @@ def h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')
         worker.all_calls(program, "g", &[vec![]]),
         [Ok(json!([1, [2.5, [null]], {"1": true, "a": set}]))]
     );
-    assert_eq!(worker.all_calls(program, "big", &[vec![]]), [Ok(json!(1e30))]);
+    assert_eq!(
+        worker.all_calls(program, "big", &[vec![]]),
+        [Ok(crate::json::read(&format!("1{}", "0".repeat(30)), 1).unwrap())]
+    );
+    let large =
+        crate::json::read("[123456789012345678901234567890, -9223372036854775809, 18446744073709551616]", 9)
+            .unwrap();
+    let same = "def f(x): return x if x == [123456789012345678901234567890, -2**63 - 1, 2**64] else repr(x)";
+    assert_eq!(worker.all_calls(same, "f", &[vec![large.clone()]]), [Ok(large)]);
     let deque = json!({"a value of Python": "deque", "holds": [1]});
     let nan = json!({"a value of Python": "f", "holds": ["nan"]});
     assert_eq!(

@@ -65,8 +65,8 @@ pub struct Eval {
     /// Ends a response where this text occurs (repeatable)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
-    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, or a table such as
-    /// '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
+    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table such
+    /// as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
     /// Where the results are kept [default: evals/ and the model's name]

@@ -47,7 +47,8 @@ fn explain_code(settings: &VerifierSettings, gold: &str, response: &str) -> Resu
     let ground_truth = gold.into();
     let item = Item { ground_truth: &ground_truth, ..Item::default() };
     let judgements = settings.build()?.verify_batch(&[(item, response)])?;
-    Ok(judgements.into_iter().map(explain_judgement).collect())
+    let tests = Tests::from_value(&ground_truth).map(|tests| format!("tests: {}\n", tests.summary()));
+    Ok(tests.into_iter().chain(judgements.into_iter().map(explain_judgement)).collect())
 }
 
 fn explain_math(verifier: Math, gold: &str, response: &str) -> String {

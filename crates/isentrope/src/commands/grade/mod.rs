@@ -6,7 +6,7 @@ mod row;
 mod totals;
 
 use crate::interrupt::{self, Interrupted};
-use crate::lines::{Line, Lines};
+use crate::lines::{Line, Lines, Unreadable};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
@@ -25,8 +25,9 @@ use totals::Totals;
 
 /// Judge responses by their ground truth
 ///
-/// Each input line is an object with the ground truth (gold, reward_model.ground_truth, ground_truth, answer or solution) and
-/// the response (response, pred, prediction, completion or output). Each output line is the input line with "verdict",
+/// Each input line is an object with the ground truth (gold, reward_model.ground_truth, ground_truth, answer or solution; of
+/// programs also the tests, under tests, test_cases, input_output, public_test_cases, test_list, test and the other columns that
+/// docs/code.md lists) and the response (response, pred, prediction, completion or output). Each output line is the input line with "verdict",
 /// "score", "extracted" (the answer found in the response, or null) and "reason". Totals follow at the end; where lines say
 /// what is "expected" (0, 1, false or true), so does the agreement with it.
 #[derive(Args)]
@@ -39,8 +40,7 @@ pub struct Grade {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Which verifier judges: auto (by the form of the ground truth), math, countdown, code (tests of
-    /// programs), or all else that a recipe's
-    /// reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
+    /// programs), or all else that a recipe's reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
     #[arg(long, value_name = "VERIFIER", default_value = "auto")]
     verifier: String,
     /// Key of the ground truth, if it has another name
@@ -79,7 +79,14 @@ impl Grade {
         let mut work = Work::uncounted("lines");
         let mut totals = Totals::default();
         loop {
-            let round: Result<Vec<Line>> = lines.by_ref().take(rounds.size()).collect();
+            let read = |line: Result<Line>| match line.map_err(|error| error.downcast::<Unreadable>()) {
+                Ok(line) => reader.read(line),
+                // The first line shows whether the file is what it should be at all.
+                Err(Ok(unreadable)) if unreadable.number > 1 => Ok(unreadable.into()),
+                Err(Ok(unreadable)) => Err(unreadable.into()),
+                Err(Err(error)) => Err(error),
+            };
+            let round: Result<Vec<Row>> = lines.by_ref().take(rounds.size()).map(read).collect();
             if round.as_ref().is_ok_and(Vec::is_empty) {
                 break;
             }
@@ -90,11 +97,11 @@ impl Grade {
                 };
                 return Err(Interrupted { kept }.into());
             }
-            let rows = round?.into_iter().map(|line| reader.read(line)).collect::<Result<Vec<Row>>>()?;
+            let rows = round?;
             let judgements = rounds.judge(&*verifier, &rows)?;
             for (row, judgement) in rows.into_iter().zip(judgements) {
                 totals.add(&row, &judgement);
-                if judgement.verdict != Verdict::Correct {
+                if judgement.verdict != Verdict::Correct && row.unreadable.is_none() {
                     totals.doubt(&row, reader.verifier.concern(&row.item()));
                 }
                 output.line(&row.with(judgement)?)?;

@@ -1,7 +1,7 @@
 //! Judging lines in rounds, so that Ctrl-C, which is heeded between them, need not wait long.
 
 use super::row::Row;
-use isentrope_reward::{BatchVerifier, Item, Judgement, VerifierError, VerifierSettings};
+use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,9 +55,13 @@ impl Rounds {
         let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
             let mut judgements = Vec::with_capacity(share.len());
             for rows in share.chunks(self.batch) {
-                let batch: Vec<(Item<'_>, &str)> =
-                    rows.iter().map(|row| (row.item(), row.response())).collect();
-                judgements.extend(verifier.verify_batch(&batch)?);
+                let readable = rows.iter().filter(|row| row.unreadable.is_none());
+                let batch: Vec<(Item<'_>, &str)> = readable.map(|row| (row.item(), row.response())).collect();
+                let mut judged = verifier.verify_batch(&batch)?.into_iter();
+                judgements.extend(rows.iter().filter_map(|row| match &row.unreadable {
+                    Some(what) => Some(Judgement::new(Verdict::Fault, None, what.clone())),
+                    None => judged.next(),
+                }));
             }
             Ok(judgements)
         };

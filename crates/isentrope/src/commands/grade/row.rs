@@ -1,8 +1,8 @@
 //! A line as a question to a verifier.
 
-use crate::lines::Line;
+use crate::lines::{Line, Unreadable};
 use anyhow::Result;
-use isentrope_data::{Prompt, final_answer, find, program_tests, read_prompt};
+use isentrope_data::{Prompt, final_answer, find, program_tests, read_prompt, without_tests};
 use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
 
@@ -30,9 +30,12 @@ pub struct Row {
     pub number: usize,
     question: Question,
     object: Map<String, Value>,
+    /// Why nothing can be asked about it, if so.
+    pub unreadable: Option<String>,
 }
 
 /// What a line says.
+#[derive(Default)]
 struct Question {
     ground_truth: Value,
     response: String,
@@ -54,6 +57,7 @@ impl Reader {
             number: line.number(),
             question,
             object: line.into_object(),
+            unreadable: None,
         })
     }
 
@@ -65,17 +69,26 @@ impl Reader {
         let check = |ground_truth: &Value| self.verifier.check_ground_truth(ground_truth, &data_source);
         // Some verifiers need none.
         let takes_any = check(&Value::Null).is_ok();
-        let tests = if takes_any || self.gold.is_some() { None } else { program_tests(object) };
-        let tests = tests.map(|tests| tests.and_then(|tests| check(&tests).map(|()| tests)));
-        let ground_truth = match (find(object, &self.gold, GOLD), tests) {
-            (_, Some(Ok(tests))) => tests,
-            (Ok((key, Value::String(text))), _) => final_answer(text, key, self.gold.is_some())?.into(),
-            (Ok((_, value)), _) => value.clone(),
-            (Err(_), Some(Err(unusable))) => return Err(unusable),
-            (Err(_), None) if takes_any => Value::Null,
-            (Err(missing), None) => return Err(missing),
+        let looks_for_tests =
+            !takes_any && self.gold.is_none() && self.verifier.judges_programs(&data_source);
+        let tests = match if looks_for_tests { program_tests(object) } else { None } {
+            // The verifier says what is wrong with them, as with any ground truth of a line.
+            Some(Err(unusable)) => Some(unusable.tests),
+            Some(Ok(tests)) => Some(tests).filter(|tests| check(tests).is_ok()),
+            None => None,
         };
-        let (response_key, response) = find(object, &self.response, RESPONSE)?;
+        let ground_truth = match find(object, &self.gold, GOLD) {
+            _ if tests.is_some() => tests.unwrap_or_default(),
+            Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
+            Ok((_, value)) => value.clone(),
+            Err(_) if takes_any => Value::Null,
+            Err(missing) => {
+                let missing = if looks_for_tests { without_tests(&missing) } else { missing };
+                return Err(lacking(&missing, "--gold", object));
+            }
+        };
+        let found = find(object, &self.response, RESPONSE);
+        let (response_key, response) = found.map_err(|missing| lacking(&missing, "--response", object))?;
         let response = match response {
             Value::String(text) => text.clone(),
             // A bare answer may be a number.
@@ -114,6 +127,25 @@ impl Reader {
         let mut all = given.as_object().cloned().unwrap_or_default();
         all.insert(math::OF_PROBLEM.into(), options.into());
         all.into()
+    }
+}
+
+/// What a line lacks, by which flag it is named, and what the line has.
+fn lacking(missing: &str, flag: &str, object: &Map<String, Value>) -> String {
+    const LISTED: usize = 20;
+    let mut keys: Vec<&str> = object.keys().take(LISTED).map(String::as_str).collect();
+    if object.len() > LISTED {
+        keys.push("...");
+    }
+    let keys = if keys.is_empty() { "nothing".to_owned() } else { keys.join(", ") };
+    format!("{missing}; the line has {keys}: {flag} names a key")
+}
+
+/// A line that is no JSON, with its number in place of what it says.
+impl From<Unreadable> for Row {
+    fn from(Unreadable { number, what, .. }: Unreadable) -> Self {
+        let object = Map::from_iter([("line".to_owned(), number.into())]);
+        Self { number, question: Question::default(), object, unreadable: Some(what) }
     }
 }
 

@@ -16,7 +16,7 @@ fn unknown_keys_are_named_together_with_lines_and_nearest_keys() {
         "x.toml:1: unknown key `modle`; did you mean `model`?\n\
          x.toml:4: unknown key `objective.cliplow`; did you mean `clip_low`?\n\
          x.toml:5: unknown key `objective.learning_rate`; did you mean `optimizer.learning_rate`?\n\
-         x.toml:6: unknown key `objective.qqq`\n\
+         x.toml:6: unknown key `objective.qqq`; `objective` has aggregation, also, clip_low, covariance, dual_clip, is_clipped\n\
          x.toml:7: unknown key `objective.learing_rate`; did you mean `optimizer.learning_rate`?\n\
          x.toml:8: unknown key `nothing`"
     );
