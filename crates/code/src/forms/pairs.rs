@@ -1,6 +1,6 @@
 //! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL,
-//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench.
-//! With a function's name inputs are arguments.
+//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in
+//! LiveCodeBench. With a function's name inputs are arguments.
 
 use serde_json::{Map, Value};
 
