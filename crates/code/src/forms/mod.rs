@@ -216,9 +216,7 @@ const EXPECTED: &str =
 
 fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
     let has = |key: &str| object.get(key).is_some_and(|value| !value.is_null());
-    if has("inputs") && has("outputs") {
-        pairs::of_columns(object)
-    } else if has("input") && has("output") {
+    if has("inputs") && has("outputs") || has("input") && has("output") {
         pairs::of_columns(object)
     } else if has("public_test_cases") || has("private_test_cases") {
         live_code_bench::of_row(object)

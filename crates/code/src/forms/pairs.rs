@@ -27,7 +27,7 @@ pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
         match object.get(key) {
             None | Some(Value::Null) => {}
             Some(Value::Object(part)) => {
-                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?)
+                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?);
             }
             Some(_) => {
                 return Err(format!("the tests' {key:?} must be an object with \"input\" and \"output\""));
