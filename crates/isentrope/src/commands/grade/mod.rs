@@ -79,7 +79,7 @@ impl Grade {
         let mut work = Work::uncounted("lines");
         let mut totals = Totals::default();
         loop {
-            let read = |line: Result<Line>| match line.map_err(|error| error.downcast::<Unreadable>()) {
+            let read = |line: Result<Line>| match line.map_err(anyhow::Error::downcast::<Unreadable>) {
                 Ok(line) => reader.read(line),
                 // The first line shows whether the file is what it should be at all.
                 Err(Ok(unreadable)) if unreadable.number > 1 => Ok(unreadable.into()),
