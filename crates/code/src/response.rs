@@ -30,7 +30,8 @@ pub struct Program {
 /// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is tagged as Python, else the last
 /// without a tag, else the last of any language. A block that is an interactive session (`>>> `) counts only where there is no
 /// other. A block without an end reaches to the end of the response. A response without any block is a program as a whole, and
-/// one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is read.
+/// one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is
+/// read.
 pub fn program(response: &str) -> Option<Program> {
     let Answer { text: answer, mut blocks } = answer(response);
     blocks.retain(|block| !block.text.trim().is_empty());

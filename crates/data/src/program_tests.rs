@@ -64,8 +64,8 @@ pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableT
     unusable.map(Err)
 }
 
-/// What a row lacks that has neither a ground truth, which is what `missing` says, nor tests. Where there is a column for the ground
-/// truth, which is null, that is all there is to say.
+/// What a row lacks that has neither a ground truth, which is what `missing` says, nor tests. Where there is a column for the
+/// ground truth, which is null, that is all there is to say.
 pub fn without_tests(missing: &str) -> String {
     if missing.ends_with(" is null") {
         return missing.to_owned();

@@ -22,8 +22,8 @@ pub const MOST_BYTES: usize = 256 << 20;
 /// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must have place for more.
 pub const MOST_INPUT: usize = 48 << 20;
 
-/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In memory each takes about a hundred
-/// bytes, of which a packed text may have a thousand for each of its own.
+/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In memory each takes about a
+/// hundred bytes, of which a packed text may have a thousand for each of its own.
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
 
@@ -216,9 +216,7 @@ const EXPECTED: &str =
 
 fn of_object(object: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
     let has = |key: &str| object.get(key).is_some_and(|value| !value.is_null());
-    if has("inputs") && has("outputs") {
-        pairs::of_columns(object)
-    } else if has("input") && has("output") {
+    if has("inputs") && has("outputs") || has("input") && has("output") {
         pairs::of_columns(object)
     } else if has("public_test_cases") || has("private_test_cases") {
         live_code_bench::of_row(object)

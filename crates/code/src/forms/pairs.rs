@@ -1,6 +1,6 @@
 //! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL,
-//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in LiveCodeBench.
-//! With a function's name inputs are arguments.
+//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in
+//! LiveCodeBench. With a function's name inputs are arguments.
 
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
         match object.get(key) {
             None | Some(Value::Null) => {}
             Some(Value::Object(part)) => {
-                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?)
+                pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?);
             }
             Some(_) => {
                 return Err(format!("the tests' {key:?} must be an object with \"input\" and \"output\""));

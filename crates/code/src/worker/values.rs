@@ -217,7 +217,7 @@ mod tests {
         ] {
             let number = json::read(decimal, 1).unwrap();
             let mut values = Values::default();
-            values.arguments(&[number.clone()]);
+            values.arguments(std::slice::from_ref(&number));
             assert_eq!(json!(values.objects), json!([["l", [["i", hex]]]]));
             assert_eq!(value(&json!({"v": ["i", hex], "o": []}), 1000), Ok(number));
         }

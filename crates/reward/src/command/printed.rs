@@ -16,8 +16,8 @@ static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 /// Lines that have been shown.
 static SHOWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Has lines that functions print, or write to standard error, shown by `show`, as many as are of use. Only the first call counts;
-/// without one they are kept for errors alone.
+/// Has lines that functions print, or write to standard error, shown by `show`, as many as are of use. Only the first call
+/// counts; without one they are kept for errors alone.
 pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }

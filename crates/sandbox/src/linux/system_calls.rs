@@ -82,8 +82,8 @@ pub fn restrict() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be said in some calls, and what may
-/// be called, which comes last since nothing can be added to it.
+/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be said in some calls, and what
+/// may be called, which comes last since nothing can be added to it.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let mut allowed: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
     allowed.extend(allowed_with()?);

@@ -239,8 +239,8 @@ fn a_misspelt_key_of_the_table_comes_before_the_same_name_elsewhere() {
         ("[trainer]\nlearning_rate = 1", "`trainer.learning_rate`; did you mean `optimizer.learning_rate`?"),
         (
             "objective.grpo = true",
-            "unknown key `objective.grpo`; `objective` has advantage, aggregation, clip_high, clip_low, covariance, dual_clip, entropy_bonus, \
-             entropy_mask_fraction, loss, reference_kl",
+            "unknown key `objective.grpo`; `objective` has advantage, aggregation, clip_high, clip_low, covariance, dual_clip, \
+             entropy_bonus, entropy_mask_fraction, loss, reference_kl",
         ),
     ] {
         let told = told(text, &rl());
