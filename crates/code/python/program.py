@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import gc
 import io
 import json
 import os
@@ -33,11 +34,15 @@ def new_module(name):
 def script(content):
     """Runs a program as `__main__`; its exit status."""
     standard_streams()
+    return finish(run(content["program"]))
+
+
+def run(program):
     module = new_module("__main__")
     module.__dict__.update(stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
     status = 0
     try:
-        exec(compile(content["program"], "program.py", "exec", dont_inherit=True), module.__dict__)
+        exec(compile(program, "program.py", "exec", dont_inherit=True), module.__dict__)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if status and not isinstance(end.code, int):
@@ -49,24 +54,34 @@ def script(content):
         error.__traceback__ = None
         os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
         status = 1
-    return finish(module, status)
-
-
-def finish(module, status):
-    """What an interpreter does at its end, as far as anybody could notice."""
-    try:
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        module.__dict__.clear()  # so that files which it holds are written
-        for stream in (sys.stdout, sys.__stdout__):
-            try:
-                stream.flush()
-            except ValueError:
-                pass  # closed
-    except BaseException as error:
-        os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
-        return status or 1
     return status
+
+
+def finish(status):
+    """What an interpreter does at its end, in its order, as far as anybody could notice."""
+    for step in (threading._shutdown, atexit._run_exitfuncs, flush, forget, flush):
+        try:
+            step()
+        except BaseException as error:
+            os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
+            status = status or 1
+    return status
+
+
+def flush():
+    for stream in (sys.stdout, sys.__stdout__):
+        try:
+            stream.flush()
+        except ValueError:
+            pass  # closed
+
+
+def forget():
+    """Lets go of the program's module, so that files which it holds are written and objects hear of their end. Functions keep
+    its names until they go."""
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    sys.modules.pop("__main__", None)
+    gc.collect()
 
 
 class Printed(io.StringIO):
