@@ -2,6 +2,7 @@
 
     in    n  the names that the program has defined and what they are, as JSON
     out   p  where the test is: [part, test function], as JSON; -1 for a part itself
+          c  how many tests a part has that has any, before the first of them: [part, tests], as JSON
           u  how that went, as JSON: {} passed; otherwise "assertion", "error" or "test" with a text
           z  all is done
           x  what the program says cannot be read, and why
@@ -183,6 +184,7 @@ def run_parts(channel, code, first_part, first_test):
             if number > first_part or first_test < 0:
                 report(channel, problem)
             continue
+        channel.send(b"c", json.dumps([number, len(tests)]).encode())
         for index, test in enumerate(tests):
             if number > first_part or index >= first_test:
                 at(number, index)

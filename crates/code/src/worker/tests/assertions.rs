@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::{AssertionTest, End, Failure, RunLimits, error, limits, shared};
+use super::{AssertionTest, End, Failure, Found, RunLimits, error, limits, shared};
 
 /// What must become of a unit: it passes, or fails in this way with a text that begins so.
 type Expected = Option<(&'static str, &'static str)>;
@@ -190,7 +190,8 @@ def test_c(): assert f(3) == 3
     assert_eq!(worker.units(program, &test, &limits), expected);
     // The same, up to the first failure.
     let mut seen = Vec::new();
-    worker.assertions(program, &test, &limits, &mut |unit| {
+    worker.assertions(program, &test, &limits, &mut |found| {
+        let Found::Unit(unit) = found else { return ControlFlow::Continue(()) };
         let flow = if unit.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         seen.push(unit);
         flow
