@@ -138,6 +138,9 @@ impl Rules {
                     }
                     Found::Unit(unit) => tally.add(unit.map_err(Verdict::from)),
                 });
+                if tally.first.is_none() && tally.run < units {
+                    let _ = tally.add(Err(Verdict::UnusableTests("not all of them were run".into())));
+                }
                 units
             }
         };

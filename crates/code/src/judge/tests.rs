@@ -185,7 +185,7 @@ fn what_was_not_run_has_not_passed() {
         Verdict::Fault("not all tests were run".into())
     );
     let report = judge(&mut Told::default(), Score::All, &json!(["assert f()"]), "p");
-    assert_eq!(report.verdict, Verdict::Fault("not all tests were run".into()));
+    assert_eq!(report.verdict, Verdict::UnusableTests("not all of them were run".into()));
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Talk<'_> {
                     }
                     b'c' => match counts.add(&frame.body) {
                         Some(units) => Ok(observe(Found::Units(units))),
-                        None => Err(Failure::Ended(End::Fault("the test's process does not say how many tests it has".into()))),
+                        None => Err(Failure::Test("its process does not say how many tests it has".into())),
                     },
                     b'u' => {
                         *from = at.after();
@@ -177,7 +177,7 @@ impl Talk<'_> {
                         let problem = String::from_utf8_lossy(&frame.body).into_owned();
                         Err(Failure::Ended(End::RuntimeError(problem)))
                     }
-                    _ => Err(Failure::Ended(End::RuntimeError("it says what is no answer".into()))),
+                    _ => Err(Failure::Test("its process says what it was not asked".into())),
                 },
                 Ok(_) => Err(Failure::Ended(End::RuntimeError("it says what is no answer".into()))),
                 Err(end) => Err(Failure::Ended(died(turn, end))),
@@ -228,6 +228,6 @@ fn result(body: &[u8]) -> Result<(), Failure> {
     } else if result.as_object().is_some_and(serde_json::Map::is_empty) {
         Ok(())
     } else {
-        Err(Failure::Ended(End::Fault("the test's process does not say how a unit went".into())))
+        Err(Failure::Test("its process does not say how a unit went".into()))
     }
 }
