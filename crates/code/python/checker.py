@@ -23,7 +23,8 @@ from bridge import Bridge, last_line
 from objects import BUILTIN_ITERATORS, CLASSES
 from program import PRELUDE
 from run_process import Channel
-from test_code import MOST_SHOWN, TestCode
+from test_code import TestCode
+from test_part import MOST_SHOWN
 
 # Modules that a test finds under the name that the program has given them.
 MODULES = CLASSES | {
@@ -40,6 +41,10 @@ class Checker(Bridge):
     others: what a test holds beside them is not the program's to know."""
 
     careful = True
+
+    def __init__(self, channel, code):
+        super().__init__(channel, code.space)
+        self.code = code
 
     def share(self, names):
         """Says under which names both sides define the same classes."""
@@ -105,7 +110,12 @@ def report(channel, result):
     channel.send(b"u", json.dumps({key: shown(text) for key, text in result.items()}).encode())
 
 
-def judge(run, part):
+def failed(code, error):
+    statement, line = code.statement(error), last_line(error)
+    return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
+
+
+def judge(run, code):
     """Runs a part, or one of its tests; how it went."""
     try:
         run()
@@ -121,8 +131,7 @@ def judge(run, part):
             return {"error": line}
         if isinstance(error, collecting.TestError):
             return {"test": str(error)}
-        statement = part.statement(error)
-        return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
+        return failed(code, error)
     return {}
 
 
@@ -139,17 +148,19 @@ def session(content):
         channel.send(b"z", b"")
         return 0
     _, defined = channel.receive()
-    bridge = Checker(channel, code.space)
-    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code.parts[0])
+    bridge = Checker(channel, code)
+    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code)
     if bind:
         report(channel, bind)
     else:
-        run_parts(channel, code, *content["from"])
+        run_parts(channel, bridge, *content["from"])
     channel.send(b"z", b"")
     return 0
 
 
-def run_parts(channel, code, first_part, first_test):
+def run_parts(channel, bridge, first_part, first_test):
+    code = bridge.code
+
     def at(number, test):
         channel.send(b"p", json.dumps([number, test]).encode())
 
@@ -168,7 +179,7 @@ def run_parts(channel, code, first_part, first_test):
             return None
 
         at(number, -1)
-        result = judge(run, part)
+        result = judge(run, code)
         if result or number < 0:
             if result:
                 report(channel, result)
@@ -188,4 +199,4 @@ def run_parts(channel, code, first_part, first_test):
         for index, test in enumerate(tests):
             if number > first_part or index >= first_test:
                 at(number, index)
-                report(channel, judge(test, part))
+                report(channel, judge(test, code))

@@ -4,6 +4,9 @@ The process with the test is careful: what the program returned may hear of what
 the program, but never of a value that the test compares it with. Such a value would tell it what it should have been. Objects
 that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
 the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
+
+An object that the test has made has a second proxy. What a method returns is never the test's own, not even the object itself:
+otherwise all methods could return their object, which equals whatever is expected.
 """
 
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
@@ -12,7 +15,7 @@ INTERNAL = "_isentrope"
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether its instances can be."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
 
     __slots__ = ("bridge", "number", "own")
 
@@ -34,10 +37,23 @@ def remote(proxy):
 
 
 def make_own(result):
-    """Marks what the test has made itself."""
-    if is_proxy(result) and type(result) is not RemoteMeta:
-        remote(result).own = True
-    return result
+    """What the test has made itself: the proxy by which it has it, and the program's answers have not."""
+    if not is_proxy(result) or type(result) is RemoteMeta:
+        return result
+    where = remote(result)
+    if where.number not in where.bridge.owned:
+        where.bridge.owned[where.number] = new_instance(type(result), where.bridge, where.number, own=True)
+    return where.bridge.owned[where.number]
+
+
+def owning(kind):
+    """What a test calls that wants a class: what it makes is the test's own, if it is one."""
+    return (lambda *arguments, **named: make_own(kind(*arguments, **named))) if type(kind) is RemoteMeta else kind
+
+
+def is_same(a, b):
+    """`a is b`, of what proxies stand for."""
+    return a is b or is_proxy(a) and is_proxy(b) and remote(a).number == remote(b).number
 
 
 def _ask(op, proxy, *operands):
@@ -75,8 +91,7 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        made = _ask("call", cls, arguments, named)
-        return make_own(made) if remote(cls).own else made
+        return _ask("call", cls, arguments, named)
 
     def __getattr__(cls, name):
         return _attribute(cls, name)
@@ -103,10 +118,10 @@ class RemoteMeta(type):
         return _ask("contains", cls, item) is True
 
 
-def new_instance(cls, bridge, number):
+def new_instance(cls, bridge, number, own=False):
     """An instance of a class of this kind, without asking anybody."""
     proxy = cls.__new__(cls)
-    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number)
+    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number, own)
     return proxy
 
 
