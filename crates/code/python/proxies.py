@@ -12,6 +12,19 @@ otherwise all methods could return their object, which equals whatever is expect
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
 ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
 INTERNAL = "_isentrope"
+# Methods of texts, containers and numbers that say whether a value is as it should be. Of an object that a function has returned
+# in the place of such a value they say what it likes.
+JUDGING = {
+    "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "count", "find", "rfind", "index", "rindex", "equals",
+    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
+    "istitle", "isupper", "is_integer",
+}
+
+
+class Refused(TypeError):
+    """What a test may not ask of an object of the program."""
+
+    __module__ = "builtins"  # so that nobody is shown ours
 
 
 class Remote:
@@ -79,7 +92,11 @@ def _is_own(x):
 def _attribute(proxy, name):
     if name.startswith("__") and name.endswith("__") and name not in ASKED or name == INTERNAL:
         raise AttributeError(name)
-    return _ask("getattr", proxy, name)
+    value = _ask("getattr", proxy, name)
+    where = remote(proxy)
+    if name in JUDGING and is_proxy(value) and where.bridge.careful and not where.own:
+        raise Refused(f"an object of the program does not say of itself what {name} says of a value")
+    return value
 
 
 class RemoteMeta(type):
@@ -115,7 +132,7 @@ class RemoteMeta(type):
         return _ask("getitem", cls, key)
 
     def __contains__(cls, item):
-        return _ask("contains", cls, item) is True
+        return _contains(cls, item)
 
 
 def new_instance(cls, bridge, number, own=False):
@@ -123,6 +140,12 @@ def new_instance(cls, bridge, number, own=False):
     proxy = cls.__new__(cls)
     object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number, own)
     return proxy
+
+
+def _contains(proxy, item):
+    if _may_hear(proxy, item):
+        return _ask("contains", proxy, item) is True
+    return any(item == each for each in proxy)
 
 
 class Handle(metaclass=RemoteMeta):
@@ -194,9 +217,7 @@ class Handle(metaclass=RemoteMeta):
         return iter(_ask("reversed", self))
 
     def __contains__(self, item):
-        if _may_hear(self, item):
-            return _ask("contains", self, item) is True
-        return any(item == each for each in self)
+        return _contains(self, item)
 
     def __getitem__(self, key):
         return _ask("getitem", self, key)
@@ -232,7 +253,7 @@ def _is_iterator(proxy):
 def _binary(op, mirrored):
     def operation(self, other):
         if not _may_hear(self, other):
-            raise TypeError(f"an object of the program and a value of the test are not combined ({op})")
+            raise Refused(f"an object of the program and a value of the test are not combined ({op})")
         result = remote(self).bridge.ask(op, *((other, self) if mirrored else (self, other)))
         return make_own(result) if _is_own(self) or _is_own(other) else result
     return operation
