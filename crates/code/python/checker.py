@@ -45,6 +45,10 @@ class Checker(Bridge):
     def __init__(self, channel, code):
         super().__init__(channel, code.space)
         self.code = code
+        self.failure = None  # of a function of the test that the program has called
+
+    def is_cause(self, error):
+        return self.code.is_cause(error)
 
     def share(self, names):
         """Says under which names both sides define the same classes."""
@@ -69,7 +73,12 @@ class Checker(Bridge):
         if op != "call" and not allowed:
             refusal = AttributeError if op in OF_ATTRIBUTES else TypeError
             raise refusal(f"{op} is not for this object of the test")
-        return super().perform(op, operands)
+        try:
+            return super().perform(op, operands)
+        except AssertionError as error:
+            if not hasattr(error, "_arrived") and not self.is_cause(error):
+                self.failure = failed(self.code, error)
+            raise
 
     @staticmethod
     def is_open(thing):
@@ -115,8 +124,14 @@ def failed(code, error):
     return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
 
 
-def judge(run, code):
-    """Runs a part, or one of its tests; how it went."""
+def judge(run, code, bridge):
+    """Runs a part, or one of its tests; how it went. A program that has called a function of the test can keep its failure to
+    itself, but not undo it."""
+    bridge.failure = None
+    return outcome(run, code) or bridge.failure or {}
+
+
+def outcome(run, code):
     try:
         run()
     except BaseException as error:
@@ -149,7 +164,7 @@ def session(content):
         return 0
     _, defined = channel.receive()
     bridge = Checker(channel, code)
-    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code)
+    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code, bridge)
     if bind:
         report(channel, bind)
     else:
@@ -179,7 +194,7 @@ def run_parts(channel, bridge, first_part, first_test):
             return None
 
         at(number, -1)
-        result = judge(run, code)
+        result = judge(run, code, bridge)
         if result or number < 0:
             if result:
                 report(channel, result)
@@ -199,4 +214,4 @@ def run_parts(channel, bridge, first_part, first_test):
         for index, test in enumerate(tests):
             if number > first_part or index >= first_test:
                 at(number, index)
-                report(channel, judge(test, code))
+                report(channel, judge(test, code, bridge))

@@ -232,10 +232,12 @@ class Handle(metaclass=RemoteMeta):
         return _ask("enter", self)
 
     def __exit__(self, kind, error, traceback):
-        if isinstance(error, AssertionError) and remote(self).bridge.careful:
-            _ask("exit", self, None)  # a failure is not the program's to hear of, nor to forgive
-            return False
-        return _ask("exit", self, error) is True
+        bridge = remote(self).bridge
+        if not bridge.careful or error is None:
+            return _ask("exit", self, error) is True
+        # A failure is not the program's to hear of, and what the program may have caused is not its to forgive.
+        is_failure = isinstance(error, (AssertionError, Refused)) and not hasattr(error, "_arrived")
+        return _ask("exit", self, None if is_failure else error) is True and bridge.is_cause(error)
 
     def __copy__(self):
         copied = _ask("copy", self)

@@ -1,11 +1,12 @@
 """Assertion code of a data set, and the names that it finds."""
 
+import ast
 import builtins
 import sys
 import types
 
-from proxies import RemoteMeta, remote
-from test_part import HELPERS, Part, SOLUTION_NAMES
+from proxies import Refused, RemoteMeta, remote
+from test_part import HELPERS, Part, SOLUTION_NAMES, is_made_of_builtins
 
 TEST = "test.py"
 
@@ -87,6 +88,12 @@ class TestCode:
         part, statement = self.place(error)
         return part.text(statement) if statement else ""
 
+    def is_cause(self, error):
+        """Whether the test has made an error by itself: it raises it, or makes a mistake in which nothing of the program is."""
+        _, statement = self.place(error)
+        if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
+            return False
+        return not isinstance(error, AssertionError) if isinstance(statement, ast.Raise) else is_made_of_builtins(statement)
 
 
 class Solution(types.ModuleType):

@@ -1,6 +1,7 @@
 """A part of the assertion code of a data set: what it says, which names it uses, and how it is run."""
 
 import ast
+import builtins
 import re
 
 from proxies import is_same, owning
@@ -135,3 +136,9 @@ def imported_classes(tree):
                         if isinstance(inner, ast.Attribute) and path(inner.value) == (alias.asname or alias.name) \
                                 and CAMEL_CASE.fullmatch(inner.attr):
                             yield path(inner)
+
+
+def is_made_of_builtins(statement):
+    """Whether nothing of the program can stand in a statement."""
+    return all(hasattr(builtins, node.id) for node in ast.walk(statement)
+               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
