@@ -21,6 +21,8 @@ MOST_PRINTED = 1 << 16
 
 PRELUDE = prelude.names()
 
+# Where programs find what is theirs without their doing.
+LIBRARY = [builtins, *(module for module in PRELUDE.values() if isinstance(module, types.ModuleType))]
 OPEN = open
 # What a script may open by name, and its descriptors.
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -178,13 +180,16 @@ class Program(Bridge):
             self.functions[path] = self.find(path)
         return self.functions[path]
 
+    def defines(self, name):
+        return name in self.namespace and is_defined(name, self.namespace[name])
+
     def find(self, path):
         first, *rest = path.split(".")
-        if not rest and first not in self.namespace and "Solution" in self.namespace:
+        if not rest and not self.defines(first) and self.defines("Solution"):
             first, rest = "Solution", [first]
-        found = self.namespace.get(first)
-        if found is None:
+        if not self.defines(first):
             raise NameError(f"name {first!r} is not defined")
+        found = self.namespace[first]
         for name in rest:
             if isinstance(found, type):
                 found = found()
@@ -222,5 +227,10 @@ def names(module):
     """The names that a program has defined, and which of them are modules or classes."""
     return {name: "module" if isinstance(value, types.ModuleType) else "class" if isinstance(value, type) else "value"
             for name, value in list(module.__dict__.items())
-            if type(name) is str and not name.startswith("__")
-            and name not in ("stdin", "stdout") and (name not in PRELUDE or PRELUDE[name] is not value)}
+            if type(name) is str and not name.startswith("__") and name not in ("stdin", "stdout") and is_defined(name, value)}
+
+
+def is_defined(name, value):
+    """Whether what a program has under a name is its own. What it finds under that name anyway it can also import."""
+    is_usual = name in PRELUDE or hasattr(builtins, name)
+    return not is_usual or value is not PRELUDE.get(name) and all(getattr(where, name, where) is not value for where in LIBRARY)

@@ -2,13 +2,23 @@
 
 import ast
 import builtins
+import importlib
 import sys
 import types
 
+from collecting import TestError
 from proxies import Refused, RemoteMeta, remote
 from test_part import HELPERS, Part, SOLUTION_NAMES, is_made_of_builtins
 
 TEST = "test.py"
+# What tests call modules that they may take for granted. They get their own, whatever the program has under these names.
+MODULE_NAMES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "pytest": "pytest", "unittest": "unittest"}
+# Names beside the builtins by which a test says what it wants of a value.
+TOOLS = {
+    "isclose", "fabs", "floor", "ceil", "sqrt", "copy", "deepcopy", "Counter", "OrderedDict", "defaultdict", "deque",
+    "namedtuple", "date", "datetime", "timedelta", "chain", "islice", "eq", "ne", "lt", "le", "gt", "ge", "is_", "is_not",
+    "contains", "loads", "dumps",
+}
 
 
 class TestCode:
@@ -29,6 +39,7 @@ class TestCode:
         sources = [content["setup"], *content["parts"]]
         self.parts = [Part(source, f"{number}.{TEST}") for number, source in enumerate(sources)]
         self.everything = [self.entry, *self.parts]
+        self.called = set().union(*(part.called for part in self.everything))
         classes = set().union(*(part.used_as_classes for part in self.everything))
         self.entry.compile(classes, "eval")
         for part in self.parts:
@@ -37,28 +48,62 @@ class TestCode:
     def bind(self, bridge, defined):
         """Puts proxies of what the program has defined where the test looks for it; `defined` says of each name what it is."""
         defined = {name: what for name, what in defined.items() if not name.startswith("__")}
-        roots = self.entry.used if self.entry_point else set()
+        roots = self.roots()
         shared = {name for name in self.preamble if isinstance(self.space[name], type)}
         shared |= {name for part in self.everything for name in part.classes if defined.get(name) == "class"}
         bridge.share(shared - roots)
-        used = {name for part in self.everything for name in part.used} & set(defined) - self.preamble - bridge.shared
-        # A program that redefines `abs` must not judge itself by it. One that was to define a function `sum` may do so: then the
-        # test uses no other name of it, and none that it should have defined and has not.
-        usual = {name for name in used if hasattr(builtins, name) or callable(self.prelude.get(name))}
-        bound = set().union(*(part.bound for part in self.everything))
-        missing = {name for part in self.everything for name in part.used - bound - set(defined) - set(self.space)
-                   if not hasattr(builtins, name)}
+        # A program that redefines `abs` must not be judged by that. It is the program's only where the test is about it.
+        about = roots or self.only_usual_name()
+        self.space.update({name: undefined(name) for name in about - set(defined) if self.is_usual(name)})
+        used = {name for part in self.everything for name in part.used - self.preamble if not self.is_usual(name)}
         found = {}
-        for name in (used - usual or (set() if missing else usual)) | (roots & set(defined)):
-            if defined[name] != "module" or name not in self.prelude:
-                try:
-                    found[name] = self.ask(bridge, name)
-                except ImportError:
-                    pass  # a module that the test has not
+        for name in (used - bridge.shared | about) & set(defined):
+            try:
+                found[name] = self.ask(bridge, name)
+            except ImportError:
+                pass  # a module that the test has not
+        for name in set(MODULE_NAMES) & self.read() - set(self.space):
+            try:
+                found[name] = importlib.import_module(MODULE_NAMES[name])
+            except ImportError:
+                pass
         self.space.update(found)
+        starred = sorted(set(found).difference(*(part.bound for part in self.everything)))
         for module in SOLUTION_NAMES:
-            used = sorted(set(found) - bound)
-            sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), used)
+            sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), starred)
+
+    def is_usual(self, name):
+        """Whether a name means something where no program has defined it. A constant such as `re.A` means nothing to a test that
+        calls it."""
+        is_called = name in self.called and not callable(self.prelude.get(name))
+        return hasattr(builtins, name) or name in MODULE_NAMES or name in self.prelude and not is_called
+
+    def read(self):
+        """The names that the test reads and nobody but the program defines."""
+        defined = set().union(*(part.defined for part in self.parts))
+        return {name for part in self.parts for name in part.read if not name.startswith("__")} - defined - self.preamble
+
+    def roots(self):
+        """What the test is about as it says itself: the names in its entry point, or those that it gives to its `check`."""
+        roots = self.entry.used if self.entry_point else set().union(*(part.checked() for part in self.parts)) & self.read()
+        return {name for name in roots if not self.is_usual(name)} or roots
+
+    def only_usual_name(self):
+        """The name that a test is about that uses no other name than usual ones, as a set: one that is no tool of tests, if there
+        is one, and one that all parts use, if there are several. Only the test decides this: a program could define any name."""
+        read = self.read()
+        if any(not self.is_usual(name) for name in read) or any(part.imports_program() for part in self.parts):
+            return set()
+        things = {name: getattr(builtins, name, self.prelude.get(name)) for name in read}
+        names = {name for name, thing in things.items() if callable(thing) and getattr(thing, "__module__", "") != "typing"}
+        tools = {name for name in names if hasattr(builtins, name) or name in TOOLS}
+        names = names - tools or tools
+        if len(names) > 1:
+            everywhere = {name for name in names if all(name in part.read for part in self.parts[1:])}
+            if len(everywhere) != 1:
+                raise TestError(f"the tests do not say which of {', '.join(sorted(names))} the program is to define")
+            names = everywhere
+        return names
 
     def ask(self, bridge, name):
         """What the program has under a name."""
@@ -94,6 +139,13 @@ class TestCode:
         if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
             return False
         return not isinstance(error, AssertionError) if isinstance(statement, ast.Raise) else is_made_of_builtins(statement)
+
+
+def undefined(name):
+    """What a test finds under a usual name that the program was to define and has not."""
+    def call(*_, **__):
+        raise NameError(f"name {name!r} is not defined")
+    return call
 
 
 class Solution(types.ModuleType):

@@ -3,6 +3,7 @@
 import ast
 import builtins
 import re
+import symtable
 
 from proxies import is_same, owning
 
@@ -23,8 +24,10 @@ class Part:
         self.tree = ast.parse(source, file)
         self.used = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
         self.classes = {node.name for node in self.tree.body if isinstance(node, ast.ClassDef)}
+        self.called = names_called(self.tree)
         self.bound = set(names_bound(self.tree))
         self.used_as_classes = names_used_as_classes(self.tree)
+        self.read, self.defined = global_names(symtable.symtable(source, file, "exec"))
         self.code = None
 
     def compile(self, classes, mode="exec"):
@@ -44,6 +47,23 @@ class Part:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
                 yield node
+
+    def checked(self):
+        """The names that it gives to its own `check`."""
+        if not self.defines_check():
+            return set()
+        given = [argument for call in self.calls_of_check() for argument in call.args + [named.value for named in call.keywords]]
+        return {node.id for argument in given for node in ast.walk(argument) if isinstance(node, ast.Name)
+                if node.id not in names_bound(argument)}
+
+    def imports_program(self):
+        """Whether it says by name what it wants of the program's module."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_NAMES and node.names[0].name != "*" \
+                    or isinstance(node, ast.Import) and any(alias.name in SOLUTION_NAMES for alias in node.names) \
+                    or isinstance(node, ast.Constant) and str(node.value).split(".")[0] == "solution":
+                return True
+        return False
 
     def statement_at(self, line):
         """The innermost statement in a line."""
@@ -100,6 +120,21 @@ def names_bound(tree):
             yield node.name
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).split(".")[0]
+
+
+def global_names(table):
+    """The global names that code reads, and those that it defines."""
+    read, defined = set(), set()
+    for symbol in table.get_symbols():
+        is_global = table.get_type() == "module" or symbol.is_global()
+        if is_global and symbol.is_referenced():
+            read.add(symbol.get_name())
+        if is_global and (symbol.is_assigned() or symbol.is_imported()):
+            defined.add(symbol.get_name())
+    for inner in table.get_children():
+        for ours, theirs in zip((read, defined), global_names(inner)):
+            ours |= theirs
+    return read, defined
 
 
 def names_used_as_classes(tree):
