@@ -2,6 +2,7 @@
 
     in    n  the names that the program has defined and what they are, as JSON
     out   p  where the test is: [part, test function], as JSON; -1 for a part itself
+          c  how many tests a part has that has any, before the first of them: [part, tests], as JSON
           u  how that went, as JSON: {} passed; otherwise "assertion", "error" or "test" with a text
           z  all is done
           x  what the program says cannot be read, and why
@@ -22,7 +23,8 @@ from bridge import Bridge, last_line
 from objects import BUILTIN_ITERATORS, CLASSES
 from program import PRELUDE
 from run_process import Channel
-from test_code import MOST_SHOWN, TestCode
+from test_code import TestCode
+from test_part import MOST_SHOWN
 
 # Modules that a test finds under the name that the program has given them.
 MODULES = CLASSES | {
@@ -39,6 +41,14 @@ class Checker(Bridge):
     others: what a test holds beside them is not the program's to know."""
 
     careful = True
+
+    def __init__(self, channel, code):
+        super().__init__(channel, code.space)
+        self.code = code
+        self.failure = None  # of a function of the test that the program has called
+
+    def is_cause(self, error):
+        return self.code.is_cause(error)
 
     def share(self, names):
         """Says under which names both sides define the same classes."""
@@ -63,7 +73,12 @@ class Checker(Bridge):
         if op != "call" and not allowed:
             refusal = AttributeError if op in OF_ATTRIBUTES else TypeError
             raise refusal(f"{op} is not for this object of the test")
-        return super().perform(op, operands)
+        try:
+            return super().perform(op, operands)
+        except AssertionError as error:
+            if not hasattr(error, "_arrived") and not self.is_cause(error):
+                self.failure = failed(self.code, error)
+            raise
 
     @staticmethod
     def is_open(thing):
@@ -104,8 +119,19 @@ def report(channel, result):
     channel.send(b"u", json.dumps({key: shown(text) for key, text in result.items()}).encode())
 
 
-def judge(run, part):
-    """Runs a part, or one of its tests; how it went."""
+def failed(code, error):
+    statement, line = code.statement(error), last_line(error)
+    return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
+
+
+def judge(run, code, bridge):
+    """Runs a part, or one of its tests; how it went. A program that has called a function of the test can keep its failure to
+    itself, but not undo it."""
+    bridge.failure = None
+    return outcome(run, code) or bridge.failure or {}
+
+
+def outcome(run, code):
     try:
         run()
     except BaseException as error:
@@ -120,8 +146,7 @@ def judge(run, part):
             return {"error": line}
         if isinstance(error, collecting.TestError):
             return {"test": str(error)}
-        statement = part.statement(error)
-        return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
+        return failed(code, error)
     return {}
 
 
@@ -138,17 +163,19 @@ def session(content):
         channel.send(b"z", b"")
         return 0
     _, defined = channel.receive()
-    bridge = Checker(channel, code.space)
-    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code.parts[0])
+    bridge = Checker(channel, code)
+    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code, bridge)
     if bind:
         report(channel, bind)
     else:
-        run_parts(channel, code, *content["from"])
+        run_parts(channel, bridge, *content["from"])
     channel.send(b"z", b"")
     return 0
 
 
-def run_parts(channel, code, first_part, first_test):
+def run_parts(channel, bridge, first_part, first_test):
+    code = bridge.code
+
     def at(number, test):
         channel.send(b"p", json.dumps([number, test]).encode())
 
@@ -167,7 +194,7 @@ def run_parts(channel, code, first_part, first_test):
             return None
 
         at(number, -1)
-        result = judge(run, part)
+        result = judge(run, code, bridge)
         if result or number < 0:
             if result:
                 report(channel, result)
@@ -183,7 +210,8 @@ def run_parts(channel, code, first_part, first_test):
             if number > first_part or first_test < 0:
                 report(channel, problem)
             continue
+        channel.send(b"c", json.dumps([number, len(tests)]).encode())
         for index, test in enumerate(tests):
             if number > first_part or index >= first_test:
                 at(number, index)
-                report(channel, judge(test, part))
+                report(channel, judge(test, code, bridge))

@@ -6,10 +6,22 @@ import types
 import unittest
 
 import pytest_subset
+from proxies import is_same
 
 
 class TestError(Exception):
     """A test that cannot be run, whatever the program does."""
+
+
+def assert_is(case, first, second, message=None):
+    """`TestCase.assertIs`, of what proxies stand for."""
+    if not is_same(first, second):
+        case.fail(message or f"{first!r} is not {second!r}")
+
+
+def assert_is_not(case, first, second, message=None):
+    if is_same(first, second):
+        case.fail(message or f"both are {first!r}")
 
 
 def collect(part, space):

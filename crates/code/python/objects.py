@@ -52,6 +52,7 @@ class Objects:
         self.exports = []
         self.export_numbers = {}
         self.imports = {}
+        self.owned = {}  # second proxies, of what a test has made itself
         self.records = {}
 
     # Objects that stay here, for the other side.

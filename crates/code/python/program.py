@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import gc
 import io
 import json
 import os
@@ -20,6 +21,12 @@ MOST_PRINTED = 1 << 16
 
 PRELUDE = prelude.names()
 
+# Where programs find what is theirs without their doing.
+LIBRARY = [builtins, *(module for module in PRELUDE.values() if isinstance(module, types.ModuleType))]
+OPEN = open
+# What a script may open by name, and its descriptors.
+STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+
 
 def new_module(name):
     """A fresh module with the prelude's names."""
@@ -33,11 +40,16 @@ def new_module(name):
 def script(content):
     """Runs a program as `__main__`; its exit status."""
     standard_streams()
+    builtins.open = io.open = open_stream
+    return finish(run(content["program"]))
+
+
+def run(program):
     module = new_module("__main__")
     module.__dict__.update(stdin=sys.stdin, stdout=sys.stdout, stderr=sys.stderr)
     status = 0
     try:
-        exec(compile(content["program"], "program.py", "exec", dont_inherit=True), module.__dict__)
+        exec(compile(program, "program.py", "exec", dont_inherit=True), module.__dict__)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if status and not isinstance(end.code, int):
@@ -49,24 +61,40 @@ def script(content):
         error.__traceback__ = None
         os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
         status = 1
-    return finish(module, status)
-
-
-def finish(module, status):
-    """What an interpreter does at its end, as far as anybody could notice."""
-    try:
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        module.__dict__.clear()  # so that files which it holds are written
-        for stream in (sys.stdout, sys.__stdout__):
-            try:
-                stream.flush()
-            except ValueError:
-                pass  # closed
-    except BaseException as error:
-        os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
-        return status or 1
     return status
+
+
+def finish(status):
+    """What an interpreter does at its end, in its order, as far as anybody could notice."""
+    for step in (threading._shutdown, atexit._run_exitfuncs, flush, forget, flush):
+        try:
+            step()
+        except BaseException as error:
+            os.write(2, f"{last_line(error)}\n".encode("utf-8", "replace"))
+            status = status or 1
+    return status
+
+
+def flush():
+    for stream in (sys.stdout, sys.__stdout__):
+        try:
+            stream.flush()
+        except ValueError:
+            pass  # closed
+
+
+def forget():
+    """Lets go of the program's module, so that files which it holds are written and objects hear of their end. Functions keep
+    its names until they go."""
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    sys.modules.pop("__main__", None)
+    gc.collect()
+
+
+def open_stream(file, *arguments, **named):
+    """`open`, to which the standard streams are known by names that a jail does not have."""
+    stream = STREAMS.get(str(file))
+    return OPEN(file if stream is None else os.dup(stream), *arguments, **named)
 
 
 class Printed(io.StringIO):
@@ -152,13 +180,16 @@ class Program(Bridge):
             self.functions[path] = self.find(path)
         return self.functions[path]
 
+    def defines(self, name):
+        return name in self.namespace and is_defined(name, self.namespace[name])
+
     def find(self, path):
         first, *rest = path.split(".")
-        if not rest and first not in self.namespace and "Solution" in self.namespace:
+        if not rest and not self.defines(first) and self.defines("Solution"):
             first, rest = "Solution", [first]
-        found = self.namespace.get(first)
-        if found is None:
+        if not self.defines(first):
             raise NameError(f"name {first!r} is not defined")
+        found = self.namespace[first]
         for name in rest:
             if isinstance(found, type):
                 found = found()
@@ -196,5 +227,10 @@ def names(module):
     """The names that a program has defined, and which of them are modules or classes."""
     return {name: "module" if isinstance(value, types.ModuleType) else "class" if isinstance(value, type) else "value"
             for name, value in list(module.__dict__.items())
-            if type(name) is str and not name.startswith("__")
-            and name not in ("stdin", "stdout") and (name not in PRELUDE or PRELUDE[name] is not value)}
+            if type(name) is str and not name.startswith("__") and name not in ("stdin", "stdout") and is_defined(name, value)}
+
+
+def is_defined(name, value):
+    """Whether what a program has under a name is its own. What it finds under that name anyway it can also import."""
+    is_usual = name in PRELUDE or hasattr(builtins, name)
+    return not is_usual or value is not PRELUDE.get(name) and all(getattr(where, name, where) is not value for where in LIBRARY)

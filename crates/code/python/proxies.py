@@ -4,15 +4,31 @@ The process with the test is careful: what the program returned may hear of what
 the program, but never of a value that the test compares it with. Such a value would tell it what it should have been. Objects
 that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
 the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
+
+An object that the test has made has a second proxy. What a method returns is never the test's own, not even the object itself:
+otherwise all methods could return their object, which equals whatever is expected.
 """
 
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
 ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
 INTERNAL = "_isentrope"
+# Methods of texts, containers and numbers that say whether a value is as it should be. Of an object that a function has returned
+# in the place of such a value they say what it likes.
+JUDGING = {
+    "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "count", "find", "rfind", "index", "rindex", "equals",
+    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
+    "istitle", "isupper", "is_integer",
+}
+
+
+class Refused(TypeError):
+    """What a test may not ask of an object of the program."""
+
+    __module__ = "builtins"  # so that nobody is shown ours
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether its instances can be."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
 
     __slots__ = ("bridge", "number", "own")
 
@@ -34,10 +50,23 @@ def remote(proxy):
 
 
 def make_own(result):
-    """Marks what the test has made itself."""
-    if is_proxy(result) and type(result) is not RemoteMeta:
-        remote(result).own = True
-    return result
+    """What the test has made itself: the proxy by which it has it, and the program's answers have not."""
+    if not is_proxy(result) or type(result) is RemoteMeta:
+        return result
+    where = remote(result)
+    if where.number not in where.bridge.owned:
+        where.bridge.owned[where.number] = new_instance(type(result), where.bridge, where.number, own=True)
+    return where.bridge.owned[where.number]
+
+
+def owning(kind):
+    """What a test calls that wants a class: what it makes is the test's own, if it is one."""
+    return (lambda *arguments, **named: make_own(kind(*arguments, **named))) if type(kind) is RemoteMeta else kind
+
+
+def is_same(a, b):
+    """`a is b`, of what proxies stand for."""
+    return a is b or is_proxy(a) and is_proxy(b) and remote(a).number == remote(b).number
 
 
 def _ask(op, proxy, *operands):
@@ -63,7 +92,11 @@ def _is_own(x):
 def _attribute(proxy, name):
     if name.startswith("__") and name.endswith("__") and name not in ASKED or name == INTERNAL:
         raise AttributeError(name)
-    return _ask("getattr", proxy, name)
+    value = _ask("getattr", proxy, name)
+    where = remote(proxy)
+    if name in JUDGING and is_proxy(value) and where.bridge.careful and not where.own:
+        raise Refused(f"an object of the program does not say of itself what {name} says of a value")
+    return value
 
 
 class RemoteMeta(type):
@@ -75,8 +108,7 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        made = _ask("call", cls, arguments, named)
-        return make_own(made) if remote(cls).own else made
+        return _ask("call", cls, arguments, named)
 
     def __getattr__(cls, name):
         return _attribute(cls, name)
@@ -100,14 +132,20 @@ class RemoteMeta(type):
         return _ask("getitem", cls, key)
 
     def __contains__(cls, item):
-        return _ask("contains", cls, item) is True
+        return _contains(cls, item)
 
 
-def new_instance(cls, bridge, number):
+def new_instance(cls, bridge, number, own=False):
     """An instance of a class of this kind, without asking anybody."""
     proxy = cls.__new__(cls)
-    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number)
+    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number, own)
     return proxy
+
+
+def _contains(proxy, item):
+    if _may_hear(proxy, item):
+        return _ask("contains", proxy, item) is True
+    return any(item == each for each in proxy)
 
 
 class Handle(metaclass=RemoteMeta):
@@ -179,9 +217,7 @@ class Handle(metaclass=RemoteMeta):
         return iter(_ask("reversed", self))
 
     def __contains__(self, item):
-        if _may_hear(self, item):
-            return _ask("contains", self, item) is True
-        return any(item == each for each in self)
+        return _contains(self, item)
 
     def __getitem__(self, key):
         return _ask("getitem", self, key)
@@ -196,10 +232,12 @@ class Handle(metaclass=RemoteMeta):
         return _ask("enter", self)
 
     def __exit__(self, kind, error, traceback):
-        if isinstance(error, AssertionError) and remote(self).bridge.careful:
-            _ask("exit", self, None)  # a failure is not the program's to hear of, nor to forgive
-            return False
-        return _ask("exit", self, error) is True
+        bridge = remote(self).bridge
+        if not bridge.careful or error is None:
+            return _ask("exit", self, error) is True
+        # A failure is not the program's to hear of, and what the program may have caused is not its to forgive.
+        is_failure = isinstance(error, (AssertionError, Refused)) and not hasattr(error, "_arrived")
+        return _ask("exit", self, None if is_failure else error) is True and bridge.is_cause(error)
 
     def __copy__(self):
         copied = _ask("copy", self)
@@ -217,7 +255,7 @@ def _is_iterator(proxy):
 def _binary(op, mirrored):
     def operation(self, other):
         if not _may_hear(self, other):
-            raise TypeError(f"an object of the program and a value of the test are not combined ({op})")
+            raise Refused(f"an object of the program and a value of the test are not combined ({op})")
         result = remote(self).bridge.ask(op, *((other, self) if mirrored else (self, other)))
         return make_own(result) if _is_own(self) or _is_own(other) else result
     return operation

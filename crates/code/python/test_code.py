@@ -2,87 +2,23 @@
 
 import ast
 import builtins
+import importlib
 import sys
 import types
 
-from proxies import RemoteMeta, remote
+from collecting import TestError
+from proxies import Refused, RemoteMeta, remote
+from test_part import HELPERS, Part, SOLUTION_NAMES, is_made_of_builtins
 
 TEST = "test.py"
-# What tests call the module with the program.
-SOLUTION_NAMES = ("solution", "main", "your_module", "submission", "program", "answer", "candidate")
-MOST_SHOWN = 300
-
-
-class Part:
-    """A part of the assertion code: what it is, and which names it uses."""
-
-    def __init__(self, source):
-        self.source = source
-        self.tree = ast.parse(source, TEST)
-        self.code = compile(self.tree, TEST, "exec", dont_inherit=True)
-        self.used = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        self.classes = {node.name for node in self.tree.body if isinstance(node, ast.ClassDef)}
-        self.bound = set(names_bound(self.tree))
-        self.used_as_classes = names_used_as_classes(self.tree)
-
-    def awaits_candidate(self):
-        """Whether it defines `check(candidate)` and leaves it to others to call it."""
-        defines = any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in self.tree.body)
-        return defines and not any(isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check"
-                                   for node in ast.walk(self.tree))
-
-    def statement(self, error):
-        """The text of the innermost statement of this part that an error has passed through."""
-        line, traceback = None, error.__traceback__
-        while traceback is not None:
-            if traceback.tb_frame.f_code.co_filename == TEST:
-                line = traceback.tb_lineno
-            traceback = traceback.tb_next
-        inner = [node for node in ast.walk(self.tree)
-                 if isinstance(node, ast.stmt) and line is not None and node.lineno <= line <= node.end_lineno]
-        if not inner:
-            return ""
-        text = ast.get_source_segment(self.source, min(reversed(inner), key=lambda node: node.end_lineno - node.lineno))
-        text = " ".join((text or "").split())
-        return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
-
-
-def names_bound(tree):
-    """The names that code gives a meaning, wherever."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
-            yield node.name
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).split(".")[0]
-
-
-def names_used_as_classes(tree):
-    """The capitalized names whose attributes code uses, or attributes of what it gets by calling them, and those that it calls
-    on both sides of a comparison."""
-    def path(node):
-        if isinstance(node, ast.Name):
-            return node.id
-        return f"{path(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
-
-    def called(*nodes):
-        return {path(inner.func) for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Call)}
-
-    made, found = {}, set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                made[path(target)] = path(node.value.func)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            thing = node.value.func if isinstance(node.value, ast.Call) else node.value
-            found |= {path(thing), made.get(path(thing), "")}
-        elif isinstance(node, ast.Compare):
-            found |= called(node.left) & called(*node.comparators)
-    return {name for name in found if name[:1].isupper()}
+# What tests call modules that they may take for granted. They get their own, whatever the program has under these names.
+MODULE_NAMES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "pytest": "pytest", "unittest": "unittest"}
+# Names beside the builtins by which a test says what it wants of a value.
+TOOLS = {
+    "isclose", "fabs", "floor", "ceil", "sqrt", "copy", "deepcopy", "Counter", "OrderedDict", "defaultdict", "deque",
+    "namedtuple", "date", "datetime", "timedelta", "chain", "islice", "eq", "ne", "lt", "le", "gt", "ge", "is_", "is_not",
+    "contains", "loads", "dumps",
+}
 
 
 class TestCode:
@@ -97,50 +33,119 @@ class TestCode:
         before = dict(self.space)
         exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
         self.preamble = {name for name, value in self.space.items() if before.get(name, self) is not value}
+        self.space.update(HELPERS)
         self.entry_point = content["entry_point"]
-        self.entry = Part(self.entry_point or "None")
-        self.parts = [Part(content["setup"])] + [Part(source) for source in content["parts"]]
+        self.entry = Part(self.entry_point or "None", "entry_point.py")
+        sources = [content["setup"], *content["parts"]]
+        self.parts = [Part(source, f"{number}.{TEST}") for number, source in enumerate(sources)]
+        self.everything = [self.entry, *self.parts]
+        self.called = set().union(*(part.called for part in self.everything))
+        classes = set().union(*(part.used_as_classes for part in self.everything))
+        self.entry.compile(classes, "eval")
+        for part in self.parts:
+            part.compile(classes)
 
     def bind(self, bridge, defined):
         """Puts proxies of what the program has defined where the test looks for it; `defined` says of each name what it is."""
         defined = {name: what for name, what in defined.items() if not name.startswith("__")}
-        everything = [self.entry, *self.parts]
-        roots = self.entry.used if self.entry_point else set()
+        roots = self.roots()
         shared = {name for name in self.preamble if isinstance(self.space[name], type)}
-        shared |= {name for part in everything for name in part.classes if defined.get(name) == "class"}
+        shared |= {name for part in self.everything for name in part.classes if defined.get(name) == "class"}
         bridge.share(shared - roots)
-        used = {name for part in everything for name in part.used} & set(defined) - self.preamble - bridge.shared
-        # A program that redefines `abs` must not judge itself by it. One that was to define a function `sum` may do so: then the
-        # test uses no other name of it, and none that it should have defined and has not.
-        usual = {name for name in used if hasattr(builtins, name) or callable(self.prelude.get(name))}
-        bound = set().union(*(part.bound for part in everything))
-        missing = {name for part in everything for name in part.used - bound - set(defined) - set(self.space)
-                   if not hasattr(builtins, name)}
-        self.used_as_classes = set().union(*(part.used_as_classes for part in everything))
+        # A program that redefines `abs` must not be judged by that. It is the program's only where the test is about it.
+        about = roots or self.only_usual_name()
+        self.space.update({name: undefined(name) for name in about - set(defined) if self.is_usual(name)})
+        used = {name for part in self.everything for name in part.used - self.preamble if not self.is_usual(name)}
         found = {}
-        for name in (used - usual or (set() if missing else usual)) | (roots & set(defined)):
-            if defined[name] != "module" or name not in self.prelude:
-                try:
-                    found[name] = self.ask(bridge, name)
-                except ImportError:
-                    pass  # a module that the test has not
+        for name in (used - bridge.shared | about) & set(defined):
+            try:
+                found[name] = self.ask(bridge, name)
+            except ImportError:
+                pass  # a module that the test has not
+        for name in set(MODULE_NAMES) & self.read() - set(self.space):
+            try:
+                found[name] = importlib.import_module(MODULE_NAMES[name])
+            except ImportError:
+                pass
         self.space.update(found)
+        starred = sorted(set(found).difference(*(part.bound for part in self.everything)))
         for module in SOLUTION_NAMES:
-            used = sorted(set(found) - bound)
-            sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), used)
+            sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), starred)
+
+    def is_usual(self, name):
+        """Whether a name means something where no program has defined it. A constant such as `re.A` means nothing to a test that
+        calls it."""
+        is_called = name in self.called and not callable(self.prelude.get(name))
+        return hasattr(builtins, name) or name in MODULE_NAMES or name in self.prelude and not is_called
+
+    def read(self):
+        """The names that the test reads and nobody but the program defines."""
+        defined = set().union(*(part.defined for part in self.parts))
+        return {name for part in self.parts for name in part.read if not name.startswith("__")} - defined - self.preamble
+
+    def roots(self):
+        """What the test is about as it says itself: the names in its entry point, or those that it gives to its `check`."""
+        roots = self.entry.used if self.entry_point else set().union(*(part.checked() for part in self.parts)) & self.read()
+        return {name for name in roots if not self.is_usual(name)} or roots
+
+    def only_usual_name(self):
+        """The name that a test is about that uses no other name than usual ones, as a set: one that is no tool of tests, if there
+        is one, and one that all parts use, if there are several. Only the test decides this: a program could define any name."""
+        read = self.read()
+        if any(not self.is_usual(name) for name in read) or any(part.imports_program() for part in self.parts):
+            return set()
+        things = {name: getattr(builtins, name, self.prelude.get(name)) for name in read}
+        names = {name for name, thing in things.items() if callable(thing) and getattr(thing, "__module__", "") != "typing"}
+        tools = {name for name in names if hasattr(builtins, name) or name in TOOLS}
+        names = names - tools or tools
+        if len(names) > 1:
+            everywhere = {name for name in names if all(name in part.read for part in self.parts[1:])}
+            if len(everywhere) != 1:
+                raise TestError(f"the tests do not say which of {', '.join(sorted(names))} the program is to define")
+            names = everywhere
+        return names
 
     def ask(self, bridge, name):
         """What the program has under a name."""
         found = bridge.ask("global", name)
-        if name in self.used_as_classes and type(found) is RemoteMeta:
+        if type(found) is RemoteMeta:
             remote(found).own = True
         return found
 
     def candidate(self):
         """What the tests are about."""
         if "candidate" not in self.space:
-            self.space["candidate"] = eval(self.entry_point, self.space)
+            self.space["candidate"] = eval(self.entry.code, self.space)
         return self.space["candidate"]
+
+    def place(self, error):
+        """The part and the innermost statement of the test that an error has passed through."""
+        files, place, traceback = {part.file: part for part in self.parts}, (None, None), error.__traceback__
+        while traceback is not None:
+            part = files.get(traceback.tb_frame.f_code.co_filename)
+            if part:
+                place = part, part.statement_at(traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return place
+
+    def statement(self, error):
+        """The text of that statement."""
+        part, statement = self.place(error)
+        return part.text(statement) if statement else ""
+
+    def is_cause(self, error):
+        """Whether the test has made an error by itself: it raises it, or makes a mistake in which nothing of the program is."""
+        _, statement = self.place(error)
+        if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
+            return False
+        return not isinstance(error, AssertionError) if isinstance(statement, ast.Raise) else is_made_of_builtins(statement)
+
+
+def undefined(name):
+    """What a test finds under a usual name that the program was to define and has not."""
+    def call(*_, **__):
+        raise NameError(f"name {name!r} is not defined")
+    return call
 
 
 class Solution(types.ModuleType):

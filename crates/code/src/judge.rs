@@ -10,7 +10,7 @@ use crate::forms::{Call, Kind, Script, Tests};
 use crate::response::{Program, program};
 use crate::settings::{CodeSettings, Score};
 use crate::verdict::{Report, Verdict};
-use crate::{AssertionTest, End, Failure, RunLimits, Worker};
+use crate::{AssertionTest, End, Found, RunLimits, Worker};
 
 /// How often a response is tried again whose sandbox has failed.
 const RETRIES: usize = 2;
@@ -39,7 +39,7 @@ pub trait Runner {
         program: &str,
         test: &AssertionTest,
         limits: &RunLimits,
-        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     );
 }
 
@@ -64,7 +64,7 @@ impl Runner for Worker {
         program: &str,
         test: &AssertionTest,
         limits: &RunLimits,
-        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) {
         self.assertions(program, test, limits, observe);
     }
@@ -130,10 +130,18 @@ impl Rules {
             Kind::Assertions(test) => {
                 let completed = test.completed(program);
                 let program = completed.as_deref().unwrap_or(program);
-                runner.assertions(program, test, &self.limits, &mut |unit| {
-                    tally.add(unit.map_err(Verdict::from))
+                let mut units = test.parts.len();
+                runner.assertions(program, test, &self.limits, &mut |found| match found {
+                    Found::Units(known) => {
+                        units = known;
+                        ControlFlow::Continue(())
+                    }
+                    Found::Unit(unit) => tally.add(unit.map_err(Verdict::from)),
                 });
-                test.parts.len()
+                if tally.first.is_none() && tally.run < units {
+                    let _ = tally.add(Err(Verdict::UnusableTests("not all of them were run".into())));
+                }
+                units
             }
         };
         tally.report(known)

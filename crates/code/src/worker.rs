@@ -23,7 +23,8 @@ use isentrope_sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::Python;
-use assertions::Place;
+pub use assertions::Found;
+use assertions::{Counts, Place};
 use launch::Role;
 use server::{Broken, Event, Order, Server};
 
@@ -178,26 +179,25 @@ impl Worker {
     }
 
     /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether it passed, until that breaks
-    /// off. A part that defines test functions or cases has a unit for each, any other part is one. There is at least one.
-    /// Where the program does not survive a unit, those after it find it started anew.
+    /// off. A part that defines test functions or cases has a unit for each, and `observe` hears how many before the first; any
+    /// other part is one. There is at least one. Where the program does not survive a unit, those after it find it started anew.
     pub fn assertions(
         &mut self,
         program: &str,
         test: &AssertionTest,
         limits: &RunLimits,
-        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) {
         if test.parts.is_empty() {
-            let _ = observe(Err(Failure::Test("it has no assertions".into())));
+            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
         }
-        let mut from = Place::START;
+        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
         while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
-            let flow = assertions::run(self, program, test, &mut from, limits, observe).unwrap_or_else(
-                |Broken(end)| {
-                    from = from.after();
-                    observe(Err(Failure::Ended(end)))
-                },
-            );
+            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
+            let flow = run.unwrap_or_else(|Broken(end)| {
+                from = from.after();
+                observe(Found::Unit(Err(Failure::Ended(end))))
+            });
             self.finish();
             if flow.is_break() {
                 return;

@@ -7,6 +7,7 @@
 //! # Assertions: <verdict>                 as one whose function is tested by assertion code
 //! # Assertions in every style: <verdict>  the same, by assertion code of every kind
 //! # Assertions about objects: <verdict>   the same, where the code gives it objects of its own
+//! # Assertions about a method: <verdict>  the same, where the function is a method of its class `Solution`
 //! # Variants: <number>                    it is so many programs, which have their number for `@VARIANT@`
 //! # Unprotected: passes                   it gets what it wants where it is not in a jail
 //! # Greedy: yes                           it takes all of the machine that it can
@@ -173,7 +174,9 @@ fn hostile_tests_spoil_nothing() {
         ("import os\nos._exit(0)", "runtime_error unusable_tests"),
         ("import os\nos.kill(0, 9)", "memory_limit runtime_error"),
         ("import os\nwhile True:\n    os.write(4, b'\\xff' * 65536)", "runtime_error output_limit fault"),
-        ("import os\nos.write(4, b'u\\x02\\0\\0\\0{]')", "fault"),
+        ("import os\nos.write(4, b'u\\x02\\0\\0\\0{]')\nos._exit(3)", "unusable_tests"),
+        ("import os\nos.write(4, b'c\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
+        ("import os\nos.write(4, b'?\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
         ("import socket\nsocket.create_connection(('127.0.0.1', 1))", "wrong_answer"),
         ("answer(1, 2, 3, 4, 5)", "runtime_error"),
         (

@@ -191,6 +191,31 @@ fn a_fraction_counts_all_tests() {
     }
 }
 
+/// Who stalls has not passed the tests that nobody came to.
+#[test]
+fn a_fraction_counts_tests_that_were_not_reached() {
+    let hasty =
+        start(CodeSettings { timeout_s: 1.0, total_timeout_s: 2.0, score: Score::Fraction, ..settings() });
+    let each: Vec<String> =
+        (0..40).map(|n| format!("def test_{n}():\n    assert f({n}) == {}\n", n * n + 7)).collect();
+    let tests = json!(format!("from solution import f\n\n{}", each.join("\n")));
+    let program = "import time\ndef f(n):\n    if n == 0:\n        return 7\n    time.sleep(60)\n";
+    let report = hasty.judge(&[(&tests, program)]).unwrap().remove(0);
+    assert_eq!((report.verdict.clone(), report.passed, report.tests), (Verdict::TimeLimit, 1, 40));
+}
+
+/// Tests that say nonsense are no fault of the sandbox, of which few would stop the run.
+#[test]
+fn tests_that_say_nonsense_stop_no_run() {
+    let tests = json!({"functional": "import os\nassert f()\nos.write(4, b'u\\2\\0\\0\\0xx')\nos._exit(3)"});
+    let early = json!({"functional": "import os\nassert f()\nos.write(4, b'c\\6\\0\\0\\0[0, 9]z\\0\\0\\0\\0')\nos._exit(3)"});
+    let batch: Vec<(&Value, &str)> =
+        [&tests, &early].into_iter().cycle().take(20).map(|tests| (tests, "def f(): return 1")).collect();
+    for report in JUDGE.judge(&batch).unwrap() {
+        assert!(matches!(report.verdict, Verdict::UnusableTests(_)), "{report:?}");
+    }
+}
+
 /// What one program does is nothing to the next, and order does not depend on who is fast.
 #[test]
 fn programs_are_apart_and_reports_in_order() {

@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::*;
+use crate::Failure;
 
 /// Answers what it was told to, and keeps what it was asked.
 #[derive(Default)]
@@ -10,6 +11,8 @@ struct Told {
     scripts: VecDeque<(String, End)>,
     values: Vec<Result<Value, End>>,
     units: Vec<Result<(), Failure>>,
+    /// What the units are said to be.
+    known: Option<usize>,
     asked: Vec<String>,
     delay: Duration,
 }
@@ -43,12 +46,15 @@ impl Runner for Told {
         program: &str,
         _: &AssertionTest,
         _: &RunLimits,
-        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) {
         self.asked.push(program.into());
+        if let Some(known) = self.known {
+            assert!(observe(Found::Units(known)).is_continue());
+        }
         for unit in &self.units {
             std::thread::sleep(self.delay);
-            if observe(unit.clone()).is_break() {
+            if observe(Found::Unit(unit.clone())).is_break() {
                 return;
             }
         }
@@ -151,6 +157,16 @@ fn a_failing_sandbox_is_tried_again() {
     assert_eq!(told.asked.len(), 3);
 }
 
+/// Who stalls does not raise the share of the tests that were passed by having fewer of them run.
+#[test]
+fn tests_that_were_not_reached_count() {
+    let late = Err(Failure::Ended(End::TimeLimit));
+    let mut told = Told { units: vec![Ok(()), late.clone()], known: Some(40), ..Told::default() };
+    let report = judge(&mut told, Score::Fraction, &json!("def test_f(): assert f()"), "p");
+    assert_eq!((report.verdict.clone(), report.passed, report.tests), (Verdict::TimeLimit, 1, 40));
+    assert_eq!(report.fraction(), 1.0 / 40.0);
+}
+
 #[test]
 fn tests_that_cannot_be_run_are_not_tried_again() {
     let mut told =
@@ -169,7 +185,7 @@ fn what_was_not_run_has_not_passed() {
         Verdict::Fault("not all tests were run".into())
     );
     let report = judge(&mut Told::default(), Score::All, &json!(["assert f()"]), "p");
-    assert_eq!(report.verdict, Verdict::Fault("not all tests were run".into()));
+    assert_eq!(report.verdict, Verdict::UnusableTests("not all of them were run".into()));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Place {
         match self {
             Self { part: ..0, .. } => Self { part: i64::MAX, test: -1 },
             Self { part, test: ..0 } => Self { part: part.saturating_add(1), test: -1 },
-            Self { part, test } => Self { part, test: test + 1 },
+            Self { part, test } => Self { part, test: test.saturating_add(1) },
         }
     }
 
@@ -44,15 +44,44 @@ impl Place {
     }
 }
 
-/// Runs the test from `from` on with a fresh process of the program, and tells `observe` of each unit, until all is done, that
+/// What is found of a test while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// So many units it has at least. Said before the first of them.
+    Units(usize),
+    /// How the next unit went.
+    Unit(Result<(), Failure>),
+}
+
+/// How many units each part has, as far as it is known.
+#[derive(Debug)]
+pub struct Counts(Vec<usize>);
+
+impl Counts {
+    /// Of so many parts, each of which is one unit at least.
+    pub fn new(parts: usize) -> Self {
+        Self(vec![1; parts])
+    }
+
+    /// Takes down what a process says of a part, which may have found it before; the units of all parts.
+    fn add(&mut self, body: &[u8]) -> Option<usize> {
+        let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
+        let known = self.0.get_mut(part)?;
+        *known = (units as usize).max(*known);
+        Some(self.0.iter().sum())
+    }
+}
+
+/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is found, until all is done, that
 /// breaks off, or one of the processes does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
     test: &AssertionTest,
     from: &mut Place,
+    counts: &mut Counts,
     limits: &RunLimits,
-    observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+    observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, Broken> {
     let (programs, tests) = worker.both()?;
     let AssertionTest { preamble, setup, parts, entry_point } = test;
@@ -67,9 +96,9 @@ pub fn run(
     match talk.load()? {
         Some(end) => {
             from.part = i64::MAX; // it would not load again either
-            Ok(observe(Err(Failure::Ended(end))))
+            Ok(observe(Found::Unit(Err(Failure::Ended(end)))))
         }
-        None => talk.units(from, observe),
+        None => talk.units(from, counts, observe),
     }
 }
 
@@ -109,7 +138,8 @@ impl Talk<'_> {
     fn units(
         &mut self,
         from: &mut Place,
-        observe: &mut dyn FnMut(Result<(), Failure>) -> ControlFlow<()>,
+        counts: &mut Counts,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Broken> {
         let mut turn = Turn::Test;
         let mut at = Place { part: -1, test: -1 };
@@ -118,42 +148,46 @@ impl Talk<'_> {
                 Turn::Test => self.tests.message(QUESTION, self.deadline)?,
                 Turn::Program => self.programs.message(self.limits.output_bytes, self.deadline)?,
             };
-            let frame = match self.message(said) {
-                Ok(frame) => frame,
-                Err(end) => {
-                    *from = at.after();
-                    return Ok(observe(Err(Failure::Ended(died(turn, end)))));
-                }
-            };
-            match (turn, frame.kind) {
-                (_, b'q' | b'a') => {
+            let flow = match self.message(said) {
+                Ok(Frame { kind: kind @ (b'q' | b'a'), body }) => {
                     let other = if turn == Turn::Test { &mut *self.programs } else { &mut *self.tests };
-                    other.tell(frame.kind, &frame.body);
+                    other.tell(kind, &body);
                     turn = if turn == Turn::Test { Turn::Program } else { Turn::Test };
+                    Ok(ControlFlow::Continue(()))
                 }
-                (Turn::Test, b'p') => {
-                    at = Place::read(&frame.body).unwrap_or(at);
-                    self.deadline = Instant::now() + self.limits.wall;
-                }
-                (Turn::Test, b'u') => {
-                    *from = at.after();
-                    if observe(result(&frame.body)).is_break() {
-                        return Ok(ControlFlow::Break(()));
+                Ok(frame) if turn == Turn::Test => match frame.kind {
+                    b'p' => {
+                        at = Place::read(&frame.body).unwrap_or(at);
+                        self.deadline = Instant::now() + self.limits.wall;
+                        Ok(ControlFlow::Continue(()))
                     }
-                }
-                (Turn::Test, b'z') => {
-                    from.part = i64::MAX;
-                    return Ok(ControlFlow::Continue(()));
-                }
-                (Turn::Test, b'x') => {
+                    b'c' => match counts.add(&frame.body) {
+                        Some(units) => Ok(observe(Found::Units(units))),
+                        None => Err(Failure::Test("its process does not say how many tests it has".into())),
+                    },
+                    b'u' => {
+                        *from = at.after();
+                        Ok(observe(Found::Unit(result(&frame.body))))
+                    }
+                    b'z' => {
+                        from.part = i64::MAX;
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    b'x' => {
+                        let problem = String::from_utf8_lossy(&frame.body).into_owned();
+                        Err(Failure::Ended(End::RuntimeError(problem)))
+                    }
+                    _ => Err(Failure::Test("its process says what it was not asked".into())),
+                },
+                Ok(_) => Err(Failure::Ended(End::RuntimeError("it says what is no answer".into()))),
+                Err(end) => Err(Failure::Ended(died(turn, end))),
+            };
+            match flow {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(ControlFlow::Break(())),
+                Err(failure) => {
                     *from = at.after();
-                    let problem = String::from_utf8_lossy(&frame.body).into_owned();
-                    return Ok(observe(Err(Failure::Ended(End::RuntimeError(problem)))));
-                }
-                _ => {
-                    *from = at.after();
-                    let end = End::RuntimeError("it says what is no answer".into());
-                    return Ok(observe(Err(Failure::Ended(end))));
+                    return Ok(observe(Found::Unit(Err(failure))));
                 }
             }
         }
@@ -194,6 +228,6 @@ fn result(body: &[u8]) -> Result<(), Failure> {
     } else if result.as_object().is_some_and(serde_json::Map::is_empty) {
         Ok(())
     } else {
-        Err(Failure::Ended(End::Fault("the test's process does not say how a unit went".into())))
+        Err(Failure::Test("its process does not say how a unit went".into()))
     }
 }

@@ -29,10 +29,11 @@ const MODULES: [(&str, &str); 15] = [
 ];
 
 /// What the jail for tests has beside.
-const TEST_MODULES: [(&str, &str); 4] = [
-    ("test_code", include_str!("../../python/test_code.py")),
+const TEST_MODULES: [(&str, &str); 5] = [
     ("pytest_subset", include_str!("../../python/pytest_subset.py")),
     ("collecting", include_str!("../../python/collecting.py")),
+    ("test_part", include_str!("../../python/test_part.py")),
+    ("test_code", include_str!("../../python/test_code.py")),
     ("checker", include_str!("../../python/checker.py")),
 ];
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use isentrope_sandbox::Sandbox;
 use serde_json::Value;
 
-use super::{AssertionTest, End, Failure, RunLimits, Worker, WorkerLimits};
+use super::{AssertionTest, End, Failure, Found, RunLimits, Worker, WorkerLimits};
 use crate::Python;
 
 fn limits() -> RunLimits {
@@ -72,10 +72,15 @@ impl Worker {
 
     fn units(&mut self, program: &str, test: &AssertionTest, limits: &RunLimits) -> Vec<Result<(), Failure>> {
         let mut results = Vec::new();
-        self.assertions(program, test, limits, &mut |result| {
-            results.push(result);
+        let mut known = test.parts.len();
+        self.assertions(program, test, limits, &mut |found| {
+            match found {
+                Found::Units(units) => known = units,
+                Found::Unit(result) => results.push(result),
+            }
             ControlFlow::Continue(())
         });
+        assert!(known <= results.len().max(test.parts.len()), "{known} units were announced: {results:?}");
         results
     }
 

@@ -148,6 +148,11 @@ impl Bait {
                 json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
             }
             "given" => json!({"functional": include_str!("given.txt").replace("@ANSWERS@", &pairs)}),
+            "method" => {
+                let indented = indented.replace("answer(", "candidate(");
+                json!({"prompt": "import math\n", "entry_point": "Solution().answer",
+                       "test": format!("def check(candidate):\n    {indented}\n")})
+            }
             "node" => {
                 let head = include_str!("node.txt");
                 let nodes =

@@ -9,7 +9,7 @@ PLACES = """
 /etc/shadow /etc/passwd /etc/hostname /etc/hosts /etc/resolv.conf /etc/machine-id /etc/ssh /proc/1/environ /proc/self/environ
 /proc/self/maps /proc/self/mem /proc/1/mem /proc/mounts /proc/cpuinfo /proc/net/unix /proc/kallsyms /proc/keys /proc/sys/kernel
 /proc/@PROCESS@/environ /proc/@PROCESS@/cwd /sys/class/net /sys/kernel /sys/fs/cgroup /sys/fs/bpf /dev/mem /dev/kmsg /dev/kvm
-/dev/fuse /dev/tty /dev/ptmx /dev/fd /dev/stdin /dev/zero /dev/shm/. /root/.ssh /root/.bashrc /home /var/log /var/run /run
+/dev/fuse /dev/tty /dev/ptmx /dev/fd /dev/fd/0 /dev/zero /dev/shm/. /root/.ssh /root/.bashrc /home /var/log /var/run /run
 /run/docker.sock /run/systemd /boot /.host /.host/etc/passwd /mnt /media /srv /opt/. /work /lost+found /.dockerenv /usr/bin
 /bin/sh /usr/sbin /usr/share /var/spool/cron /tmp/../root /tmp/../../../../etc/passwd
 """.split()

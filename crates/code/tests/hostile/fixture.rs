@@ -65,6 +65,7 @@ fn read(path: &PathBuf) -> Fixture {
         ("Calls", &["calls"]),
         ("Assertions", &["check"]),
         ("Assertions about objects", &["given"]),
+        ("Assertions about a method", &["method"]),
         ("Assertions in every style", &STYLES),
     ] {
         if let Some(verdicts) = said(key) {

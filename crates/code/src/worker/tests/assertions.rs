@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use super::{AssertionTest, End, Failure, RunLimits, error, limits, shared};
+use super::{AssertionTest, End, Failure, Found, RunLimits, error, limits, shared};
 
 /// What must become of a unit: it passes, or fails in this way with a text that begins so.
 type Expected = Option<(&'static str, &'static str)>;
@@ -54,6 +54,15 @@ fn is_as_expected(result: &Result<(), Failure>, expected: Expected) -> bool {
 fn every_form_of_assertion_code_is_judged() {
     let cases = cases(include_str!("../../../tests/fixtures/assertion_cases.txt"));
     assert!(cases.len() > 80, "{}", cases.len());
+    judge(cases);
+}
+
+#[test]
+fn programs_are_believed_where_a_test_leaves_it_to_them_alone() {
+    judge(cases(include_str!("../../../tests/fixtures/believed_cases.txt")));
+}
+
+fn judge(cases: Vec<Case>) {
     let mut worker = shared();
     let mut wrong = Vec::new();
     for Case { name, program, test, expected } in cases {
@@ -190,7 +199,8 @@ def test_c(): assert f(3) == 3
     assert_eq!(worker.units(program, &test, &limits), expected);
     // The same, up to the first failure.
     let mut seen = Vec::new();
-    worker.assertions(program, &test, &limits, &mut |unit| {
+    worker.assertions(program, &test, &limits, &mut |found| {
+        let Found::Unit(unit) = found else { return ControlFlow::Continue(()) };
         let flow = if unit.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         seen.push(unit);
         flow

@@ -77,6 +77,26 @@ print('noise')
     assert_eq!(worker.all_calls("x = 1", "f", &[vec![]]), [Err(error("NameError: name 'f' is not defined"))]);
 }
 
+/// What is in scope anyway was not written by the program, and hides no method.
+#[test]
+fn a_function_is_the_program_s_own() {
+    let mut worker = shared();
+    let two = &[vec![json!(12), json!(18)]];
+    for program in ["pass", "from math import *", "gcd = gcd", "from builtins import *"] {
+        for function in ["gcd", "pow"] {
+            let undefined = Err(error(&format!("NameError: name '{function}' is not defined")));
+            let program = program.replace("gcd", function);
+            assert_eq!(worker.all_calls(&program, function, two), [undefined], "{program}");
+        }
+    }
+    for program in [
+        "import math\ndef gcd(a, b): return math.gcd(a, b)",
+        "class Solution:\n    def gcd(self, a, b): return 6",
+    ] {
+        assert_eq!(worker.all_calls(program, "gcd", two), [Ok(json!(6))], "{program}");
+    }
+}
+
 #[test]
 fn a_call_that_fails_leaves_the_others() {
     let program = r#"
