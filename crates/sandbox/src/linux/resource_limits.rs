@@ -9,8 +9,8 @@ use crate::Limits;
 /// Signals that may wait to be delivered, each of which takes memory of the kernel's.
 const PENDING_SIGNALS: u64 = 256;
 
-/// The first kernel that counts the processes of a user in each user namespace by themselves. Before, all that the user has on the
-/// machine count for the limit.
+/// The first kernel that counts the processes of a user in each user namespace by themselves. Before, all that the user has on
+/// the machine count for the limit.
 const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
 
 /// Limits this process and all that come from it.
