@@ -128,7 +128,8 @@ def judge(run, code, bridge):
     """Runs a part, or one of its tests; how it went. A program that has called a function of the test can keep its failure to
     itself, but not undo it."""
     bridge.failure = None
-    return outcome(run, code) or bridge.failure or {}
+    result = outcome(run, code)
+    return bridge.failure or result
 
 
 def outcome(run, code):
