@@ -73,7 +73,8 @@ def limit(order):
         resource.setrlimit(what, (soft, hard))
 
     lower(resource.RLIMIT_CORE, 0, 0)
-    lower(resource.RLIMIT_STACK, STACK, STACK)
+    # Programs that recurse deeply ask for an endless stack, and may: it is memory, which is limited.
+    lower(resource.RLIMIT_STACK, STACK, resource.getrlimit(resource.RLIMIT_STACK)[1])
     lower(resource.RLIMIT_CPU, order["cpu_s"], order["cpu_s"] + 1)
     lower(resource.RLIMIT_AS, order["memory_bytes"], order["memory_bytes"])
 

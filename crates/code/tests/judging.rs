@@ -270,3 +270,16 @@ fn the_time_of_all_tests_together_is_limited() {
         assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
     }
 }
+
+/// As programs of competitions begin that recurse deeply.
+#[test]
+fn scripts_may_ask_for_an_endless_stack() {
+    let program = "import resource, sys\n\
+                   endless = resource.RLIM_INFINITY\n\
+                   resource.setrlimit(resource.RLIMIT_STACK, (endless, endless))\n\
+                   sys.setrecursionlimit(10**6)\n\
+                   def depth(n): return 0 if n == 0 else 1 + depth(n - 1)\n\
+                   print(depth(int(input())))";
+    let report = judge(&json!({"inputs": ["20000"], "outputs": ["20000"]}), program);
+    assert_eq!(report.verdict, Verdict::Passed, "{}", report.reason());
+}

@@ -31,20 +31,23 @@ fn programs_are_judged_by_what_they_print() {
         (
             square("```\nprint(3 * int(input()))\n```"),
             "wrong",
-            "test 2: wrong answer: line 1: expected 144, found -36",
+            "test 2: wrong answer: line 1: expected \"144\", found \"-36\"",
         ),
         (
             square("```\nprint(1 / 0)\n```"),
             "wrong",
             "test 1: runtime error: ZeroDivisionError: division by zero",
         ),
-        (square("```\nwhile True: pass\n```"), "wrong", "test 1: time limit"),
+        (square("```\nwhile True: pass\n```"), "wrong", "test 1: time limit (timeout_s = "),
         (square("I do not know how."), "unparseable", "no code in the response"),
     ];
     let lines: Vec<Value> = cases.iter().map(|(line, ..)| line.clone()).collect();
     let (judged, said) = grade(&lines, VERIFIER);
     for (line, (_, verdict, reason)) in judged.iter().zip(&cases) {
-        assert_eq!((&line["verdict"], &line["reason"]), (&json!(verdict), &json!(reason)));
+        assert!(
+            line["verdict"] == *verdict && line["reason"].as_str().unwrap().starts_with(reason),
+            "{line}"
+        );
         assert_eq!(line["score"], if *verdict == "correct" { 1.0 } else { 0.0 });
     }
     assert_eq!(judged[0]["extracted"], "print(int(input()) ** 2)\n");
@@ -157,7 +160,7 @@ fn one_program_is_explained() {
             "auto",
             tests,
             "```\nprint(8)\n```",
-            ["response: print(8)", "Wrong: test 1: wrong answer: line 1: expected 9, found 8"],
+            ["response: print(8)", "Wrong: test 1: wrong answer: line 1: expected \"9\", found \"8\""],
         ),
         ("code", tests, "I give up.", ["response: \n", "Unparseable: no code in the response"]),
         (

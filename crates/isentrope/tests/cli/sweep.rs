@@ -266,23 +266,23 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     let sweep = Sweep::new(METHODS);
     // A run that has made no step, and cannot: a file is where its responses are to be.
     let other = sweep.bench.run("other", &["run.steps=1"], &[]);
-    let broken = sweep.out("kl-cov/4");
+    let broken = sweep.out("kl-cov/3");
     fs::create_dir_all(&broken).unwrap();
     fs::copy(other.join(".recipe.json"), broken.join(".recipe.json")).unwrap();
     fs::write(broken.join("rollouts"), "").unwrap();
     let output = sweep.command(&["--jobs", "1"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("warning: kl-cov/4: failed after ") && said.contains("plain/4: done"), "{said}");
+    assert!(said.contains("warning: kl-cov/3: failed after ") && said.contains("plain/4: done"), "{said}");
     let last = said.lines().last().unwrap();
     assert!(
-        last.starts_with("error: 1 of 4 runs failed: kl-cov/4: ") && last.contains("kl-cov/4.log"),
+        last.starts_with("error: 1 of 4 runs failed: kl-cov/3: ") && last.contains("kl-cov/3.log"),
         "{said}"
     );
     assert!(last.contains("rollouts: "), "{said}");
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("1 of 2 seeds finished, so no interval"), "{table}");
-    assert!(table.contains("kl-cov/4 has recorded nothing and is left out."), "{table}");
+    assert!(table.contains("kl-cov/3 has recorded nothing and is left out."), "{table}");
 
     fs::remove_dir_all(sweep.out("plain")).unwrap();
     let output = sweep.command(&["--jobs", "1", "--fail-fast"]).output().unwrap();
@@ -291,7 +291,7 @@ fn one_that_fails_is_named_and_the_others_go_on() {
 
     fs::remove_dir_all(&broken).unwrap();
     let (_, said) = sweep.run(&[]);
-    assert!(said.contains("kl-cov/4: begins") && said.contains("4 done"), "{said}");
+    assert!(said.contains("kl-cov/3: begins") && said.contains("4 done"), "{said}");
 }
 
 #[test]
