@@ -19,7 +19,7 @@ const ENOUGH_SEQUENCES: usize = 1024;
 /// What a loss over a whole minibatch holds per token: log-probs, entropies and log-masses from sampling and from training, in
 /// single and in double precision, ratios, covariances, what is picked by them, derivatives.
 const LOSS_BYTES: usize = 240;
-/// What a process model's scores hold per token of a rollout: texts, log-probs, log-ratios before and after an update, the parts
+/// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an update, the parts
 /// of the advantage.
 const PROCESS_BYTES: usize = 100;
 /// What the program itself takes: tokenizer, data, code.
@@ -57,6 +57,11 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// Models with a gradient of their own.
+    fn trained_models(&self) -> usize {
+        1 + usize::from(self.process_model.is_some())
+    }
+
     fn parameter_sets(&self) -> ParameterSets {
         let Self { reference, process_model, shards, .. } = *self;
         ParameterSets { reference, process_model: process_model.is_some(), shards }
@@ -120,7 +125,7 @@ impl Plan {
             .loss_tokens
             .saturating_mul(LOSS_BYTES)
             .saturating_add(demand.process_model.unwrap_or_default().saturating_mul(PROCESS_BYTES))
-            .saturating_add(layout.embedded_bytes(backend, trained));
+            .saturating_add(layout.embedded_bytes(backend, trained).saturating_mul(demand.trained_models()));
         let working = |pass: usize| layout.working_bytes(backend, pass).saturating_add(whole);
         let least_tape = layout.tape_bytes_per_token(backend, Keep::BlockInputs);
         let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
@@ -188,8 +193,7 @@ impl Plan {
         })
     }
 
-    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data. `beside` says
-    /// whether a reference is kept beside it, and whether a process model is trained.
+    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data.
     ///
     /// # Errors
     /// [`Error::Run`] when they do not.

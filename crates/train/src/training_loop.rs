@@ -48,6 +48,11 @@ pub fn train<T: Trainer, B: Backend>(
             let process_limits = PassLimits { activation_slots: 0, ..plan.passes() };
             if let Some(found) = found {
                 trainer.check(&found.state.trainer)?;
+                if process_model.is_none() && found.state.process_optimizer.is_some() {
+                    let what = "was \"prime\" until there, and the run's process model would be lost: start anew in another \
+                                run.out with model.path set to the checkpoint";
+                    return Err(Error::setting("objective.advantage", what));
+                }
                 let process_model = process_model
                     .map(|table| {
                         let settings = table.optimizer.clone();

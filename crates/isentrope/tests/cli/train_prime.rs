@@ -161,6 +161,17 @@ fn a_run_without_a_process_model_does_not_go_on_with_one() {
     fails_saying(&mut bench.command("run", &with(&["run.steps=4"]), &["--resume"]), &parts);
 }
 
+#[test]
+fn a_process_model_is_not_lost_on_resuming_without_it() {
+    let bench = Bench::train();
+    let sets = with(&["run.steps=2", "eval.every=0"]);
+    let out = bench.run("run", &sets, &[]);
+    let sets = with(&["run.steps=4", "eval.every=0", "objective.advantage=rloo"]);
+    let parts = ["objective.advantage was \"prime\" until there", "the run's process model would be lost"];
+    fails_saying(&mut bench.command("run", &sets, &["--resume"]), &parts);
+    assert!(process_model(&out, 2).is_dir());
+}
+
 /// For every estimator.
 #[test]
 fn the_filter_keeps_prompts_within_a_band_of_accuracy() {

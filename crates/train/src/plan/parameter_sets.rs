@@ -35,6 +35,9 @@ impl ParameterSets {
             (true, false) => Some("objective.reference_kl.coefficient = 0"),
             (false, false) => None,
         };
-        fewer.into_iter().chain((self.shards > 1).then_some("fewer shards")).collect()
+        fewer
+            .into_iter()
+            .chain((self.shards > 1).then_some("fewer shards (update.shards, sft.shards)"))
+            .collect()
     }
 }

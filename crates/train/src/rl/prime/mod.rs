@@ -8,7 +8,7 @@ pub use settings::{Order, PrimeSettings};
 use super::Recipe;
 use crate::advantage::{by_group, compared, outcomes};
 use crate::collect::RolloutSettings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
@@ -69,6 +69,14 @@ pub(super) fn advantages<B: Backend>(
     work(3);
     clock.count("process_model", rollout.batch.all_tokens());
 
+    if scores.iter().flatten().any(|ratio| !ratio.is_finite()) {
+        let key = phi.optimizer.table();
+        let what = format!(
+            "the log-probs of the process model are not finite: lower {key}.learning_rate and go on from an earlier checkpoint, or \
+             look for damaged weights"
+        );
+        return Err(Error::Run(what));
+    }
     let rows: Vec<&[f64]> = scores.iter().map(Vec::as_slice).collect();
     let prime = prime_advantages(&settings.parts(), &outcomes(Estimator::Prime, groups), &rows);
     let metrics = &mut record.metrics;
@@ -129,6 +137,7 @@ impl<'a> Rollout<'a> {
         }
         Ok(learnt)
     }
+
     /// How well phi tells what it has learnt from before it had, and its updates.
     fn measure(&self, beta: f64, learnt: &Learnt, metrics: &mut Metrics) {
         let seen: Vec<Scored<'_>> = learnt
