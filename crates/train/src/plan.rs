@@ -19,8 +19,8 @@ const ENOUGH_SEQUENCES: usize = 1024;
 /// What a loss over a whole minibatch holds per token: log-probs, entropies and log-masses from sampling and from training, in
 /// single and in double precision, ratios, covariances, what is picked by them, derivatives.
 const LOSS_BYTES: usize = 240;
-/// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an update, the parts
-/// of the advantage.
+/// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an
+/// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
 /// What the program itself takes: tokenizer, data, code.
 const OVERHEAD: usize = 64 << 20;

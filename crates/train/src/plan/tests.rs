@@ -216,7 +216,8 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
     // Of a gradient, three sums of shards wait beside the one under way.
     let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));
-    let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the rest does";
+    let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the \
+                    rest does";
     assert!(said.contains(&listed) && said.contains(remedies), "{said}");
     let demand = Demand { reference: true, process_model: Some(0), ..updates(8) };
     let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();

@@ -72,8 +72,8 @@ pub(super) fn advantages<B: Backend>(
     if scores.iter().flatten().any(|ratio| !ratio.is_finite()) {
         let key = phi.optimizer.table();
         let what = format!(
-            "the log-probs of the process model are not finite: lower {key}.learning_rate and go on from an earlier checkpoint, or \
-             look for damaged weights"
+            "the log-probs of the process model are not finite: lower {key}.learning_rate and go on from an earlier \
+             checkpoint, or look for damaged weights"
         );
         return Err(Error::Run(what));
     }
