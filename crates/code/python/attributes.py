@@ -8,6 +8,13 @@ MUTABLE = {
     list: "l", dict: "d", set: "s", bytearray: "B", collections.deque: "deque", collections.OrderedDict: "od",
     collections.Counter: "counter", collections.defaultdict: "dd",
 }
+# Methods of texts, containers and numbers that say whether a value is as it should be. Of an object that a function has returned
+# in the place of such a value they say what it likes.
+JUDGING = {
+    "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "difference", "symmetric_difference", "intersection",
+    "count", "find", "rfind", "index", "rindex", "equals", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
+    "istitle", "isupper", "is_integer",
+}
 DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 
 

@@ -17,6 +17,8 @@ from operations import OPERATIONS
 from values import Decoder, Encoder
 
 # What a message can do to whoever reads it, if it was made to.
+# Operations by which iterators say that they have come to their end.
+ENDING = {"next", "send", "batch"}
 UNREADABLE = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError, ImportError)
 
 
@@ -74,9 +76,10 @@ class Bridge(Objects):
             sys.stdout.write(str(printed))
         if error is None:
             return value
-        if op in ("call", "getattr") and isinstance(error, (StopIteration, StopAsyncIteration, GeneratorExit)):
-            # Where a test calls it from an iterator, such an error would end the iteration as if all were done.
-            error = RuntimeError(f"a call raised {type(error).__name__}")
+        if op not in ENDING and isinstance(error, (StopIteration, StopAsyncIteration, GeneratorExit)):
+            # Where a test does this in an iterator of its own, such an error would end that as if all were done.
+            what = "a call" if op == "call" else op
+            error = RuntimeError(f"{what} raised {type(error).__name__}")
         raise self.arrived(error)
 
     def answer(self, data):

@@ -9,16 +9,11 @@ An object that the test has made has a second proxy. What a method returns is ne
 otherwise all methods could return their object, which equals whatever is expected.
 """
 
+from attributes import JUDGING
+
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
 ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
 INTERNAL = "_isentrope"
-# Methods of texts, containers and numbers that say whether a value is as it should be. Of an object that a function has returned
-# in the place of such a value they say what it likes.
-JUDGING = {
-    "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "count", "find", "rfind", "index", "rindex", "equals",
-    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
-    "istitle", "isupper", "is_integer",
-}
 
 
 class Refused(TypeError):
@@ -94,7 +89,7 @@ def _attribute(proxy, name):
         raise AttributeError(name)
     value = _ask("getattr", proxy, name)
     where = remote(proxy)
-    if name in JUDGING and is_proxy(value) and where.bridge.careful and not where.own:
+    if name in JUDGING and callable(value) and where.bridge.careful and not where.own:
         raise Refused(f"an object of the program does not say of itself what {name} says of a value")
     return value
 

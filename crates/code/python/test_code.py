@@ -135,10 +135,11 @@ class TestCode:
 
     def is_cause(self, error):
         """Whether the test has made an error by itself: it raises it, or makes a mistake in which nothing of the program is."""
-        _, statement = self.place(error)
+        part, statement = self.place(error)
         if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
             return False
-        return not isinstance(error, AssertionError) if isinstance(statement, ast.Raise) else is_made_of_builtins(statement)
+        return not isinstance(error, AssertionError) if isinstance(statement, ast.Raise) \
+            else is_made_of_builtins(statement, part.bound)
 
 
 def undefined(name):

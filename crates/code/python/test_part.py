@@ -173,7 +173,7 @@ def imported_classes(tree):
                             yield path(inner)
 
 
-def is_made_of_builtins(statement):
-    """Whether nothing of the program can stand in a statement."""
-    return all(hasattr(builtins, node.id) for node in ast.walk(statement)
+def is_made_of_builtins(statement, bound):
+    """Whether nothing of the program can stand in a statement of a part that binds these names."""
+    return all(hasattr(builtins, node.id) and node.id not in bound for node in ast.walk(statement)
                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))

@@ -15,7 +15,7 @@ import decimal
 import fractions
 import math
 
-from attributes import DICTS, MUTABLE, Malformed, attributes_of, set_attributes
+from attributes import DICTS, JUDGING, MUTABLE, Malformed, attributes_of, set_attributes
 
 SMALL = 1 << 63
 
@@ -165,6 +165,13 @@ class Decoder:
     def elements(self, items):
         return list(map(self.element, items)) if list in set(map(type, items)) else items
 
+    def attributes(self, names, values):
+        """The attributes of an instance or a record, by name. Methods that judge may not come as attributes."""
+        attributes = dict(zip(names, self.elements(values)))
+        if self.bridge.careful and any(name in JUDGING and callable(value) for name, value in attributes.items()):
+            raise Malformed("a method in the place of an attribute")
+        return attributes
+
     def build(self, number):
         """Object `number`: complete if it cannot change, otherwise to be filled."""
         if number < 0 or self.state[number] == 1:
@@ -210,7 +217,8 @@ class Decoder:
                 zone = None if content[2] is None else datetime.timezone(self.element(content[2]))
                 return kind(tzinfo=zone, **dict(zip(parts, content[1])))
         if tag == "record":
-            return self.bridge.record(content[1], content[2])._make(self.elements(content[3]))
+            fields = self.attributes(content[2], content[3])
+            return self.bridge.record(content[1], content[2])._make(fields.values())
         if tag == "o":
             kind = self.bridge.shared_class(content[1])
             return kind.__new__(kind) if kind.__new__ is object.__new__ else object.__new__(kind)
@@ -233,6 +241,6 @@ class Decoder:
         elif tag == "B":
             thing[:] = bytearray.fromhex(content[1])
         elif tag == "o":
-            set_attributes(thing, dict(zip(content[2], self.elements(content[3]))))
+            set_attributes(thing, self.attributes(content[2], content[3]))
         else:
             raise Malformed(f"{tag!r} does not change")
