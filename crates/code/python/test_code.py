@@ -171,3 +171,7 @@ class Solution(types.ModuleType):
         else:
             self._bridge.ask("set_global", name, value)
             self._defined.add(name)
+
+    def __delattr__(self, name):
+        """Forgets a name until it is set again, as `patch` does before it puts back what was there."""
+        self._defined.discard(name)
