@@ -83,7 +83,7 @@ impl Estimator {
 /// Added to a group's standard deviation, as in the reference.
 const STD_EPSILON: f64 = 1e-6;
 /// Added to token counts and variances in whitening, as in the reference.
-pub(crate) const WHITEN_EPSILON: f64 = 1e-8;
+const WHITEN_EPSILON: f64 = 1e-8;
 
 /// One advantage per response, `[responses]`. The reward counts once, at the response's last token, and is not
 /// discounted, so the advantage is the same for all tokens of a response. Of [`Estimator::Prime`] this is the part that comes
@@ -99,6 +99,7 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
     let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
         outcomes.iter().map(|o| o.reward - baseline(&groups[&o.group])).collect()
     };
+    let lengths = || -> Vec<f64> { outcomes.iter().map(|o| o.tokens as f64).collect() };
     match estimator {
         Estimator::Grpo => outcomes
             .iter()
@@ -116,8 +117,8 @@ pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
                 if k > 1.0 { (o.reward - group.mean()) * k / (k - 1.0) } else { o.reward }
             })
             .collect(),
-        Estimator::ReinforcePlusPlus => whiten(outcomes, over_baseline(|_| 0.0)),
-        Estimator::ReinforcePlusPlusBaseline => whiten(outcomes, over_baseline(Group::mean)),
+        Estimator::ReinforcePlusPlus => whiten(&over_baseline(|_| 0.0), &lengths()),
+        Estimator::ReinforcePlusPlusBaseline => whiten(&over_baseline(Group::mean), &lengths()),
         Estimator::Remax => outcomes.iter().map(|o| o.reward - o.greedy_reward).collect(),
         Estimator::Opo => over_baseline(Group::length_weighted_mean),
     }
@@ -171,24 +172,24 @@ impl Group {
 }
 
 /// The value that all have, if there is one.
-pub(crate) fn common(values: &[f64]) -> Option<f64> {
+fn common(values: &[f64]) -> Option<f64> {
     let first = *values.first()?;
     values.iter().all(|&value| value == first).then_some(first)
 }
 
-/// Mean 0 and unbiased variance 1 over tokens. Fewer than two tokens, and values that are all equal, have no variance: their
-/// advantage is 0.
-fn whiten(outcomes: &[Outcome], values: Vec<f64>) -> Vec<f64> {
-    let tokens: f64 = outcomes.iter().map(|o| o.tokens as f64).sum();
-    if tokens < 2.0 || common(&values).is_some() {
+/// Mean 0 and unbiased variance 1 over tokens, of values of which each stands for so many tokens. Fewer than two tokens, and
+/// values that are all equal, have no variance: they become 0.
+pub(crate) fn whiten(values: &[f64], tokens: &[f64]) -> Vec<f64> {
+    let all: f64 = tokens.iter().sum();
+    if all < 2.0 || common(values).is_some() {
         return vec![0.0; values.len()];
     }
     let token_mean = |value: &dyn Fn(f64) -> f64| {
-        let sum: f64 = values.iter().zip(outcomes).map(|(&v, o)| value(v) * o.tokens as f64).sum();
-        sum / (tokens + WHITEN_EPSILON)
+        let sum: f64 = values.iter().zip(tokens).map(|(&v, n)| value(v) * n).sum();
+        sum / (all + WHITEN_EPSILON)
     };
     let mean = token_mean(&|v| v);
-    let variance = token_mean(&|v| (v - mean) * (v - mean)) * tokens / (tokens - 1.0);
+    let variance = token_mean(&|v| (v - mean) * (v - mean)) * all / (all - 1.0);
     let scale = 1.0 / (variance + WHITEN_EPSILON).sqrt();
     values.iter().map(|v| (v - mean) * scale).collect()
 }

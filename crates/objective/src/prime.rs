@@ -1,7 +1,7 @@
 //! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from what an implicit process reward
 //! model says of their tokens. docs/prime.md has the equations, and where the published code differs from the paper.
 
-use crate::advantage::{Estimator, Outcome, WHITEN_EPSILON, advantages, common};
+use crate::advantage::{Estimator, Outcome, advantages, whiten};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,7 +81,9 @@ pub fn prime_advantages(prime: &Prime, outcomes: &[Outcome], log_ratios: &[&[f64
         };
         values.push(returns(row).into_iter().map(add).collect());
     }
-    whiten(&mut values);
+    let flat = values.concat();
+    let white = whiten(&flat, &vec![1.0; flat.len()]);
+    values.iter_mut().flatten().zip(white).for_each(|(value, white)| *value = white);
     let all = process_sum + outcome_sum;
     let process_share = if all > 0.0 { process_sum / all } else { 0.0 };
     PrimeAdvantages { advantages: values, process_share }
@@ -120,23 +122,6 @@ fn leave_one_out(outcomes: &[Outcome], rewards: &mut [Vec<f64>]) {
             row.iter_mut().for_each(|reward| *reward = *reward * (n / (n - 1.0)) - means / (n - 1.0));
         }
     }
-}
-
-/// Mean 0 and unbiased variance 1 over all tokens; 0 where there are fewer than two, and where all are equal.
-fn whiten(values: &mut [Vec<f64>]) {
-    let all: Vec<f64> = values.iter().flatten().copied().collect();
-    let tokens = all.len() as f64;
-    if all.len() < 2 || common(&all).is_some() {
-        values.iter_mut().flatten().for_each(|value| *value = 0.0);
-        return;
-    }
-    let mean_of = |terms: &dyn Fn(f64) -> f64| {
-        all.iter().map(|&value| terms(value)).sum::<f64>() / (tokens + WHITEN_EPSILON)
-    };
-    let mean = mean_of(&|value| value);
-    let variance = mean_of(&|value| (value - mean) * (value - mean)) * tokens / (tokens - 1.0);
-    let scale = 1.0 / (variance + WHITEN_EPSILON).sqrt();
-    values.iter_mut().flatten().for_each(|value| *value = (*value - mean) * scale);
 }
 
 #[cfg(test)]
