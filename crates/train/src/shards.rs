@@ -87,10 +87,9 @@ impl<B: Backend> ShardedGradient<B> {
     /// Counts up by the shard under way, and begins the next.
     fn end_shard(&mut self, model: &Model<B>) {
         let backend = &*model.backend;
-        self.gradient.finish(model);
         let carries = self.shard.trailing_ones() as usize;
         let (carried, free) = self.waiting.split_at_mut(carries);
-        std::mem::swap(self.gradient.parameters_mut(), &mut free[0]);
+        std::mem::swap(self.gradient.finish(model), &mut free[0]);
         carried.iter().for_each(|waiting| free[0].add(backend, waiting));
         self.gradient.reset(backend);
         self.shard += 1;
