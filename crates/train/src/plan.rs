@@ -48,24 +48,10 @@ pub struct Demand {
     pub kept_tokens: usize,
     /// Longest sequence that is scored where nothing is trained, in tokens; 0 where none is.
     pub scored: usize,
-    /// Whether a second, frozen model is kept.
-    pub reference: bool,
-    /// Response tokens of a rollout that a process model scores, if one is trained beside the policy.
-    pub process_model: Option<usize>,
-    /// Shards of an update: beside the gradient of one of them, sums of others wait.
-    pub shards: usize,
-}
-
-impl Demand {
-    /// Models with a gradient of their own.
-    fn trained_models(&self) -> usize {
-        1 + usize::from(self.process_model.is_some())
-    }
-
-    fn parameter_sets(&self) -> ParameterSets {
-        let Self { reference, process_model, shards, .. } = *self;
-        ParameterSets { reference, process_model: process_model.is_some(), shards }
-    }
+    /// Weights, gradients and moments that are held all along.
+    pub sets: ParameterSets,
+    /// Response tokens of a rollout that a process model scores; 0 where none is trained.
+    pub process_tokens: usize,
 }
 
 /// Bytes by purpose.
@@ -113,7 +99,7 @@ impl Plan {
         available: usize,
     ) -> Result<Self> {
         let budget = budget(settings, available);
-        let sets = demand.parameter_sets().bytes(backend, layout);
+        let sets = demand.sets.bytes(backend, layout);
         let [weights, gradient, moments] = sets;
         let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
@@ -124,8 +110,8 @@ impl Plan {
         let whole = demand
             .loss_tokens
             .saturating_mul(LOSS_BYTES)
-            .saturating_add(demand.process_model.unwrap_or_default().saturating_mul(PROCESS_BYTES))
-            .saturating_add(layout.embedded_bytes(backend, trained).saturating_mul(demand.trained_models()));
+            .saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES))
+            .saturating_add(layout.embedded_bytes(backend, trained).saturating_mul(demand.sets.trained()));
         let working = |pass: usize| layout.working_bytes(backend, pass).saturating_add(whole);
         let least_tape = layout.tape_bytes_per_token(backend, Keep::BlockInputs);
         let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
@@ -296,8 +282,7 @@ fn does_not_fit(
     } else {
         ""
     };
-    let has = demand.parameter_sets();
-    let fewer: String = has.remedies().iter().map(|remedy| format!(", or {remedy}")).collect();
+    let fewer: String = demand.sets.remedies().iter().map(|remedy| format!(", or {remedy}")).collect();
     format!(
         "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
          smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{fewer}{states} would make it fit",

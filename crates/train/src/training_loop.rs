@@ -41,7 +41,7 @@ pub fn train<T: Trainer, B: Backend>(
         trainer.begin(None),
         observer,
         |found| {
-            if demand.reference {
+            if demand.sets.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }
             // It never samples.
@@ -56,15 +56,15 @@ pub fn train<T: Trainer, B: Backend>(
                 let process_model = process_model
                     .map(|table| {
                         let settings = table.optimizer.clone();
-                        found.process_model(backend.clone(), settings, process_limits, demand.shards)
+                        found.process_model(backend.clone(), settings, process_limits, demand.sets.shards)
                     })
                     .transpose()?;
-                let learner = found.learner(backend, optimizer.clone(), plan.passes(), demand.shards)?;
+                let learner = found.learner(backend, optimizer.clone(), plan.passes(), demand.sets.shards)?;
                 return Ok((learner, process_model));
             }
             let begin = |model: Model<B>, settings: &Settings, table, limits| {
                 let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
-                Learner::new(model, optimizer, limits, demand.shards)
+                Learner::new(model, optimizer, limits, demand.sets.shards)
             };
             let process_model = process_model
                 .map(|table| {

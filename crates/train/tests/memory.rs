@@ -6,7 +6,7 @@ use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::{Model, Sequence};
 use isentrope_train::learner::{Coefficients, Learner};
 use isentrope_train::optimizer::Optimizer;
-use isentrope_train::plan::{Demand, Plan};
+use isentrope_train::plan::{Demand, ParameterSets, Plan};
 use isentrope_train::settings::{self, MemorySettings};
 use std::fs;
 use std::sync::Arc;
@@ -49,15 +49,14 @@ fn updates_take_no_more_memory_than_was_planned() {
         loss_tokens: SEQUENCES * TOKENS,
         activation_slots: 0,
         kept_tokens: 0,
-        reference: false,
-        process_model: None,
-        shards: 3,
+        sets: ParameterSets { reference: false, process_model: false, shards: 3 },
+        process_tokens: 0,
     };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
     let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
-    let mut learner = Learner::new(model, optimizer, plan.passes(), demand.shards).unwrap();
+    let mut learner = Learner::new(model, optimizer, plan.passes(), demand.sets.shards).unwrap();
 
     let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;
     let tokens: Vec<Vec<u32>> =

@@ -16,9 +16,14 @@ pub struct ParameterSets {
 }
 
 impl ParameterSets {
+    /// Models that are trained, each with a gradient and moments of its own.
+    pub fn trained(self) -> usize {
+        1 + usize::from(self.process_model)
+    }
+
     /// Bytes of all weights, gradients and moments.
     pub fn bytes<B: Backend>(self, backend: &B, layout: &Layout) -> [usize; 3] {
-        let trained = 1 + usize::from(self.process_model);
+        let trained = self.trained();
         let models = trained + usize::from(self.reference);
         [
             (models, layout.parameter_bytes(backend, Role::Weight)),

@@ -3,6 +3,9 @@ use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::ModelConfig;
 use std::path::Path;
 
+/// A policy and nothing beside it.
+const ALONE: ParameterSets = ParameterSets { reference: false, process_model: false, shards: 1 };
+
 fn cpu() -> Cpu {
     Cpu::new(Isa::available()[0], 1).unwrap()
 }
@@ -21,9 +24,8 @@ fn the_longest_evaluated_response_has_room_too() {
         activation_slots: 0,
         kept_tokens: 0,
         scored: 0,
-        reference: false,
-        process_model: None,
-        shards: 1,
+        sets: ALONE,
+        process_tokens: 0,
     };
     let plan = |demand, bytes: usize| {
         let settings =
@@ -55,9 +57,8 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             activation_slots,
             kept_tokens: 0,
             scored: 0,
-            reference: false,
-            process_model: None,
-            shards: 1,
+            sets: ALONE,
+            process_tokens: 0,
         };
         let settings =
             MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
@@ -107,9 +108,8 @@ fn updates(trained: usize) -> Demand {
         activation_slots: 0,
         kept_tokens: 0,
         scored: 0,
-        reference: false,
-        process_model: None,
-        shards: 1,
+        sets: ALONE,
+        process_tokens: 0,
     }
 }
 
@@ -199,8 +199,9 @@ fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
 #[test]
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
-    let plan = |reference, process_model| {
-        let demand = Demand { reference, process_model, ..updates(8) };
+    let plan = |reference, process_model: Option<usize>| {
+        let sets = ParameterSets { reference, process_model: process_model.is_some(), shards: 1 };
+        let demand = Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
         let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
@@ -219,7 +220,7 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the \
                     rest does";
     assert!(said.contains(&listed) && said.contains(remedies), "{said}");
-    let demand = Demand { reference: true, process_model: Some(0), ..updates(8) };
+    let demand = Demand { sets: has, ..updates(8) };
     let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();
     assert!(said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"), "{said}");
 }

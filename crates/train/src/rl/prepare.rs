@@ -153,9 +153,8 @@ impl TrainingRecipe for Recipe {
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
-            reference: recipe.needs_reference(),
-            process_model: prime.then(|| responses.saturating_mul(longest_response)),
-            shards: recipe.update.shards,
+            sets: recipe.parameter_sets(),
+            process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
         };
         let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
         let judge = Judge {

@@ -6,7 +6,7 @@ use crate::estimate::Workload;
 use crate::examples::{TokenizedExample, encode, tokenize};
 use crate::plan::Demand;
 use crate::problems;
-use crate::settings;
+use crate::settings::{self, POLICY_OPTIMIZER};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_data::{Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
@@ -65,7 +65,7 @@ impl TrainingRecipe for Recipe {
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
-        notes.extend(recipe.optimizer.warning("optimizer", recipe.run.steps));
+        notes.extend(recipe.optimizer.warning(POLICY_OPTIMIZER, recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
@@ -82,9 +82,8 @@ impl TrainingRecipe for Recipe {
             activation_slots: 0,
             kept_tokens: 0,
             scored: 0,
-            reference: false,
-            process_model: None,
-            shards: recipe.sft.shards,
+            sets: recipe.parameter_sets(),
+            process_tokens: 0,
         };
         let workload = Workload {
             steps: recipe.run.steps,
