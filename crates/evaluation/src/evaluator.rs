@@ -12,7 +12,7 @@ use isentrope_rollout::{
     Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler, Sampling,
     respond, verifier_item,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// Everything that an evaluation needs beside the model and the problems.
@@ -30,7 +30,8 @@ pub struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Samples and judges all responses to all problems of a set: `[problems][samples]`.
+    /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`. Those that could not be judged
+    /// are told by [`tell_faults`](Self::tell_faults).
     ///
     /// # Errors
     /// As sampling's and judging's.
@@ -38,16 +39,30 @@ impl Evaluator<'_> {
         &self,
         model: &Model<B>,
         set: &EvaluationSet,
+        problems: Range<usize>,
         observer: &mut dyn ProgressObserver,
     ) -> Result<Vec<Vec<Response>>> {
-        let mut all = vec![Vec::new(); set.problems.len()];
-        let problems: Vec<usize> = (0..set.problems.len()).collect();
+        let first = problems.start;
+        let mut all = vec![Vec::new(); problems.len()];
+        let problems: Vec<usize> = problems.collect();
         let keep = &mut |problem: usize, responses| {
-            all[problem] = responses;
+            all[problem - first] = responses;
             Ok(())
         };
-        let _: ControlFlow<()> = self.respond(model, set, &problems, Interrupt::Never, keep, observer)?;
+        let _: ControlFlow<()> = self.sample(model, set, &problems, Interrupt::Never, keep, observer)?;
         Ok(all)
+    }
+
+    /// Tells the observer how many of the responses to a set's problems could not be judged, and why the first could not.
+    pub fn tell_faults(
+        &self,
+        set: &EvaluationSet,
+        all: &[Vec<Response>],
+        observer: &mut dyn ProgressObserver,
+    ) {
+        let mut faults = Faults::default();
+        all.iter().enumerate().for_each(|(problem, responses)| faults.add(problem, responses));
+        faults.tell(set, observer);
     }
 
     /// Samples and judges the responses to some of a set's problems, given by their places in the set. `each` gets a
@@ -58,6 +73,26 @@ impl Evaluator<'_> {
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
     pub fn respond<B: Backend>(
+        &self,
+        model: &Model<B>,
+        set: &EvaluationSet,
+        problems: &[usize],
+        interrupt: Interrupt,
+        each: &mut dyn FnMut(usize, Vec<Response>) -> Result<()>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<ControlFlow<()>> {
+        let mut faults = Faults::default();
+        let counted = &mut |problem: usize, responses: Vec<Response>| {
+            faults.add(problem, &responses);
+            each(problem, responses)
+        };
+        let ended = self.sample(model, set, problems, interrupt, counted, observer)?;
+        faults.tell(set, observer);
+        Ok(ended)
+    }
+
+    /// [`respond`](Self::respond) without a word of responses that could not be judged.
+    fn sample<B: Backend>(
         &self,
         model: &Model<B>,
         set: &EvaluationSet,
@@ -87,11 +122,9 @@ impl Evaluator<'_> {
         };
         let questions = fitting.iter().map(question).collect();
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let mut faults = Faults::default();
         let finished = &mut |request: usize, mut responses: Vec<Response>| {
             let problem = fitting[request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
-            faults.add(problem, &responses);
             each(problem, responses)
         };
         let sampler = Sampler {
@@ -104,13 +137,6 @@ impl Evaluator<'_> {
         };
         // One at a time, so that a problem is kept as soon as it is sampled.
         let responded = respond(sampler, questions, judge, 1, finished, observer)?;
-        if let Some((problem, reason)) = &faults.first {
-            let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
-            let Faults { count, of, .. } = faults;
-            observer.note(&format!(
-                "{name}: {count} of {of} responses could not be judged; the first ({origin}): {reason}"
-            ));
-        }
         Ok(responded.ended)
     }
 }
@@ -134,6 +160,14 @@ impl Faults {
         if self.first.as_ref().is_none_or(|(known, _)| problem < *known) {
             self.first = Some((problem, first.judgement.reason.clone()));
         }
+    }
+
+    fn tell(&self, set: &EvaluationSet, observer: &mut dyn ProgressObserver) {
+        let Self { count, of, first: Some((problem, reason)) } = self else { return };
+        let (name, origin) = (&set.name, &set.problems[*problem].0.origin);
+        observer.note(&format!(
+            "{name}: {count} of {of} responses could not be judged; the first ({origin}): {reason}"
+        ));
     }
 }
 

@@ -11,6 +11,7 @@ mod memory;
 mod messages;
 mod output;
 mod progress;
+mod ranks;
 mod results_table;
 mod standard_output;
 mod template_variables;
@@ -68,6 +69,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(silent) = error.downcast_ref::<ranks::Silent>() {
+                return silent.exit_code();
+            }
             messages::error(&sentence(&error));
             if error.is::<interrupt::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
         }

@@ -83,6 +83,18 @@ impl Terminal {
     }
 }
 
+/// A word for a kind of work.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Rollout => "rollout",
+        Phase::Update => "update",
+        Phase::ProcessModel => "process model",
+        Phase::Measurement => "theory",
+        Phase::Evaluation => "evaluation",
+        Phase::Checkpoint => "checkpoint",
+    }
+}
+
 impl ProgressObserver for Terminal {
     fn stop_requested(&self) -> bool {
         interrupt::requested()
@@ -107,15 +119,13 @@ impl ProgressObserver for Terminal {
                 now
             }
         };
-        let (name, unit) = match phase {
-            Phase::Rollout => ("rollout", "responses"),
-            Phase::Update => ("update", "updates"),
-            Phase::ProcessModel => ("process model", "passes"),
-            Phase::Measurement => ("theory", "passes"),
-            Phase::Evaluation => ("evaluation", "responses"),
-            Phase::Checkpoint => ("checkpoint", "checkpoints"),
+        let unit = match phase {
+            Phase::Rollout | Phase::Evaluation => "responses",
+            Phase::Update => "updates",
+            Phase::ProcessModel | Phase::Measurement => "passes",
+            Phase::Checkpoint => "checkpoints",
         };
-        self.bar.set_prefix(name);
+        self.bar.set_prefix(phase_name(phase));
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
         let seconds = started.elapsed().as_secs_f64();

@@ -297,6 +297,13 @@ pub trait Backend: Send + Sync + 'static {
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
 
+    /// How many numbers a gradient's buffer has, what pads it included.
+    fn numbers(&self, gradient: &Self::Buffer) -> usize;
+    /// Copies numbers `first ..` of a gradient's buffer to the host, in the order in which the backend keeps them: what ranks
+    /// exchange, all of them with the same backend.
+    fn read_numbers(&self, gradient: &Self::Buffer, first: usize, numbers: &mut [f32]);
+    /// Copies numbers from the host to `first ..` of a gradient's buffer, in the order of [`read_numbers`](Self::read_numbers).
+    fn write_numbers(&self, gradient: &mut Self::Buffer, first: usize, numbers: &[f32]);
     /// `to += from`, number by number, over the whole of two buffers of one role: the sum of two gradients.
     fn add(&self, from: &Self::Buffer, to: &mut Self::Buffer);
     /// The Euclidean norm of tensors together: of the gradient, over all parameters.

@@ -387,6 +387,15 @@ impl Backend for Cpu {
         draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
     }
 
+    fn numbers(&self, gradient: &CpuBuffer) -> usize {
+        gradient.len()
+    }
+    fn read_numbers(&self, gradient: &CpuBuffer, first: usize, numbers: &mut [f32]) {
+        numbers.copy_from_slice(&gradient[first..][..numbers.len()]);
+    }
+    fn write_numbers(&self, gradient: &mut CpuBuffer, first: usize, numbers: &[f32]) {
+        gradient[first..][..numbers.len()].copy_from_slice(numbers);
+    }
     fn add(&self, from: &CpuBuffer, to: &mut CpuBuffer) {
         rows::add(&self.workers, from, to);
     }

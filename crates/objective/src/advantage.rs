@@ -73,7 +73,7 @@ impl Estimator {
     pub fn warning(self, responses: usize) -> Option<String> {
         (responses == 1 && self.baseline() == Baseline::Group).then(|| {
             "objective.advantage compares the responses to a prompt, and with rollout.responses = 1 there are none to \
-             compare: the reward itself is the advantage, with no baseline. Sample several, or use \"reinforce++\" or \
+             compare: rewards count as they are, with no baseline. Sample several, or use \"reinforce++\" or \
              \"remax\"."
                 .to_owned()
         })

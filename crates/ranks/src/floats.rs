@@ -21,80 +21,123 @@ pub trait Floats {
     fn add_pieces(&self, left: &mut Self::Piece, right: &Self::Piece, count: usize);
 }
 
-/// Parameters in host memory.
-#[derive(Debug)]
-pub struct HostFloats<'a> {
-    /// With where each begins.
-    parameters: Vec<(usize, &'a mut [f32])>,
+/// The numbers of one parameter, which the host can read and write wherever they are.
+pub trait Parameter {
+    /// How many they are.
+    fn count(&self) -> usize;
+
+    /// Copies those from `first` on.
+    fn read(&self, first: usize, numbers: &mut [f32]);
+
+    /// Puts others in the place of those from `first` on.
+    fn write(&mut self, first: usize, numbers: &[f32]);
 }
 
-impl<'a> HostFloats<'a> {
+impl Parameter for &mut [f32] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&self, first: usize, numbers: &mut [f32]) {
+        numbers.copy_from_slice(&self[first..][..numbers.len()]);
+    }
+
+    fn write(&mut self, first: usize, numbers: &[f32]) {
+        self[first..][..numbers.len()].copy_from_slice(numbers);
+    }
+}
+
+/// Parameters that travel through host memory.
+#[derive(Debug)]
+pub struct HostFloats<P> {
+    /// With where each begins.
+    parameters: Vec<(usize, P)>,
+}
+
+/// What a range of numbers has of a parameter.
+struct Part {
+    /// Which parameter, and from which of its numbers on.
+    parameter: usize,
+    first: usize,
+    /// Where it lies in the range.
+    within: Range<usize>,
+}
+
+impl<P: Parameter> HostFloats<P> {
     /// These parameters, one after another.
-    pub fn new(parameters: impl IntoIterator<Item = &'a mut [f32]>) -> Self {
-        let mut start = 0;
+    pub fn new(parameters: impl IntoIterator<Item = P>) -> Self {
+        let mut end = 0;
         let parameters = parameters.into_iter().map(|parameter| {
-            let before = start;
-            start += parameter.len();
-            (before, parameter)
+            let start = end;
+            end += parameter.count();
+            (start, parameter)
         });
         Self { parameters: parameters.collect() }
     }
 
-    /// Which parameters a range lies in, from which on.
-    fn first(&self, number: usize) -> usize {
-        self.parameters.partition_point(|(start, parameter)| start + parameter.len() <= number)
+    fn parts(&self, numbers: &Range<usize>) -> Vec<Part> {
+        let end = |(start, parameter): &(usize, P)| start + parameter.count();
+        let first = self.parameters.partition_point(|parameter| end(parameter) <= numbers.start);
+        let reached = self.parameters.iter().enumerate().skip(first);
+        reached
+            .take_while(|(_, (start, _))| *start < numbers.end)
+            .map(|(place, parameter)| {
+                let (from, to) = (parameter.0.max(numbers.start), end(parameter).min(numbers.end));
+                let within = from - numbers.start..to - numbers.start;
+                Part { parameter: place, first: from - parameter.0, within }
+            })
+            .collect()
     }
-}
 
-/// The part of a parameter beginning at `start` that lies in `numbers`, and where in these it lies.
-fn overlap(start: usize, length: usize, numbers: &Range<usize>) -> (Range<usize>, Range<usize>) {
-    let (from, to) = (start.max(numbers.start), (start + length).min(numbers.end));
-    (from - start..to - start, from - numbers.start..to - numbers.start)
+    fn read_part(&self, part: &Part) -> Vec<f32> {
+        let mut numbers = vec![0.0; part.within.len()];
+        self.parameters[part.parameter].1.read(part.first, &mut numbers);
+        numbers
+    }
 }
 
 fn bytes(numbers: &Range<usize>) -> Range<usize> {
     4 * numbers.start..4 * numbers.end
 }
 
+/// The numbers in a part of a piece, which need not be aligned there.
+fn floats<'a>(piece: &'a HostPiece, numbers: &Range<usize>) -> impl Iterator<Item = f32> + 'a {
+    piece.contents()[bytes(numbers)].chunks_exact(4).map(float)
+}
+
 fn float(bytes: &[u8]) -> f32 {
     f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-impl HostFloats<'_> {
-    fn each_mut(&mut self, numbers: &Range<usize>, piece: &HostPiece, act: impl Fn(&mut f32, f32)) {
-        let first = self.first(numbers.start);
-        let reached = self.parameters[first..].iter_mut().take_while(|(start, _)| *start < numbers.end);
-        for (start, parameter) in reached {
-            let (own, theirs) = overlap(*start, parameter.len(), numbers);
-            let came = piece.contents()[bytes(&theirs)].chunks_exact(4);
-            parameter[own].iter_mut().zip(came).for_each(|(number, came)| act(number, float(came)));
-        }
-    }
-}
-
-impl Floats for HostFloats<'_> {
+impl<P: Parameter> Floats for HostFloats<P> {
     type Piece = HostPiece;
 
     fn read(&self, numbers: Range<usize>, piece: &mut HostPiece) {
-        let reached = self.parameters[self.first(numbers.start)..].iter();
-        for (start, parameter) in reached.take_while(|(start, _)| *start < numbers.end) {
-            let (own, theirs) = overlap(*start, parameter.len(), &numbers);
-            piece.contents_mut()[bytes(&theirs)].copy_from_slice(bytemuck::cast_slice(&parameter[own]));
+        for part in self.parts(&numbers) {
+            let own = self.read_part(&part);
+            piece.contents_mut()[bytes(&part.within)].copy_from_slice(bytemuck::cast_slice(&own));
         }
     }
 
     fn write(&mut self, numbers: Range<usize>, piece: &HostPiece) {
-        self.each_mut(&numbers, piece, |number, came| *number = came);
+        for part in self.parts(&numbers) {
+            let came: Vec<f32> = floats(piece, &part.within).collect();
+            self.parameters[part.parameter].1.write(part.first, &came);
+        }
     }
 
     fn add(&mut self, numbers: Range<usize>, piece: &HostPiece) {
-        self.each_mut(&numbers, piece, |number, came| *number += came);
+        for part in self.parts(&numbers) {
+            let mut sum = self.read_part(&part);
+            sum.iter_mut().zip(floats(piece, &part.within)).for_each(|(sum, came)| *sum += came);
+            self.parameters[part.parameter].1.write(part.first, &sum);
+        }
     }
 
     fn add_pieces(&self, left: &mut HostPiece, right: &HostPiece, count: usize) {
-        let right = right.contents()[..4 * count].chunks_exact(4);
+        let right = floats(right, &(0..count));
         for (left, right) in left.contents_mut().chunks_exact_mut(4).zip(right) {
-            let sum = float(left) + float(right);
+            let sum = float(left) + right;
             left.copy_from_slice(&sum.to_ne_bytes());
         }
     }

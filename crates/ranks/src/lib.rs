@@ -32,7 +32,7 @@ mod tree;
 mod world;
 
 pub use error::{Error, Result};
-pub use floats::{Floats, HostFloats};
+pub use floats::{Floats, HostFloats, Parameter};
 pub use host_piece::HostPiece;
 pub use line::{Line, Traffic};
 pub use place::{Node, Place, ThreadNote};

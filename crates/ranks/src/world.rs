@@ -3,7 +3,7 @@
 use crate::beat::Activity;
 use crate::error::{Error, Result};
 use crate::exchange::{Brought, Exchange};
-use crate::floats::HostFloats;
+use crate::floats::Floats;
 use crate::header::Kind;
 use crate::host_piece::HostPiece;
 use crate::line::{Line, Traffic};
@@ -197,7 +197,7 @@ impl World {
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
-    pub fn sum(&self, floats: &mut HostFloats<'_>, slices: &Slices) -> Result<()> {
+    pub fn sum(&self, floats: &mut impl Floats<Piece = HostPiece>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Sum, slices, |line| sum::reduce_scatter(line, floats, slices))
     }
 
@@ -205,7 +205,7 @@ impl World {
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
-    pub fn share(&self, floats: &mut HostFloats<'_>, slices: &Slices) -> Result<()> {
+    pub fn share(&self, floats: &mut impl Floats<Piece = HostPiece>, slices: &Slices) -> Result<()> {
         self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
     }
 

@@ -23,6 +23,9 @@ pub enum Error {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),
+    /// The ranks cannot go on together: another has failed, or could not be heard.
+    #[error(transparent)]
+    Ranks(#[from] isentrope_ranks::Error),
 }
 
 /// Result with this crate's [`Error`].

@@ -19,6 +19,8 @@ const MEASURED_FOR: Duration = Duration::from_millis(40);
 /// What a run will compute, as far as its time is concerned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Workload {
+    /// How many compute it together; none is one.
+    pub ranks: usize,
     /// Of the run.
     pub steps: u64,
     /// What a step samples; nothing where it does not.
@@ -76,7 +78,8 @@ impl Workload {
     /// How long it will take at this speed.
     pub fn estimate(self, layout: &Layout, memory: Kept, speed: Speed) -> Estimate {
         let seconds = |flops: f64, speed: f64| {
-            Duration::try_from_secs_f64(flops / speed.max(1.0)).unwrap_or(Duration::MAX)
+            let each = flops / self.ranks.max(1) as f64;
+            Duration::try_from_secs_f64(each / speed.max(1.0)).unwrap_or(Duration::MAX)
         };
         let sampling = seconds(layout.forward_flops(self.sampled), speed.sampling);
         let (forward, backward) = self.passes;

@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::optimizer::{Optimizer, Update};
-use crate::passes::{Cut, cut, micro_batches, passes};
+use crate::passes::{Cut, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
 use crate::shards::ShardedGradient;
@@ -53,63 +53,82 @@ pub struct Learner<B: Backend> {
 }
 
 impl<B: Backend> Learner<B> {
-    /// Ready for the first update, of which the sequences are in so many shards.
+    /// Ready for the first update.
     ///
     /// # Errors
     /// When there is no memory for the gradient or the activation cache.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, shards: usize) -> Result<Self> {
-        let gradient = ShardedGradient::zeros(&model, shards)?;
+    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, ranks: Ranks) -> Result<Self> {
+        let gradient = ShardedGradient::zeros(&model, ranks.own_shards())?;
         let slots = limits.activation_slots;
         let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
-        Ok(Self { model, optimizer, activation_cache, ranks: Ranks, gradient, limits })
+        Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
     }
 
-    /// How many sequences go into each pass, in order.
-    pub fn micro_batches(&self, sequences: &[Sequence<'_>]) -> Vec<usize> {
-        let batches = micro_batches(&units(sequences), self.limits.micro_batch_tokens);
-        batches.into_iter().map(|batch| batch.sequences).collect()
-    }
-
-    /// Log-probs and entropies of all targets under the model as it is.
-    pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Scores {
+    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of them.
+    ///
+    /// # Errors
+    /// When another rank has failed.
+    pub fn score(&self, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
         self.score_with(&self.model, sequences, temperature)
     }
 
-    /// Whether the model still tells probabilities: of a short text of many different tokens.
+    /// Whether the model still tells probabilities: of a short text of many different tokens. No other rank is asked.
     pub fn tells_probabilities(&self) -> bool {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
-        let scores = self.score(&[Sequence { tokens: &tokens, score_from: 1 }], 1.0);
+        let probe = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
+        let scores = self.model.score(&probe, 1.0);
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
     /// The same as [`score`](Self::score) under another model, in the same passes.
-    pub fn score_with(&self, model: &Model<B>, sequences: &[Sequence<'_>], temperature: f32) -> Scores {
-        let mut all = Scores::default();
-        for batch in split(sequences, self.micro_batches(sequences)) {
-            all.extend(model.score(&Packed::new(batch), temperature));
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    pub fn score_with(
+        &self,
+        model: &Model<B>,
+        sequences: &[Sequence<'_>],
+        temperature: f32,
+    ) -> Result<Scores> {
+        let mut own = Scores::default();
+        for Cut { sequences: range, .. } in self.cut(sequences) {
+            own.extend(model.score(&Packed::new(&sequences[range]), temperature));
         }
-        all
+        self.ranks.gather_scores(own)
+    }
+
+    /// The passes in which this rank scores its part of sequences.
+    fn cut(&self, sequences: &[Sequence<'_>]) -> Vec<Cut> {
+        cut(
+            sequences,
+            units(sequences),
+            &vec![false; sequences.len()],
+            &self.ranks,
+            self.limits.micro_batch_tokens,
+        )
     }
 
     /// What [`score`](Self::score) returns with the log-masses of `masks`, and the slope of each target's entropy along the
     /// gradient of its log-prob ([`Model::entropy_slopes`]).
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
     pub fn entropy_slopes(
         &self,
         sequences: &[Sequence<'_>],
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Vec<f32>) {
-        let (mut all, mut slopes) = (Scores::default(), Vec::new());
-        for batch in split(sequences, self.micro_batches(sequences)) {
-            let packed = Packed::new(batch);
-            let targets = slopes.len()..slopes.len() + packed.target_count();
-            let (scores, more) =
-                self.model.entropy_slopes(&packed.with_masks(masks.part(targets)), temperature);
-            all.extend(scores);
+    ) -> Result<(Scores, Vec<f32>)> {
+        let (mut own, mut slopes) = (Scores::default(), Vec::new());
+        for Cut { sequences: range, targets, .. } in self.cut(sequences) {
+            let packed = Packed::new(&sequences[range]).with_masks(masks.part(targets));
+            let (scores, more) = self.model.entropy_slopes(&packed, temperature);
+            own.extend(scores);
             slopes.extend(more);
         }
-        (all, slopes)
+        let [slopes] = self.ranks.gather_numbers([slopes])?;
+        Ok((self.ranks.gather_scores(own)?, slopes))
     }
 
     /// Accumulates the gradient of a loss that is a function of all targets' log-probs, entropies and log-masses together, and
@@ -119,6 +138,9 @@ impl<B: Backend> Learner<B> {
     /// sequence, `[sequences]`. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: they weigh
     /// nothing when the others are cut into shards, and a wrong expectation costs time and nothing else. Within a shard, the
     /// gradient's bits depend on neither of these two, and not on the limits; passes.rs has the ways that a pass can go.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -127,11 +149,11 @@ impl<B: Backend> Learner<B> {
         temperature: f32,
         on_policy: &[Option<OnPolicy<'_>>],
         loss: impl FnOnce(&Scores) -> (Coefficients, R),
-    ) -> R {
+    ) -> Result<R> {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
         let cache = activation_cache.as_ref();
-        let passes = passes(sequences, idle, on_policy, (limits, gradient.shards()), model, cache);
+        let passes = passes(sequences, idle, on_policy, (limits, ranks), model, cache);
 
         let mut scores = Scores::default();
         let mut tapes = Vec::with_capacity(passes.len());
@@ -141,7 +163,7 @@ impl<B: Backend> Learner<B> {
             tapes.push(tape);
         }
 
-        let scores = ranks.gather_scores(scores);
+        let scores = ranks.gather_scores(scores)?;
         let (coefficients, said) = loss(&scores);
 
         for (pass, tape) in passes.iter().zip(tapes) {
@@ -158,33 +180,36 @@ impl<B: Backend> Learner<B> {
             });
             model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
         }
-        said
+        Ok(said)
     }
 
     /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and returns these. Each pass goes
     /// backward right after it went forward, since the weights are known beforehand. No sequence shares its prompt with the
     /// next: examples to imitate hardly ever have the same one.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
         temperature: f32,
         weights: &Coefficients,
-    ) -> Scores {
-        let Self { model, gradient, limits, .. } = self;
-        let mut all = Scores::default();
+    ) -> Result<Scores> {
+        let Self { model, ranks, gradient, limits, .. } = self;
+        let mut own = Scores::default();
         let busy = vec![false; sequences.len()];
-        let cuts = cut(sequences, apart(sequences), &busy, gradient.shards(), limits.micro_batch_tokens);
+        let cuts = cut(sequences, apart(sequences), &busy, ranks, limits.micro_batch_tokens);
         for Cut { sequences: range, targets, shard, .. } in cuts {
             let packed = Packed::apart(&sequences[range]);
             let keep = limits.keep_one(model, packed.token_count());
             let (scores, tape) = model.forward(packed, temperature, keep);
-            all.extend(scores);
+            own.extend(scores);
             model.backward(tape, weights.part(targets), gradient.of_shard(model, shard));
         }
-        all
+        ranks.gather_scores(own)
     }
 
-    /// The gradient of what has been accumulated, by parameter, to be looked at before [`step`](Self::step) takes it.
+    /// The gradient of what this rank has accumulated, by parameter, to be looked at before [`step`](Self::step) takes it.
     pub fn gradient(&mut self) -> Vec<Tensor<'_>> {
         let Model { backend, layout, .. } = &self.model;
         self.gradient.finish(&self.model).tensors(backend, layout, "")
@@ -193,22 +218,12 @@ impl<B: Backend> Learner<B> {
     /// Updates the weights from what has been accumulated, and begins anew.
     ///
     /// # Errors
-    /// As [`Optimizer::update`].
+    /// As [`Optimizer::update`]; when another rank has failed.
     pub fn step(&mut self, learning_rate: f64) -> Result<Update> {
-        let gradient = self.ranks.sum_gradients(self.gradient.finish(&self.model));
+        let gradient = self.gradient.finish(&self.model);
+        self.ranks.sum_gradients(&*self.model.backend, gradient)?;
         let update = self.optimizer.update(&mut self.model, gradient, learning_rate);
         self.gradient.reset(&*self.model.backend);
         update
     }
-}
-
-fn split<'a, 's>(
-    mut sequences: &'a [Sequence<'s>],
-    counts: impl IntoIterator<Item = usize>,
-) -> impl Iterator<Item = &'a [Sequence<'s>]> {
-    counts.into_iter().map(move |count| {
-        let (batch, rest) = sequences.split_at(count);
-        sequences = rest;
-        batch
-    })
 }

@@ -19,7 +19,7 @@ mod passes;
 pub mod plan;
 mod problems;
 pub mod process_model;
-mod ranks;
+pub mod ranks;
 pub mod rl;
 mod rollout_statistics;
 pub mod run;

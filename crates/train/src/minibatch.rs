@@ -1,5 +1,6 @@
 //! The minibatch of one update: from judged responses and their advantages to the loss and its gradient.
 
+use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy};
 use isentrope_kernels::{Backend, SamplingMasks};
@@ -164,9 +165,16 @@ impl TrainingBatch {
     }
 
     /// Log-probs of the responses' tokens under another model, in the learner's passes, `[tokens]`.
-    pub fn logprobs<B: Backend>(&self, model: &Model<B>, learner: &Learner<B>, temperature: f32) -> Vec<f64> {
-        let scores = learner.score_with(model, &self.sequences(), temperature);
-        widen(&learner.ranks.gather_scores(scores).logprobs)
+    ///
+    /// # Errors
+    /// As [`Learner::score`], here and below.
+    pub fn logprobs<B: Backend>(
+        &self,
+        model: &Model<B>,
+        learner: &Learner<B>,
+        temperature: f32,
+    ) -> Result<Vec<f64>> {
+        Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
     /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
@@ -174,13 +182,13 @@ impl TrainingBatch {
         &self,
         learner: &Learner<B>,
         temperature: f32,
-    ) -> (Scores, Vec<f32>) {
+    ) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
     /// Entropies of the responses' tokens under the model as it is, in the learner's passes, `[tokens]`.
-    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Vec<f32> {
-        learner.score(&self.sequences(), temperature).entropies
+    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<f32>> {
+        Ok(learner.score(&self.sequences(), temperature)?.entropies)
     }
 
     /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled, `[tokens]`.
@@ -189,7 +197,14 @@ impl TrainingBatch {
     }
 
     /// Accumulates the gradient of the loss in the learner.
-    pub fn accumulate<B: Backend>(&self, learner: &mut Learner<B>, inputs: &LossInputs<'_>) -> BatchLoss {
+    ///
+    /// # Errors
+    /// As [`Learner::accumulate`].
+    pub fn accumulate<B: Backend>(
+        &self,
+        learner: &mut Learner<B>,
+        inputs: &LossInputs<'_>,
+    ) -> Result<BatchLoss> {
         let sequences = self.sequences();
         let on_policy = self.on_policy(inputs);
         let idle = self.idle(inputs);

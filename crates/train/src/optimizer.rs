@@ -80,6 +80,16 @@ impl<B: Backend> Optimizer<B> {
         self.table
     }
 
+    /// What is said of the updates that were left out since there were `before`; `whose` comes after the word update.
+    pub(crate) fn skipped_since(&self, before: u32, whose: &str) -> Option<String> {
+        let what = match self.progress.skipped - before {
+            0 => return None,
+            1 => format!("1 update {whose}is"),
+            several => format!("{several} updates {whose}are"),
+        };
+        Some(format!("{what} left out of this step: the gradient is not finite"))
+    }
+
     /// The moments, to be written.
     pub fn tensors<'a>(&'a self, model: &'a Model<B>) -> Vec<Tensor<'a>> {
         let mut tensors = self.first.tensors(&model.backend, &model.layout, FIRST);

@@ -3,6 +3,7 @@
 //! A pass costs a forward and a backward pass at most. What the sampler knows of on-policy responses, and what the loss is
 //! expected to leave out, saves one or both of them without changing a bit of the gradient.
 
+use crate::ranks::Ranks;
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
@@ -67,17 +68,17 @@ pub(crate) enum Way<'a, B: Backend> {
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard and idle as a whole or not at all, and decides the way of each.
-/// `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
+/// Cuts the sequences into passes in order, each of one shard and idle as a whole or not at all, and decides the way of each of
+/// this rank's. `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
 pub(crate) fn passes<'a, B: Backend>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
-    (limits, shards): (&PassLimits, usize),
+    (limits, ranks): (&PassLimits, &Ranks),
     model: &Model<B>,
     cache: Option<&'a ActivationCache<B>>,
 ) -> Vec<Pass<'a, B>> {
-    let cuts = cut(sequences, units(sequences), idle, shards, limits.micro_batch_tokens);
+    let cuts = cut(sequences, units(sequences), idle, ranks, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
     // Their tapes exist at the same time.
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
@@ -162,12 +163,13 @@ pub(crate) struct Cut {
     pub idle: bool,
 }
 
-/// Micro-batches of one shard that are idle as a whole or not at all, in order. `of_sequences` are the sequences' units.
+/// Micro-batches of one shard that are idle as a whole or not at all, in order: those of this rank. `of_sequences` are the
+/// sequences' units.
 pub(crate) fn cut(
     sequences: &[Sequence<'_>],
     of_sequences: Vec<Unit>,
     idle: &[bool],
-    shards: usize,
+    ranks: &Ranks,
     limit: usize,
 ) -> Vec<Cut> {
     let mut rest = idle;
@@ -179,7 +181,7 @@ pub(crate) fn cut(
     let idle: Vec<bool> = of_sequences.iter().map(&mut is_idle).collect();
     let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
     let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
-    let kinds = shards_of(&weights, shards).into_iter().zip(idle);
+    let kinds = shards_of(&weights, ranks.shards()).into_iter().zip(idle);
     let units: Vec<(Unit, (usize, bool))> = of_sequences.into_iter().zip(kinds).collect();
     let mut cuts = Vec::new();
     let (mut sequence, mut target) = (0, 0);
@@ -189,7 +191,9 @@ pub(crate) fn cut(
         for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
             let range = sequence..sequence + count;
             let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
-            cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, shard, idle });
+            if ranks.own_shards().contains(&shard) {
+                cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, shard, idle });
+            }
             sequence += count;
             target += targets;
         }
@@ -231,7 +235,7 @@ mod tests {
         let idle = [false, false, false, true, false];
         let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
             let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-            passes(&sequences, &idle, on_policy, (&limits, 1), &model, cache)
+            passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
                 .into_iter()
                 .map(|pass| {
                     let way = match pass.way {

@@ -3,6 +3,7 @@
 //!
 //! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
 
+use crate::error::Result;
 use crate::learner::{Coefficients, Learner};
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Sequence};
@@ -24,12 +25,15 @@ pub struct ProcessBatch {
 
 impl ProcessBatch {
     /// Responses, each with its prompt and whether it is right. The reference scores them, in the passes of the learner.
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
     pub fn new<'a, B: Backend>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
         reference: &Model<B>,
         learner: &Learner<B>,
         temperature: f32,
-    ) -> Self {
+    ) -> Result<Self> {
         let mut batch = Self {
             texts: Vec::new(),
             prompt_lengths: Vec::new(),
@@ -46,9 +50,9 @@ impl ProcessBatch {
             end += response.tokens.len();
             batch.tokens.push(start..end);
         }
-        let scores = learner.score_with(reference, &batch.sequences(&batch.all()), temperature);
-        batch.reference = learner.ranks.gather_scores(scores).logprobs;
-        batch
+        batch.reference =
+            learner.score_with(reference, &batch.sequences(&batch.all()), temperature)?.logprobs;
+        Ok(batch)
     }
 
     /// The places of all its responses.
@@ -62,21 +66,26 @@ impl ProcessBatch {
     }
 
     /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is, `[responses][tokens]`.
-    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Vec<Vec<f64>> {
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
+    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
-        let scores = learner.score(&self.sequences(&places), temperature);
-        self.ratios(&places, &learner.ranks.gather_scores(scores).logprobs)
+        Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
 
     /// Accumulates in the learner the gradient of the [loss](process_loss) over the responses in these places. Returns the
     /// log-ratios that it was computed from, `[places][tokens]`.
+    ///
+    /// # Errors
+    /// As [`Learner::accumulate`].
     pub fn accumulate<B: Backend>(
         &self,
         places: &[usize],
         learner: &mut Learner<B>,
         beta: f64,
         temperature: f32,
-    ) -> Vec<Vec<f64>> {
+    ) -> Result<Vec<Vec<f64>>> {
         let sequences = self.sequences(places);
         let (idle, on_policy) = (vec![false; places.len()], vec![None; places.len()]);
         let masks = SamplingMasks::default();

@@ -5,6 +5,7 @@
 
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Gradient, Model, Parameters, Result};
+use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which the loss may say something.
 ///
@@ -26,17 +27,18 @@ pub(crate) fn waiting_sums(shards: usize) -> usize {
     shards.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The gradient of an update, shard by shard: the gradients of neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in
-/// the same way; one without a neighbour goes up as it is.
+/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of neighbours are added, 0 + 1, 2 + 3
+/// and so on, then these sums in the same way; one without a neighbour goes up as it is.
 ///
 /// A binary counter does that in order, with one waiting sum for each of its digits: sum k is of 2^k shards.
 pub(crate) struct ShardedGradient<B: Backend> {
     /// Of the shard under way; in the end, of all.
     gradient: Gradient<B>,
     waiting: Vec<Parameters<B>>,
-    /// The shard under way; all have been added once it is as many as there are.
-    shard: usize,
-    shards: usize,
+    /// How many shards have been added.
+    added: usize,
+    /// This rank's.
+    shards: Range<usize>,
 }
 
 impl<B: Backend> ShardedGradient<B> {
@@ -44,36 +46,33 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// [`Error::Memory`](isentrope_model::Error::Memory).
-    pub fn zeros(model: &Model<B>, shards: usize) -> Result<Self> {
+    pub fn zeros(model: &Model<B>, shards: Range<usize>) -> Result<Self> {
         let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
-        let waiting = (0..waiting_sums(shards)).map(zeros).collect::<Result<_>>()?;
-        Ok(Self { gradient: Gradient::zeros(model)?, waiting, shard: 0, shards })
-    }
-
-    /// How many shards there are.
-    pub fn shards(&self) -> usize {
-        self.shards
+        let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_>>()?;
+        Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
     }
 
     /// Where the gradient of a shard accumulates. Shards come in order; those passed over are zeros.
     pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
-        assert!(self.shard <= shard, "a shard that has been added already");
-        while self.shard < shard {
+        assert!(self.shards.contains(&shard), "another rank's shard");
+        let before = shard - self.shards.start;
+        assert!(self.added <= before, "a shard that has been added already");
+        while self.added < before {
             self.end_shard(model);
         }
         &mut self.gradient
     }
 
-    /// Ends the accumulation: the gradient of all shards.
+    /// Ends the accumulation: the gradient of all shards of this rank.
     pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
-        let last = self.shards - 1;
-        if self.shard <= last {
-            self.of_shard(model, last).finish(model);
+        let last = self.shards.len() - 1;
+        if self.added <= last {
+            self.of_shard(model, self.shards.end - 1).finish(model);
             // What waits is of shards before those that are in the sum.
             let sum = self.gradient.parameters_mut();
             let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
             digits.for_each(|(_, waiting)| sum.add(&model.backend, waiting));
-            self.shard = self.shards;
+            self.added = self.shards.len();
         }
         self.gradient.parameters_mut()
     }
@@ -81,18 +80,18 @@ impl<B: Backend> ShardedGradient<B> {
     /// Back to zero, keeping the memory.
     pub fn reset(&mut self, backend: &B) {
         self.gradient.reset(backend);
-        self.shard = 0;
+        self.added = 0;
     }
 
     /// Counts up by the shard under way, and begins the next.
     fn end_shard(&mut self, model: &Model<B>) {
         let backend = &*model.backend;
-        let carries = self.shard.trailing_ones() as usize;
+        let carries = self.added.trailing_ones() as usize;
         let (carried, free) = self.waiting.split_at_mut(carries);
         std::mem::swap(self.gradient.finish(model), &mut free[0]);
         carried.iter().for_each(|waiting| free[0].add(backend, waiting));
         self.gradient.reset(backend);
-        self.shard += 1;
+        self.added += 1;
     }
 }
 

@@ -101,22 +101,25 @@ impl TokenRecords {
     }
 
     /// Scores the recorded responses under the model as it is now, after the step's last update. Texts are still missing.
-    pub fn finish<B: Backend>(self, learner: &Learner<B>, temperature: f32) -> Vec<TokenRecord> {
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
+    pub fn finish<B: Backend>(self, learner: &Learner<B>, temperature: f32) -> Result<Vec<TokenRecord>> {
         if self.chosen.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let texts: Vec<Vec<u32>> = self.chosen.iter().map(|c| [&c.prompt[..], &c.tokens].concat()).collect();
         let responses = texts.iter().zip(&self.chosen);
         let sequences: Vec<Sequence<'_>> =
             responses.map(|(tokens, c)| Sequence { tokens, score_from: c.prompt.len() }).collect();
-        let after = learner.score(&sequences, temperature).logprobs;
+        let after = learner.score(&sequences, temperature)?.logprobs;
         let mut at = 0;
         let record = |(candidate, tokens): (Candidate, Vec<u32>)| {
             let first = at;
             at += candidate.tokens.len();
             candidate.record(self.step, tokens, temperature, after[first..at].to_vec())
         };
-        self.chosen.into_iter().zip(texts).map(record).collect()
+        Ok(self.chosen.into_iter().zip(texts).map(record).collect())
     }
 }
 

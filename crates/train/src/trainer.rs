@@ -32,16 +32,20 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// The run as a whole, for a command that chooses its directory.
     fn run_mut(&mut self) -> &mut Run;
 
+    /// The shards of an update, for a command that knows how many ranks there are; and the key that sets them.
+    fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>);
+
     /// The tables that recipes of every kind have.
     fn tables(&self) -> Tables<'_>;
 
     /// Whether the model that training starts from is kept beside the one in training.
     fn needs_reference(&self) -> bool;
 
-    /// The sets of parameters that the run holds.
-    fn parameter_sets(&self) -> ParameterSets {
+    /// The sets of parameters that each of so many ranks holds.
+    fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables { process_model, shards, .. } = self.tables();
-        ParameterSets { reference: self.needs_reference(), process_model: process_model.is_some(), shards }
+        let (reference, process_model) = (self.needs_reference(), process_model.is_some());
+        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks) }
     }
 
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
@@ -54,11 +58,16 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// What is wrong with the data.
     fn check_data(&self) -> Result<Vec<String>>;
 
-    /// Reads everything but the weights, and checks it all together. `progress` hears of downloads.
+    /// Reads everything but the weights, and checks it all together, for one of so many ranks. `progress` hears of downloads.
     ///
     /// # Errors
     /// What is wrong with the model's files or the data.
-    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<Self::Trainer>>;
+    fn prepare(
+        self,
+        model_dir: &Path,
+        ranks: usize,
+        progress: &dyn hub::Progress,
+    ) -> Result<Prepared<Self::Trainer>>;
 }
 
 /// The tables that recipes of every kind have, as far as the loop acts on them.
@@ -148,7 +157,12 @@ pub trait Trainer {
     ) -> Result<()>;
 
     /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
-    fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) {}
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
+    fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) -> Result<()> {
+        Ok(())
+    }
 
     /// What the evaluations after a step say of the run so far. Their own numbers are in the record already. The same
     /// evaluations may come once more, where recording the step has failed.
@@ -245,7 +259,7 @@ pub struct GatherContext<'a, B: Backend> {
     /// Keeps activations from sampling for the update, where there is memory for it.
     pub activation_cache: Option<&'a mut ActivationCache<B>>,
     /// The ranks that train together.
-    pub ranks: Ranks,
+    pub ranks: &'a Ranks,
     /// Turns problems into tokens.
     pub prompter: &'a Prompter,
     /// Judges responses.

@@ -5,6 +5,7 @@ use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
 use crate::optimizer::Optimizer;
 use crate::plan::Plan;
+use crate::ranks::Ranks;
 use crate::run::{Ending, Example, Learners, Place, Run, RunSummary, StepRecord};
 use crate::settings::{Optimizer as Settings, POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
@@ -12,6 +13,7 @@ use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
+use isentrope_ranks::World;
 use isentrope_rollout::Sampling;
 use serde_json::Value;
 use std::path::Path;
@@ -19,24 +21,29 @@ use std::sync::Arc;
 
 /// Runs to the last step, or until the observer asks to stop: from the start, or from the checkpoint that is to be resumed.
 ///
+/// All ranks of a world call it alike. The first writes the run directory; what comes out is the same for any number of them.
+///
 /// # Errors
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
 pub fn train<T: Trainer, B: Backend>(
     prepared: Prepared<T>,
     plan: &Plan,
     place: &Place,
+    world: Arc<World>,
     backend: Arc<B>,
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
-    let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, .. } =
+    let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, shards, .. } =
         trainer.tables();
+    let ranks = Ranks::new(world, shards)?;
     let seed = run.seed;
     let mut reference = None;
     let (run, (learner, process_model), state) = Run::open(
         place,
         (run, checkpoint, track_states),
+        ranks.clone(),
         manifest,
         trainer.begin(None),
         observer,
@@ -56,15 +63,15 @@ pub fn train<T: Trainer, B: Backend>(
                 let process_model = process_model
                     .map(|table| {
                         let settings = table.optimizer.clone();
-                        found.process_model(backend.clone(), settings, process_limits, demand.sets.shards)
+                        found.process_model(backend.clone(), settings, process_limits, ranks.clone())
                     })
                     .transpose()?;
-                let learner = found.learner(backend, optimizer.clone(), plan.passes(), demand.sets.shards)?;
+                let learner = found.learner(backend, optimizer.clone(), plan.passes(), ranks)?;
                 return Ok((learner, process_model));
             }
             let begin = |model: Model<B>, settings: &Settings, table, limits| {
                 let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
-                Learner::new(model, optimizer, limits, demand.sets.shards)
+                Learner::new(model, optimizer, limits, ranks.clone())
             };
             let process_model = process_model
                 .map(|table| {
@@ -137,7 +144,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             let mut record = StepRecord::default();
             self.evaluate(&mut record)?;
             self.run.record(record, self.observer)?;
-            return Ok(self.observer.stop_requested()); // there is nothing to save
+            return self.learner.ranks.any(self.observer.stop_requested()); // there is nothing to save
         }
         match self.run.take_unrecorded() {
             Some(record) => self.finish_step(record),
@@ -153,7 +160,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             step: self.run.step,
             model: &self.learner.model,
             activation_cache: self.learner.activation_cache.as_mut(),
-            ranks: self.learner.ranks,
+            ranks: &self.learner.ranks,
             prompter: self.evaluator.prompter,
             judge: self.evaluator.judge,
             limits: self.plan.sampling(),
@@ -193,12 +200,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     fn record_skipped(&mut self, before: u32, record: &mut StepRecord) {
         let skipped = self.learner.optimizer.progress.skipped;
         record.metrics.set("optimizer/skipped", f64::from(skipped));
-        if skipped > before {
-            let what = match skipped - before {
-                1 => "1 update is".to_owned(),
-                several => format!("{several} updates are"),
-            };
-            self.observer.note(&format!("{what} left out of this step: the gradient is not finite"));
+        if let Some(note) = self.learner.optimizer.skipped_since(before, "") {
+            self.observer.note(&note);
         }
     }
 
@@ -226,7 +229,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         if !self.trainer.tables().eval.due(self.run.step, self.run.steps) {
             return Ok(());
         }
-        self.trainer.evaluate(&self.learner, record);
+        self.trainer.evaluate(&self.learner, record)?;
         self.trim_if_tight();
         if self.sets.is_empty() {
             return Ok(()); // a mean over nothing would pass for a score
@@ -244,7 +247,12 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     /// Saves what the run has come to before it ends with this error, unless the error leaves the weights in doubt.
     /// `unrecorded` is what a step has measured, if what comes after its updates is what failed.
     fn save_before_failing(&mut self, error: &Error, unrecorded: Option<StepRecord>) {
-        if !error.doubts_weights() {
+        // What another rank doubts is not known here.
+        let in_doubt = match error {
+            Error::Ranks(_) => !self.learner.tells_probabilities(),
+            error => error.doubts_weights(),
+        };
+        if !in_doubt {
             let learners = Learners { policy: &self.learner, process_model: self.process_model.as_ref() };
             self.run.save_before_failing(&learners, self.model_dir, &self.state, unrecorded, self.observer);
         }

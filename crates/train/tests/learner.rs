@@ -5,23 +5,24 @@ use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
 use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
 use isentrope_train::optimizer::Optimizer;
+use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-const TEMPERATURE: f32 = 0.9;
+pub const TEMPERATURE: f32 = 0.9;
 
 fn learner(limits: PassLimits) -> Learner<Cpu> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let optimizer =
         Optimizer::new(&model, settings::Optimizer { learning_rate: 0.01, ..Default::default() }).unwrap();
-    Learner::new(model, optimizer, limits, 1).unwrap()
+    Learner::new(model, optimizer, limits, Ranks::alone(1)).unwrap()
 }
 
-fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
+pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
     let options = WriteOptions { dtype: WeightDtype::F32, max_shard_bytes: u64::MAX, carry_from: None };
@@ -30,7 +31,7 @@ fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
 }
 
 /// A loss that no pass can know alone: each target against the mean of all. It says nothing about some sequences.
-fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients {
+pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients {
     let silent = sequences.iter().zip(SILENT).flat_map(|(s, silent)| vec![silent; s.target_count()]);
     let from_mean = |values: &[f32]| {
         let mean = values.iter().sum::<f32>() / values.len() as f32;
@@ -44,7 +45,7 @@ fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients
     }
 }
 
-const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
+pub const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 
 const ALL: [bool; 7] = [true; 7];
 const NONE: [bool; 7] = [false; 7];
@@ -72,7 +73,7 @@ fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
 }
 
 /// What truncated sampling has kept in the place of each target: of two in three, its token and some others.
-fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
+pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in sequences.iter().flat_map(|sequence| &sequence.tokens[sequence.score_from..]) {
         let near: Vec<u32> = (0..61).filter(|token| target.abs_diff(*token) % 5 == 0).collect();
@@ -105,12 +106,12 @@ fn on_policy<'a>(
 }
 
 /// Three prompts of four tokens, and responses.
-fn tokens() -> Vec<Vec<u32>> {
+pub fn tokens() -> Vec<Vec<u32>> {
     let token = |s: u32, i: u32| (i * 7 + if i < 4 { s / 3 } else { s } * 13 + i * i) % 61;
     (0..7u32).map(|s| (0..9 + 5 * s).map(|i| token(s, i)).collect()).collect()
 }
 
-fn sequences(tokens: &[Vec<u32>]) -> Vec<Sequence<'_>> {
+pub fn sequences(tokens: &[Vec<u32>]) -> Vec<Sequence<'_>> {
     tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect()
 }
 
@@ -139,7 +140,8 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 let slots = sample(&mut learner, &sequences);
                 let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
                 let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
-                learner.accumulate(&sequences, &masks(&sequences), &idle, TEMPERATURE, &on_policy, loss);
+                let masks = masks(&sequences);
+                learner.accumulate(&sequences, &masks, &idle, TEMPERATURE, &on_policy, loss).unwrap();
                 assert!(learner.step(0.01).unwrap().applied);
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
@@ -169,7 +171,7 @@ fn what_is_cached_is_what_is_used() {
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
         let accumulate =
             AssertUnwindSafe(|| learner.accumulate(&sequences, &masks, &NONE, TEMPERATURE, &on_policy, loss));
-        catch_unwind(accumulate).ok()?;
+        catch_unwind(accumulate).ok()?.unwrap();
         learner.step(0.01).unwrap();
         Some(weights(&learner))
     };

@@ -7,5 +7,6 @@ mod laws;
 mod learner;
 mod parity;
 mod process_model;
+mod ranks;
 mod shards;
 mod tensorboard_sink;

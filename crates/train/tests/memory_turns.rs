@@ -73,7 +73,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     recipe.model.path = dir.path().display().to_string();
     recipe.resolve().unwrap();
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
-    let prepared = recipe.prepare(dir.path(), &()).unwrap();
+    let prepared = recipe.prepare(dir.path(), 1, &()).unwrap();
     let plan = prepared.plan(&*cpu, 0).unwrap();
     assert!(plan.is_tight(), "{plan}");
     let place = Place {

@@ -16,6 +16,7 @@ use isentrope_train::group::Group;
 use isentrope_train::learner::{Learner, PassLimits};
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use isentrope_train::optimizer::Optimizer;
+use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -102,7 +103,7 @@ fn accumulate(
         steered: None,
         key: DrawKey::default(),
     };
-    batch.accumulate(learner, &inputs)
+    batch.accumulate(learner, &inputs).unwrap()
 }
 
 /// A directory of tests/fixtures, with the rollout of parity.
@@ -158,7 +159,7 @@ impl Fixture {
             model,
             optimizer,
             PassLimits { micro_batch_tokens: 64, tape_bytes: 1 << 26, activation_slots: 0 },
-            1,
+            Ranks::alone(1),
         )
         .unwrap()
     }

@@ -14,7 +14,7 @@ fn batch(fixture: &Fixture, learner: &Learner<Cpu>) -> (ProcessBatch, Vec<bool>)
     let groups = fixture.sampled(&vec![0.0; tokens]);
     let responses = || groups.iter().flat_map(|group| group.responses.iter().map(|r| (&group.prompt[..], r)));
     let judged = responses().map(|(prompt, response)| (prompt, response, response.reward == 1.0));
-    let batch = ProcessBatch::new(judged, &fixture.model(), learner, TEMPERATURE);
+    let batch = ProcessBatch::new(judged, &fixture.model(), learner, TEMPERATURE).unwrap();
     (batch, responses().map(|(_, response)| response.reward == 1.0).collect())
 }
 
@@ -28,7 +28,7 @@ fn updates_have_the_loss_and_the_gradient_of_pytorch() {
     let fixture = Fixture::read("process-model");
     let mut learner = fixture.learner();
     let (batch, correct) = batch(&fixture, &learner);
-    let before = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE);
+    let before = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE).unwrap();
     assert!(before.iter().flatten().all(|&ratio| ratio == 0.0), "it begins as the reference, to the bit");
     require("first: loss", (loss(&before, &correct) - fixture.facts["first"].loss).abs());
     fixture.require_gradient("first", &mut learner);
@@ -37,8 +37,8 @@ fn updates_have_the_loss_and_the_gradient_of_pytorch() {
     let mut learner = fixture.learner();
     let first = fixture.parameters(&learner.model, "first.gradient.");
     learner.optimizer.update(&mut learner.model, &first, LEARNING_RATE).unwrap();
-    let learnt = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE);
-    assert_eq!(learnt, batch.log_ratios(&learner, TEMPERATURE), "scored alone, to the bit");
+    let learnt = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE).unwrap();
+    assert_eq!(learnt, batch.log_ratios(&learner, TEMPERATURE).unwrap(), "scored alone, to the bit");
     let theirs = fixture.floats("second.log_ratios");
     let ours = learnt.concat();
     assert_eq!(ours.len(), theirs.len());
@@ -59,10 +59,10 @@ fn a_minibatch_learns_from_its_own_responses_alone() {
         .optimizer
         .update(&mut learner.model, &fixture.parameters(&fixture.model(), "first.gradient."), LEARNING_RATE)
         .unwrap();
-    let all = batch.log_ratios(&learner, TEMPERATURE);
+    let all = batch.log_ratios(&learner, TEMPERATURE).unwrap();
     let places = [1, 4, 5, 11];
-    let some = batch.accumulate(&places, &mut learner, BETA, TEMPERATURE);
+    let some = batch.accumulate(&places, &mut learner, BETA, TEMPERATURE).unwrap();
     assert_eq!(some, places.map(|place| all[place].clone()));
     assert!(learner.step(LEARNING_RATE).unwrap().applied);
-    assert_ne!(batch.log_ratios(&learner, TEMPERATURE), all);
+    assert_ne!(batch.log_ratios(&learner, TEMPERATURE).unwrap(), all);
 }

@@ -4,6 +4,7 @@ use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::{Model, Sequence, apart, units};
 use isentrope_train::learner::{Coefficients, Learner, PassLimits};
 use isentrope_train::optimizer::Optimizer;
+use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner<Cpu
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
     let limits = PassLimits { micro_batch_tokens, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, shards).unwrap()
+    Learner::new(model, optimizer, limits, Ranks::alone(shards)).unwrap()
 }
 
 /// Eleven sequences, of which several share the four tokens of their prompt.
@@ -54,12 +55,12 @@ type Accumulate = fn(&mut Learner<Cpu>, &[Sequence<'_>], &[bool]);
 fn reinforced(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>], idle: &[bool]) {
     let on_policy = vec![None; sequences.len()];
     let loss = |_: &_| (coefficients(sequences, idle), ());
-    learner.accumulate(sequences, &SamplingMasks::default(), idle, TEMPERATURE, &on_policy, loss);
+    learner.accumulate(sequences, &SamplingMasks::default(), idle, TEMPERATURE, &on_policy, loss).unwrap();
 }
 
 fn fine_tuned(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>], _: &[bool]) {
     let idle = vec![false; sequences.len()];
-    learner.accumulate_weighted(sequences, TEMPERATURE, &coefficients(sequences, &idle));
+    learner.accumulate_weighted(sequences, TEMPERATURE, &coefficients(sequences, &idle)).unwrap();
 }
 
 /// The shard of each sequence by the text of the contract.

@@ -11,7 +11,8 @@ properties!(
     rows_are_gathered_and_scattered,
     rows_are_stored_in_slots,
     rows_scattered_to_one_place_are_added_in_order,
-    buffers_are_added_number_by_number
+    buffers_are_added_number_by_number,
+    gradients_that_travel_as_numbers_add_up_as_on_the_device
 );
 
 fn buffers_hold_what_is_written<S: Subject>(trial: &Trial<S>) {
@@ -102,6 +103,40 @@ fn rows_scattered_to_one_place_are_added_in_order<S: Subject>(trial: &Trial<S>) 
     let sum = |i: usize| if i < 20 { 0.0 } else { from[i - 20] + from[i] + from[i + 20] };
     let want = device.seen(role(2), (0..40).map(sum).collect());
     assert_bits("sums", &device.download(role(2), &scattered), &want);
+}
+
+/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device makes of the whole.
+fn gradients_that_travel_as_numbers_add_up_as_on_the_device<S: Subject>(trial: &Trial<S>) {
+    let device = trial.device();
+    for kind in [Kind::Vector(37), Kind::Matrix(Linear { inputs: 20, outputs: 33 })] {
+        let role = Role::Gradient(kind);
+        let [a, b] = [1, 2].map(|seed| {
+            let mut gradient = device.zeros(role);
+            device.pack(kind, 0, &device.noise(role, seed), &mut gradient);
+            gradient
+        });
+        let numbers = |of: &_| -> Vec<f32> {
+            let mut numbers = vec![POISON; device.numbers(of)];
+            let pieces = numbers.chunks_mut(100).enumerate();
+            pieces.for_each(|(i, piece)| device.read_numbers(of, 100 * i, piece));
+            numbers
+        };
+        let sums: Vec<f32> = numbers(&a).iter().zip(numbers(&b)).map(|(a, b)| (0.0 + a) + b).collect();
+        let mut travelled = device.zeros(role);
+        for (i, piece) in sums.chunks(77).enumerate() {
+            device.write_numbers(&mut travelled, 77 * i, piece);
+        }
+        let mut added = device.zeros(role);
+        device.add(&a, &mut added);
+        device.add(&b, &mut added);
+        let values = |of| {
+            let mut values = device.noise(role, 3);
+            device.unpack(kind, 0, of, &mut values);
+            values
+        };
+        assert_bits("sums", &values(&travelled), &values(&added));
+        assert_bits("with what pads them", &numbers(&travelled), &numbers(&added));
+    }
 }
 
 fn buffers_are_added_number_by_number<S: Subject>(trial: &Trial<S>) {

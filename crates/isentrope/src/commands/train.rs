@@ -5,9 +5,10 @@ use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
 use crate::progress::Download;
+use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::standard_output::{print, print_text};
-use crate::terminal::{self, Terminal};
+use crate::terminal;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
@@ -32,6 +33,8 @@ use std::time::SystemTime;
 ///
 /// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume goes on from the last
 /// checkpoint, also after a crash.
+///
+/// mpirun and srun start several processes that train together, to the same bits: docs/distributed.md.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
@@ -78,18 +81,25 @@ pub struct RunArguments {
 impl RunArguments {
     /// Trains as the recipe says, by reinforcement learning or on examples, and says what has come of it.
     pub fn train<R: TrainingRecipe>(self, command: &str) -> Result<()> {
-        let path = match &self.recipe {
-            Some(path) if !self.keys => path,
-            _ => return print(&recipe::reference::<R>()),
-        };
+        match &self.recipe {
+            Some(path) if !self.keys => {
+                ranks::together(self.threads, |ranks| self.train_on::<R>(path, ranks, command))
+            }
+            _ => print(&recipe::reference::<R>()),
+        }
+    }
+
+    /// The part of one rank.
+    fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
         let mut recipe: R = recipe::load(path, &self.set)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let out = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
+        self.settle_shards(&mut recipe, &out, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
-        let available = available(self.free_memory)?;
+        let available = ranks.share_of(available(self.free_memory)?);
         if self.dry_run {
-            return dry_run(recipe, self.threads, available);
+            return if ranks.is_first() { dry_run(recipe, ranks, available) } else { Ok(()) };
         }
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
@@ -101,51 +111,98 @@ impl RunArguments {
                 (_, true) => Existing::Overwrite,
                 _ => Existing::Refuse,
             },
-            source: path.clone(),
+            source: path.to_path_buf(),
             recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
             defaults: serde_json::to_value(R::default())?,
         };
         place.check_name().with_context(|| path.display().to_string())?;
-        place.check()?;
-        let device = device::open(self.threads)?;
+        if ranks.is_first() {
+            place.check()?; // the others would find what the first has begun
+        }
+        ranks.world.same("recipe", &place.recipe.0)?;
+        let device = device::open(Some(ranks.threads))?;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
-        let model_dir = hub::describe_with(&hub, &model.path, &Download::default())?;
-        let mut terminal = Terminal::new();
-        terminal.heading(&format!("{} on {}", model.path, place.dir.display()));
+        let describe = || Ok(hub::describe_with(&hub, &model.path, &Download::default())?);
+        let model_dir = ranks.first_then_all(describe)?;
+        let mut watcher = Watcher::new(ranks);
+        watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         let layout = Layout::new(&ModelConfig::read(&model_dir)?);
         let tables = recipe.tables();
-        Plan::check_model(&device, &layout, recipe.parameter_sets(), tables.memory, available)?;
-        let prepared = recipe.prepare(&model_dir, &Download::default())?;
+        Plan::check_model(
+            &device,
+            &layout,
+            recipe.parameter_sets(ranks.world.size()),
+            tables.memory,
+            available,
+        )?;
+        let count = ranks.world.size();
+        let prepared =
+            ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, &Download::default())?))?;
         let plan = prepared.plan(&device, available)?;
-        terminal.heading(&plan.to_string());
-        terminal.heading(&prepared.estimate(&device, &plan)?.to_string());
-        terminal.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
+        watcher.heading(&plan.to_string());
+        watcher.heading(&prepared.estimate(&device, &plan)?.to_string());
+        watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
         for note in &prepared.notes {
-            terminal.note(note);
+            watcher.note(note);
         }
         if !model.from_scratch {
-            hub::complete_with(&hub, &model.path, &model_dir, &Download::default())?;
+            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, &Download::default())?);
+            ranks.first_then_all(complete)?;
         }
         let manifest = manifest(&device, &prepared.trainer, &model_dir)?;
-        interrupt::wind_up_first("finishing the current step");
+        same_files(&manifest, ranks)?;
+        if ranks.is_first() {
+            interrupt::wind_up_first("finishing the current step");
+        } else {
+            interrupt::wind_up_quietly();
+        }
+        let world = Arc::clone(&ranks.world);
         let summary =
-            training_loop::train(prepared, &plan, &place, Arc::new(device), manifest, &mut terminal)
+            training_loop::train(prepared, &plan, &place, world, Arc::new(device), manifest, &mut watcher)
                 .map_err(|error| or_free_space(error.into()))?;
-        terminal.finish();
-        let printed = terminal::print_summary(&summary, command);
+        watcher.finish();
+        let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
         match summary.ending {
             Ending::Complete => printed,
             Ending::Interrupted => Err(Interrupted { kept: kept(&summary) }.into()),
         }
     }
+
+    /// Where the recipe does not say how many shards an update has: as many as the run has that is resumed, or as there are
+    /// ranks.
+    fn settle_shards<R: TrainingRecipe>(&self, recipe: &mut R, out: &Path, ranks: &Ranks) -> Result<()> {
+        let (key, shards) = recipe.shards_mut();
+        if shards.is_some() {
+            return Ok(());
+        }
+        let found = ranks.first_finds(|| {
+            let began_with = if self.resume { Place::began_with(out, key) } else { None };
+            began_with.and_then(|value| value.as_u64()).unwrap_or(ranks.world.size() as u64).to_string()
+        })?;
+        *shards = Some(found.parse().with_context(|| key)?);
+        Ok(())
+    }
+}
+
+/// Refuses to go on where ranks have other files of model or data than the first.
+fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
+    let of = |part: &str| manifest[part]["sha256"].clone();
+    let own = json!({ "model": of("model"), "data": of("data") });
+    let first: Value = serde_json::from_str(&ranks.first_finds(|| own.to_string())?)?;
+    for part in ["model", "data"] {
+        for (name, _) in first[part].as_object().into_iter().flatten() {
+            ranks.world.same(name, own[part][name].as_str().unwrap_or("no such file"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
 /// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>, available: usize) -> Result<()> {
-    let device = device::open(threads)?;
+fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, available: usize) -> Result<()> {
+    let device = device::open(Some(ranks.threads))?;
     let rendered = recipe::render(&recipe);
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
@@ -171,7 +228,7 @@ fn dry_run<R: TrainingRecipe>(recipe: R, threads: Option<usize>, available: usiz
             ));
         }
     };
-    let mut prepared = recipe.prepare(&dir, &Download::default())?;
+    let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
     let plan = prepared.plan(&device, available);
     match &plan {
         Ok(plan) => print_text(&format!("# {plan}\n# {}\n\n", prepared.estimate(&device, plan)?))?,
@@ -267,6 +324,10 @@ fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
     let Description { instruction_set, threads, .. } = device::describe(device);
+    let mut model = json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
+    if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
+        model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
+    }
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     Ok(json!({
         "isentrope": env!("CARGO_PKG_VERSION"),
@@ -274,7 +335,7 @@ fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result
         "seed": trainer.tables().run.seed,
         "instruction_set": instruction_set,
         "threads": threads,
-        "model": { "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? },
+        "model": model,
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))

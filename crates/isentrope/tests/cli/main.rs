@@ -49,6 +49,8 @@ mod train_learns;
 mod train_objectives;
 #[cfg(unix)]
 mod train_prime;
+#[cfg(target_os = "linux")]
+mod train_ranks;
 mod train_reproducible;
 #[cfg(unix)]
 mod train_resume;

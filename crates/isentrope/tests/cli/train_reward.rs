@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Rewards responses of an even number of characters. Before the first answer, a worker writes its number into `pids`.
-fn worker(scratch: &Scratch, before_each: &str) -> String {
+pub fn worker(scratch: &Scratch, before_each: &str) -> String {
     let pids = scratch.path("pids");
     let text = format!(
         r#"
@@ -31,7 +31,7 @@ done
     scratch.file("worker.sh", text)
 }
 
-fn command(script: &str, more: &str) -> String {
+pub fn command(script: &str, more: &str) -> String {
     format!("reward.verifier={{ command = [\"sh\", {script:?}]{more} }}")
 }
 

@@ -133,8 +133,21 @@ pub fn kill_all() {
     }
 }
 
-#[cfg(unix)]
+/// How the variables begin that launchers of MPI set for their ranks.
+const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
+
+/// What a rank starts is none: a worker that uses MPI itself must not take the rank's place.
 fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+    let (mut command, is_supervised) = supervised(program, arguments)?;
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
+        command.env_remove(name);
+    }
+    Ok((command, is_supervised))
+}
+
+#[cfg(unix)]
+fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     Ok(match super::supervisor::supervised(program, arguments)? {
         Some(command) => (command, true),
         None => (plain(program, arguments), false),
@@ -142,7 +155,7 @@ fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
 }
 
 #[cfg(not(unix))]
-fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     Ok((plain(program, arguments), false))
 }
 

@@ -187,7 +187,7 @@ impl<B: Backend> Collector<'_, B> {
             collected.waited += responded.waited;
             collected.verdicts += responded.verdicts;
             batches += 1;
-            for group in self.ranks.gather_groups(groups) {
+            for group in self.ranks.gather_groups(groups)? {
                 seen(&group)?;
                 collected.statistics.add(&group);
                 if !filter || self.teaches(&group) {
@@ -207,7 +207,11 @@ impl<B: Backend> Collector<'_, B> {
     /// Whether the group passes the filter.
     fn teaches(&self, group: &Group) -> bool {
         let teaches = match self.settings.accuracy_band {
-            Some([low, high]) => group.accuracy().is_some_and(|share| low <= share && share <= high),
+            // One response that is left of several has nothing to be compared with.
+            Some([low, high]) => {
+                group.counted().nth(1).is_some()
+                    && group.accuracy().is_some_and(|share| low <= share && share <= high)
+            }
             None => group.informative(),
         };
         teaches && (!self.greedy || group.greedy_reward().is_some())
@@ -230,17 +234,20 @@ impl<B: Backend> Collector<'_, B> {
         )))
     }
 
-    /// Samples responses to `count` problems, after the `taken` ones of this step, and judges them. The activations of the first
-    /// `cached` groups are kept for the update, as far as there is room.
+    /// Samples responses to this rank's part of `count` problems, after the `taken` ones of this step, and judges them. The
+    /// activations of the first `cached` of all groups are kept for the update, as far as there is room.
     fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<(Vec<Group>, Responded)> {
         let first_position = self.position + taken;
+        let places = self.ranks.own_groups(cached, count);
+        let position = |place: usize| first_position + place as u64;
         let problems: Vec<Problem> =
-            (0..count as u64).map(|i| self.source.problem(first_position + i)).collect();
+            places.iter().map(|&place| self.source.problem(position(place))).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
+        let own = places.len();
         let question = |i: usize, samples, sampling: &Arc<Sampling>, cache_activations| {
             let request = Request {
-                key: Key { seed: self.seed, step: self.step, prompt: taken + i as u64 },
+                key: Key { seed: self.seed, step: self.step, prompt: taken + places[i] as u64 },
                 prompt: prompts[i].clone(),
                 samples,
                 sampling: sampling.clone(),
@@ -248,12 +255,13 @@ impl<B: Backend> Collector<'_, B> {
             };
             (&problems[i], request)
         };
-        let mut questions: Vec<_> =
-            (0..count).map(|i| question(i, self.settings.responses, &self.sampling, i < cached)).collect();
+        let mut questions: Vec<_> = (0..own)
+            .map(|i| question(i, self.settings.responses, &self.sampling, places[i] < cached))
+            .collect();
         if self.greedy {
             let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
             let greedy = Arc::new(greedy);
-            questions.extend((0..count).map(|i| question(i, 1, &greedy, false)));
+            questions.extend((0..own).map(|i| question(i, 1, &greedy, false)));
         }
         let mut judged = vec![Vec::new(); questions.len()];
         let keep = &mut |request: usize, responses| -> Result<()> {
@@ -270,11 +278,11 @@ impl<B: Backend> Collector<'_, B> {
         };
         // What computes where sampling computes had better wait until all cores are free.
         let responded = respond(sampler, questions, self.judge, usize::MAX, keep, self.observer)?;
-        let mut greedy = judged.split_off(count).into_iter().flatten();
-        let parts = (first_position..).zip(problems.into_iter().zip(prompts).zip(judged));
-        let groups = parts.map(|(position, ((problem, prompt), responses))| {
+        let mut greedy = judged.split_off(own).into_iter().flatten();
+        let parts = places.iter().zip(problems.into_iter().zip(prompts).zip(judged));
+        let groups = parts.map(|(&place, ((problem, prompt), responses))| {
             let greedy = greedy.next();
-            Group { step: self.step, position, problem, prompt, responses, greedy }
+            Group { step: self.step, position: position(place), problem, prompt, responses, greedy }
         });
         Ok((groups.collect(), responded))
     }

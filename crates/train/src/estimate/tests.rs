@@ -11,6 +11,7 @@ fn layout() -> Layout {
 fn workload() -> Workload {
     let sampled = Tokens::of_groups(8.0, 4.0, 20.0, 100.0);
     Workload {
+        ranks: 1,
         steps: 30,
         sampled,
         sampled_at_a_time: 32,
@@ -47,6 +48,8 @@ fn time_is_work_over_speed() {
     let held_out = Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
     let evaluation = held_out.estimate(&layout, NOTHING, speed).evaluation;
     assert!((evaluation.as_secs_f64() - 0.5).abs() < 1e-6, "{evaluation:?}");
+    let on_ranks = Workload { ranks: 4, ..workload }.estimate(&layout, NOTHING, speed);
+    assert!((on_ranks.step.as_secs_f64() - 2.5 / 4.0).abs() < 1e-6, "{on_ranks}");
     let shown = estimate.to_string();
     assert!(
         shown.starts_with("time: about 2 s a step, 0.6 s an evaluation, 78 s for the whole run"),

@@ -98,7 +98,7 @@ impl Trainer for PolicyGradient {
             first_update: self.recipe.prompts_per_update(),
             model: context.model,
             activation_cache: context.activation_cache.as_deref_mut(),
-            ranks: context.ranks,
+            ranks: context.ranks.clone(),
             prompter: context.prompter,
             judge: context.judge,
             limits: context.limits,
@@ -155,10 +155,13 @@ impl Trainer for PolicyGradient {
             minibatch: prompts,
             temperature: self.recipe.rollout.temperature,
         };
-        let before = self.recipe.lab.track_theory.then(|| {
-            context.observer.progress(measuring(0));
-            context.record.clock.time("theory", || Before::measure(states, context.learner))
-        });
+        let before = match self.recipe.lab.track_theory {
+            true => {
+                context.observer.progress(measuring(0));
+                Some(context.record.clock.time("theory", || Before::measure(states, context.learner))?)
+            }
+            false => None,
+        };
         let epochs = self.recipe.update.epochs;
         let minibatches = (0..epochs).flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)));
         let mut totals = UpdateTotals::default();
@@ -178,7 +181,7 @@ impl Trainer for PolicyGradient {
         }
         let LearnContext { learner, record, .. } = context;
         record.tokens =
-            record.clock.time("records", || records.finish(learner, self.recipe.rollout.temperature));
+            record.clock.time("records", || records.finish(learner, self.recipe.rollout.temperature))?;
         if let Some(share) = share_without_signal(&learnt) {
             record.metrics.set("update/groups_without_signal", share);
         }
@@ -186,7 +189,7 @@ impl Trainer for PolicyGradient {
         if let Some(before) = before {
             context.observer.progress(measuring(1));
             let StepRecord { metrics, clock, .. } = context.record;
-            clock.time("theory", || before.compare(states, context.learner, metrics));
+            clock.time("theory", || before.compare(states, context.learner, metrics))?;
             context.observer.progress(measuring(2));
         }
         let idle = state.alarms.after_step(&objective.covariance, &totals.statistics);
@@ -257,7 +260,8 @@ impl PolicyGradient {
         let StepRecord { clock, .. } = record;
         let temperature = self.recipe.rollout.temperature;
         let reference = reference.filter(|_| self.recipe.objective.needs_reference());
-        let reference_logprobs = reference.map(|model| batch.logprobs(model, learner, temperature));
+        let reference_logprobs =
+            reference.map(|model| batch.logprobs(model, learner, temperature)).transpose()?;
         let inputs = LossInputs {
             settings: &self.recipe.objective,
             temperature,
@@ -267,7 +271,7 @@ impl PolicyGradient {
             steered: in_force.steered(),
             key: DrawKey { seed: self.recipe.run.seed, step: *step, update: number as u64 },
         };
-        let loss = clock.time("update", || batch.accumulate(learner, &inputs));
+        let loss = clock.time("update", || batch.accumulate(learner, &inputs))?;
         clock.add("objective", loss.objective_time);
         if !batch.is_idle(&inputs) {
             clock.count("update", batch.all_tokens()); // else there was next to nothing to do

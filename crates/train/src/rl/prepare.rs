@@ -32,6 +32,7 @@ impl Recipe {
         // A pass has a prompt once for as many responses as stand behind it.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
         Workload {
+            ranks: 1,
             steps: self.run.steps,
             sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
@@ -69,9 +70,13 @@ impl TrainingRecipe for Recipe {
         &mut self.run
     }
 
+    fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>) {
+        ("update.shards", &mut self.update.shards)
+    }
+
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, lab, update, .. } = self;
-        let (track_states, shards) = (lab.track_states, update.shards);
+        let (track_states, shards) = (lab.track_states, update.shards.unwrap_or(1));
         let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: of_process_model.as_deref(),
@@ -92,7 +97,12 @@ impl TrainingRecipe for Recipe {
         problems::check_files(&self.data, &self.eval, self.run.seed, &self.reward.verifier)
     }
 
-    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<PolicyGradient>> {
+    fn prepare(
+        self,
+        model_dir: &Path,
+        ranks: usize,
+        progress: &dyn hub::Progress,
+    ) -> Result<Prepared<PolicyGradient>> {
         let recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
@@ -148,15 +158,16 @@ impl TrainingRecipe for Recipe {
             trained,
             forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
             loss_tokens: trained.saturating_mul(longest_response),
-            activation_slots: recipe.prompts_per_update().saturating_mul(
+            // Of what this rank samples for the first update.
+            activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
-            sets: recipe.parameter_sets(),
+            sets: recipe.parameter_sets(ranks),
             process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
         };
-        let workload = recipe.workload(data.mean_prompt, &data.sets, &config);
+        let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
         let judge = Judge {
             verifier: recipe.reward.verifier.build()?,
             overlong: recipe.reward.overlong.clone(),

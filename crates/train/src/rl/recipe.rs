@@ -58,14 +58,15 @@ pub struct Update {
     #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
     /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed (docs/numerics.md,
-    /// "Shards"). What a run comes to depends on how many there are, as it does on the seed, but not on who computes them.
+    /// "Shards"). What a run comes to depends on how many there are, as it does on the seed, but not on who computes them. Unset:
+    /// as many as ranks train together (docs/distributed.md) when the run begins, so 1 of one process.
     #[schemars(range(min = 1, max = 65536))]
-    pub shards: usize,
+    pub shards: Option<usize>,
 }
 
 impl Default for Update {
     fn default() -> Self {
-        Self { prompts: None, epochs: 1, shards: 1 }
+        Self { prompts: None, epochs: 1, shards: None }
     }
 }
 
@@ -89,6 +90,7 @@ impl Recipe {
     /// used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
+        self.update.shards.get_or_insert(1);
         if self.objective.is_prime() {
             self.prime.prompts = Some(self.prompts_per_process_update());
         }
@@ -192,16 +194,37 @@ impl Recipe {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
         warnings.extend(self.optimizer.warning(settings::POLICY_OPTIMIZER, self.run.steps));
         warnings.extend(self.warning_of_prime());
-        let (all, each) = (self.rollout.prompts, self.prompts_per_update());
-        if !all.is_multiple_of(each) {
-            warnings.push(format!(
-                "update.prompts = {each} does not divide rollout.prompts = {all}: the last update of a rollout has but {} of \
-                 them, at the same learning rate",
-                all % each
-            ));
+        let (of_policy, of_process_model) = (self.prompts_per_update(), self.prompts_per_process_update());
+        warnings.extend(self.warning_of_remainder("update.prompts", of_policy));
+        if self.objective.is_prime() && of_process_model != of_policy {
+            warnings.extend(self.warning_of_remainder("prime.prompts", of_process_model));
         }
+        warnings.extend(self.warning_of_shards());
         warnings.extend(self.warning_of_kept_tokens());
         warnings
+    }
+
+    fn warning_of_remainder(&self, key: &str, each: usize) -> Option<String> {
+        let all = self.rollout.prompts;
+        (!all.is_multiple_of(each)).then(|| {
+            format!(
+                "{key} = {each} does not divide rollout.prompts = {all}: the last update of a rollout has but {} of them, at \
+                 the same learning rate",
+                all % each
+            )
+        })
+    }
+
+    /// Each shard costs an addition of whole gradients, also one that has no sequences.
+    fn warning_of_shards(&self) -> Option<String> {
+        let shards = self.update.shards.unwrap_or(1);
+        let responses = self.prompts_per_update().saturating_mul(self.rollout.responses);
+        (shards > responses).then(|| {
+            format!(
+                "update.shards = {shards}, and an update has but {responses} responses: the other shards are empty, and cost \
+                 the time of adding their gradients"
+            )
+        })
     }
 
     fn warning_of_prime(&self) -> Option<String> {

@@ -4,6 +4,7 @@
 //! The tokens that are trained on are scored before the step's updates and after them, in their passes and without tapes, a
 //! minibatch at a time. Nothing is kept of a token but its part in sums, and nothing here reaches the gradient.
 
+use crate::error::Result;
 use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
@@ -26,14 +27,18 @@ pub(super) struct States<'a> {
 
 impl<'a> States<'a> {
     /// Calls `f` with each minibatch and the responses in it.
-    fn each(&self, mut f: impl FnMut(&TrainingBatch, &mut dyn Iterator<Item = TrainedOn<'a>>)) {
+    fn each(
+        &self,
+        mut f: impl FnMut(&TrainingBatch, &mut dyn Iterator<Item = TrainedOn<'a>>) -> Result<()>,
+    ) -> Result<()> {
         let minibatches = self.groups.chunks(self.minibatch).zip(self.advantages.chunks(self.minibatch));
         for (groups, advantages) in minibatches {
             let batch = TrainingBatch::new(groups, advantages, self.mask_truncated);
             if !batch.is_empty() {
-                f(&batch, &mut trained_on(groups, advantages, self.mask_truncated));
+                f(&batch, &mut trained_on(groups, advantages, self.mask_truncated))?;
             }
         }
+        Ok(())
     }
 }
 
@@ -71,10 +76,13 @@ struct OfTokens {
 
 impl Before {
     /// Scores what will be trained on.
-    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Self {
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
+    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Result<Self> {
         let mut before = Self::default();
         states.each(|batch, responses| {
-            let (scores, slopes) = batch.entropy_slopes(learner, states.temperature);
+            let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
             let [now, sampled] = [&scores, batch.sampled()].map(|scores| {
                 // Under the distribution that the token was drawn from.
                 move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
@@ -99,24 +107,35 @@ impl Before {
                     before.tokens.exact += advantage * ratio * f64::from(slopes[token]);
                 }
             }
-        });
-        before
+            Ok(())
+        })?;
+        Ok(before)
     }
 
     /// Scores it again under the weights that the updates have led to, and records what they have changed. Where nothing was
     /// trained on, there is nothing to record.
-    pub fn compare<B: Backend>(self, states: States<'_>, learner: &Learner<B>, metrics: &mut Metrics) {
+    ///
+    /// # Errors
+    /// As [`Learner::score`].
+    pub fn compare<B: Backend>(
+        self,
+        states: States<'_>,
+        learner: &Learner<B>,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         states.each(|batch, responses| {
-            let entropies = batch.entropies(learner, states.temperature);
+            let entropies = batch.entropies(learner, states.temperature)?;
             let mut first = 0;
             for TrainedOn { response, .. } in responses {
                 let tokens = first..first + response.tokens.len();
                 first = tokens.end;
                 after.push(mean(&entropies, tokens));
             }
-        });
+            Ok(())
+        })?;
         self.record(&after, metrics);
+        Ok(())
     }
 
     /// `after` has the mean entropy of each response.

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::metrics::Metrics;
 use crate::optimizer::{self, Optimizer};
+use crate::ranks::Ranks;
 use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
@@ -153,7 +154,7 @@ impl CheckpointStore {
         learners: &Learners<'_, B>,
         source: &Path,
         state: &RunState<S>,
-    ) -> Result<PathBuf> {
+    ) -> Result<()> {
         let target = self.path(state.step);
         if target.exists() {
             self.remove(&target)?; // of a run that went on from an earlier step than this
@@ -185,8 +186,7 @@ impl CheckpointStore {
         }
         write_json(&trainer.join("state.json"), state)?;
         write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
-        staged.commit()?;
-        Ok(target)
+        Ok(staged.commit()?)
     }
 
     /// The latest checkpoint that is whole. Tells `note` of damaged ones that it passed over.
@@ -214,6 +214,22 @@ impl CheckpointStore {
                 self.dir.display()
             ))),
         }
+    }
+
+    /// The checkpoint of a step, which another rank has found whole.
+    ///
+    /// # Errors
+    /// As [`latest`](Self::latest); [`Error::Run`] when it is not there.
+    pub fn of_step<S: DeserializeOwned>(&self, step: u64) -> Result<FoundCheckpoint<S>> {
+        let dir = self.path(step);
+        if !dir.is_dir() {
+            return Err(Error::Run(format!(
+                "{}: the first rank goes on from here, and this one cannot see it: run.out must be a directory that all \
+                 machines share",
+                dir.display()
+            )));
+        }
+        Ok(FoundCheckpoint { state: read_state(&dir)?, dir })
     }
 
     fn verify(dir: &Path) -> Result<()> {
@@ -275,7 +291,7 @@ impl<S> FoundCheckpoint<S> {
         backend: Arc<B>,
         settings: settings::Optimizer,
         limits: PassLimits,
-        shards: usize,
+        ranks: Ranks,
     ) -> Result<Learner<B>> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join("trainer/weights");
@@ -285,7 +301,7 @@ impl<S> FoundCheckpoint<S> {
         }
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Learner::new(model, optimizer, limits, shards)
+        Learner::new(model, optimizer, limits, ranks)
     }
 
     /// The process model as it was.
@@ -297,7 +313,7 @@ impl<S> FoundCheckpoint<S> {
         backend: Arc<B>,
         settings: settings::Optimizer,
         limits: PassLimits,
-        shards: usize,
+        ranks: Ranks,
     ) -> Result<Learner<B>> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
@@ -308,7 +324,7 @@ impl<S> FoundCheckpoint<S> {
         let model = Model::load(&dir, backend)?;
         let moments = Checkpoint::open(&dir.join("moments"))?;
         let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(PROCESS_OPTIMIZER);
-        Learner::new(model, optimizer, limits, shards)
+        Learner::new(model, optimizer, limits, ranks)
     }
 }
 

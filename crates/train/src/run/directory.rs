@@ -8,6 +8,7 @@ use super::log::{Log, TENSORBOARD};
 use super::place::{Existing, Place};
 use super::response_file::ResponseFile;
 use crate::error::Result;
+use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
 use isentrope_lab::run_files::{
@@ -19,13 +20,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// An open run directory.
+/// An open run directory. The first rank writes it; the others read what is there.
 pub struct RunDirectory {
     /// The directory.
     pub dir: PathBuf,
     /// Its checkpoints.
     pub checkpoints: CheckpointStore,
-    _lock: Lock,
+    /// Of the rank that writes.
+    lock: Option<Lock>,
 }
 
 impl RunDirectory {
@@ -34,22 +36,44 @@ impl RunDirectory {
     ///
     /// # Errors
     /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made.
-    pub(super) fn open(place: &Place, checkpoints: Checkpoints) -> Result<Self> {
-        place.check()?;
+    pub(super) fn open(place: &Place, checkpoints: Checkpoints, ranks: &Ranks) -> Result<Self> {
         let dir = place.dir.clone();
-        make_directory(&dir)?;
-        let lock = lock_directory(&dir, "training")?;
         let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
-        Ok(Self { dir, checkpoints, _lock: lock })
+        if !ranks.is_first() {
+            return Ok(Self { dir, checkpoints, lock: None });
+        }
+        place.check()?;
+        make_directory(&dir)?;
+        let lock = Some(lock_directory(&dir, "training")?);
+        Ok(Self { dir, checkpoints, lock })
     }
 
-    /// The checkpoint that the run goes on from, if it is to be resumed and has one. `note` is told which settings differ from
-    /// those that the run began with.
+    /// Whether this rank writes it.
+    pub(super) fn is_written(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank chooses it. `note` is told
+    /// which settings differ from those that the run began with.
     ///
     /// # Errors
     /// As [`CheckpointStore::latest`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started
-    /// with cannot be read.
+    /// with cannot be read; when another rank has failed.
     pub(super) fn resumed<S: DeserializeOwned>(
+        &self,
+        place: &Place,
+        ranks: &Ranks,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Option<FoundCheckpoint<S>>> {
+        let found = if self.is_written() { self.latest(place, note)? } else { None };
+        let step = ranks.first_says(found.as_ref().map(|found| found.state.step))?;
+        match (found, step) {
+            (None, Some(step)) => self.checkpoints.of_step(step).map(Some),
+            (found, _) => Ok(found),
+        }
+    }
+
+    fn latest<S: DeserializeOwned>(
         &self,
         place: &Place,
         note: &mut dyn FnMut(&str),
@@ -70,6 +94,9 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn begin(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<()> {
+        if !self.is_written() {
+            return Ok(());
+        }
         let (text, values) = &place.recipe;
         if place.starts_anew()? {
             if place.existing == Existing::Refuse {
@@ -93,6 +120,9 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+        if !self.is_written() {
+            return Ok(());
+        }
         let path = self.dir.join(MANIFEST);
         let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         for part in ["model", "data"] {
@@ -112,22 +142,26 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub(super) fn remove_responses(&self, step: Option<u64>) -> Result<()> {
-        RESPONSES.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
+        let parts = if self.is_written() { &RESPONSES[..] } else { &[] };
+        parts.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
 
     /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
-    /// later ones is removed. `note` is told what is missing of earlier ones.
+    /// later ones is removed. `note` is told what is missing of earlier ones. None on ranks that do not write.
     ///
     /// # Errors
     /// As [`Log::create`] and [`Log::resume`].
-    pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Log> {
+    pub(super) fn log(&self, step: Option<u64>, note: &mut dyn FnMut(&str)) -> Result<Option<Log>> {
+        if !self.is_written() {
+            return Ok(None);
+        }
         if let Some(step) = step {
-            return Log::resume(&self.dir, step, note);
+            return Log::resume(&self.dir, step, note).map(Some);
         }
         for name in [METRICS, TIMINGS, TENSORBOARD] {
             remove(&self.dir.join(name))?;
         }
-        Log::create(&self.dir)
+        Log::create(&self.dir).map(Some)
     }
 
     /// Starts the file of the responses sampled in a step.
@@ -135,7 +169,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(&RunFiles::new(&self.dir).rollout(step))
+        self.file(&RunFiles::new(&self.dir).rollout(step))
     }
 
     /// Starts the file of a step's token records.
@@ -143,7 +177,7 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn tokens(&self, step: u64) -> Result<ResponseFile> {
-        ResponseFile::create(&RunFiles::new(&self.dir).tokens(step))
+        self.file(&RunFiles::new(&self.dir).tokens(step))
     }
 
     /// Starts the file of the responses to a set of held-out problems after a step.
@@ -151,7 +185,11 @@ impl RunDirectory {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn evaluation(&self, step: u64, set: &str) -> Result<ResponseFile> {
-        ResponseFile::create(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
+        self.file(&self.dir.join(format!("{EVALUATIONS}/step-{step:06}-{set}.jsonl")))
+    }
+
+    fn file(&self, path: &Path) -> Result<ResponseFile> {
+        if self.is_written() { ResponseFile::create(path) } else { Ok(ResponseFile::nowhere()) }
     }
 }
 

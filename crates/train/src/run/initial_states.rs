@@ -10,6 +10,7 @@ use self::file::{StatesFile, read};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::metrics::Metrics;
+use crate::ranks::Ranks;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
 use isentrope_files::{remove, sha256_of_file};
@@ -74,13 +75,19 @@ impl InitialStates {
         Ok(remove(&self.path)?)
     }
 
-    /// Keeps the responses to a set's problems, if they are from before the first step. After the last set follows
-    /// [`complete`](Self::complete).
+    /// Keeps the responses to a set's problems, if they are from before the first step: on the first rank, for all. After the
+    /// last set follows [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub fn keep(&mut self, step: u64, set: &EvaluationSet, problems: &[Vec<Response>]) -> Result<()> {
-        if !self.is_tracked || step > 0 || set.is_further {
+    pub fn keep(
+        &mut self,
+        step: u64,
+        set: &EvaluationSet,
+        problems: &[Vec<Response>],
+        ranks: &Ranks,
+    ) -> Result<()> {
+        if !self.is_tracked || step > 0 || set.is_further || !ranks.is_first() {
             return Ok(());
         }
         let file = match &mut self.unfinished {
@@ -90,15 +97,16 @@ impl InitialStates {
         file.add(set, problems)
     }
 
-    /// Completes the file, if one was begun.
+    /// Completes the file, if one was begun, and lets all ranks know of it.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
-    pub fn complete(&mut self) -> Result<()> {
+    /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
+    pub fn complete(&mut self, ranks: &Ranks) -> Result<()> {
         if let Some(file) = self.unfinished.take() {
             file.finish()?;
             self.sha256 = Some(sha256_of_file(&self.path)?);
         }
+        self.sha256 = ranks.first_says(self.sha256.take())?;
         Ok(())
     }
 
@@ -118,13 +126,14 @@ impl InitialStates {
         read(&self.path, (config.vocab_size, config.context()), &mut |state| {
             let is_alike = chunk.last().is_none_or(|last| last.temperature == state.temperature);
             if !is_alike || tokens + state.tokens.len() > CHUNK_TOKENS {
-                score(learner, &mut chunk, &mut sets);
+                score(learner, &mut chunk, &mut sets)?;
                 tokens = 0;
             }
             tokens += state.tokens.len();
             chunk.push(state);
+            Ok(())
         })?;
-        score(learner, &mut chunk, &mut sets);
+        score(learner, &mut chunk, &mut sets)?;
         sets.iter().for_each(|set| set.record(metrics));
         Ok(())
     }
@@ -144,15 +153,19 @@ impl InitialStates {
 }
 
 /// Scores states of one temperature, and adds what comes out to their sets.
-fn score<B: Backend>(learner: &Learner<B>, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>) {
-    let Some(temperature) = chunk.first().map(|state| state.temperature) else { return };
+fn score<B: Backend>(
+    learner: &Learner<B>,
+    chunk: &mut Vec<InitialState>,
+    sets: &mut Vec<OfSet>,
+) -> Result<()> {
+    let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequence = |state: &InitialState| state.prompt_tokens < state.tokens.len();
     let sequences: Vec<Sequence<'_>> = chunk
         .iter()
         .filter(|state| sequence(state))
         .map(|state| Sequence { tokens: &state.tokens, score_from: state.prompt_tokens })
         .collect();
-    let scores = learner.score(&sequences, temperature);
+    let scores = learner.score(&sequences, temperature)?;
     let mut at = 0;
     for state in chunk.iter() {
         let place = sets.iter().position(|set| set.name == state.set).unwrap_or_else(|| {
@@ -165,6 +178,7 @@ fn score<B: Backend>(learner: &Learner<B>, chunk: &mut Vec<InitialState>, sets: 
         sets[place].add(entropies, &state.logprobs, now);
     }
     chunk.clear();
+    Ok(())
 }
 
 /// Sums over the states of a set.

@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::error::Result;
 use crate::learner::Learner;
 use crate::observer::{Observer, StepReport};
+use crate::ranks::Ranks;
 use crate::settings::{self, Checkpoints};
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
@@ -53,7 +54,9 @@ pub struct Run {
     pub step: u64,
     /// Steps to make in all.
     pub steps: u64,
-    log: Log,
+    /// None on ranks that do not write.
+    log: Option<Log>,
+    ranks: Ranks,
     /// Evaluations before the first step.
     first: Vec<Evaluation>,
     /// The latest evaluations, and the step after which they were made.
@@ -80,13 +83,14 @@ impl Run {
     pub(crate) fn open<L, S: Serialize + DeserializeOwned>(
         place: &Place,
         (run, checkpoints, track_states): (&settings::Run, &Checkpoints, bool),
+        ranks: Ranks,
         manifest: Value,
         start: S,
         observer: &mut dyn Observer,
         learners: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<L>,
     ) -> Result<(Self, L, S)> {
-        let directory = RunDirectory::open(place, checkpoints.clone())?;
-        let found = directory.resumed::<S>(place, &mut |text: &str| observer.note(text))?;
+        let directory = RunDirectory::open(place, checkpoints.clone(), &ranks)?;
+        let found = directory.resumed::<S>(place, &ranks, &mut |text: &str| observer.note(text))?;
         let initial_states = InitialStates::open(
             &directory.dir,
             track_states,
@@ -111,6 +115,7 @@ impl Run {
             step: 0,
             steps: run.steps,
             log,
+            ranks,
             first: Vec::new(),
             last: Vec::new(),
             last_step: 0,
@@ -125,7 +130,9 @@ impl Run {
         };
         let state = match found {
             None => {
-                opened.initial_states.remove()?;
+                if opened.directory.is_written() {
+                    opened.initial_states.remove()?;
+                }
                 if place.existing == Existing::Resume {
                     let dir = opened.directory.dir.display();
                     observer
@@ -175,17 +182,20 @@ impl Run {
         let mut evaluations = Vec::with_capacity(sets.len());
         for set in sets {
             let mut file = self.directory.evaluation(self.step, &set.name)?;
-            let responses = record.clock.time("eval", || evaluator.responses(model, set, observer))?;
+            let own = self.ranks.own(&vec![1; set.problems.len()]);
+            let responses = record.clock.time("eval", || evaluator.responses(model, set, own, observer))?;
+            let responses = self.ranks.gather_responses(responses)?;
+            evaluator.tell_faults(set, &responses, observer);
             for ((problem, _), responses) in set.problems.iter().zip(&responses) {
                 file.responses(problem, responses)?;
             }
             file.finish()?;
-            self.initial_states.keep(self.step, set, &responses)?;
+            self.initial_states.keep(self.step, set, &responses, &self.ranks)?;
             let evaluation = Evaluation::of_responses(set, &responses);
             evaluation.note.iter().for_each(|note| observer.note(&format!("{}: {note}", set.name)));
             evaluations.push(evaluation);
         }
-        self.initial_states.complete()?;
+        self.initial_states.complete(&self.ranks)?;
         for (name, value) in Evaluation::metrics(&evaluations) {
             record.metrics.set(name, value);
         }
@@ -243,7 +253,10 @@ impl Run {
         let StepRecord { metrics, clock, remarks, .. } = record;
         let timings = clock.metrics();
         self.total.merge(&clock);
-        self.log.write(self.step, &metrics, &timings)?;
+        self.ranks.note("the metrics of the step", &metrics)?;
+        if let Some(log) = &mut self.log {
+            log.write(self.step, &metrics, &timings)?;
+        }
         observer.step(&StepReport {
             step: self.step,
             steps: self.steps,

@@ -9,12 +9,17 @@ use isentrope_rollout::Response;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// JSON lines of responses with their verdicts; the file appears when it is complete.
-pub struct ResponseFile(AtomicFile);
+/// JSON lines of responses with their verdicts; the file appears when it is complete. None at all on ranks that do not write.
+pub struct ResponseFile(Option<AtomicFile>);
 
 impl ResponseFile {
     pub(super) fn create(path: &Path) -> Result<Self> {
-        Ok(Self(AtomicFile::create_as(path, path.with_extension("jsonl.partial"))?))
+        Ok(Self(Some(AtomicFile::create_as(path, path.with_extension("jsonl.partial"))?)))
+    }
+
+    /// Takes everything and keeps nothing.
+    pub(super) fn nowhere() -> Self {
+        Self(None)
     }
 
     /// Writes a group's responses, then its greedy one, if it has one: the baseline of the others.
@@ -45,11 +50,11 @@ impl ResponseFile {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn record(&mut self, record: &TokenRecord) -> Result<()> {
-        Ok(self.0.json_line(record)?)
+        self.0.as_mut().map_or(Ok(()), |file| Ok(file.json_line(record)?))
     }
 
     fn line(&mut self, line: Map<String, Value>) -> Result<()> {
-        Ok(self.0.json_line(&line)?)
+        self.0.as_mut().map_or(Ok(()), |file| Ok(file.json_line(&line)?))
     }
 
     /// Gives the file its name.
@@ -57,6 +62,6 @@ impl ResponseFile {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn finish(self) -> Result<()> {
-        Ok(self.0.commit()?)
+        self.0.map_or(Ok(()), |file| Ok(file.commit()?))
     }
 }

@@ -13,7 +13,7 @@ impl Run {
     /// last step.
     ///
     /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
+    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has failed.
     pub(crate) fn save_if_due<B: Backend, S: Serialize>(
         &mut self,
         learners: &Learners<'_, B>,
@@ -21,7 +21,7 @@ impl Run {
         trainer: &S,
         observer: &mut dyn Observer,
     ) -> Result<bool> {
-        let stop = observer.stop_requested();
+        let stop = self.ranks.any(observer.stop_requested())?;
         let due = self.directory.checkpoints.due(self.step, self.steps);
         if !stop && !due {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Run {
         observer: &mut dyn Observer,
     ) {
         let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
-        if step == 0 || self.saved.as_ref() == Some(&target) {
+        if step == 0 || self.saved.as_ref() == Some(&target) || self.log.is_none() {
             return;
         }
         let said = match self.save(learners, source, trainer, unrecorded, observer) {
@@ -103,13 +103,19 @@ impl Run {
             initial_states: self.initial_states.sha256().cloned(),
             trainer,
         };
-        self.log.sync()?;
-        self.saved = Some(self.directory.checkpoints.save(learners, source, &state)?);
+        if let Some(log) = &self.log {
+            log.sync()?;
+            self.directory.checkpoints.save(learners, source, &state)?;
+        }
+        self.saved = Some(self.directory.checkpoints.path(self.step));
         Ok(())
     }
 
     /// Removes checkpoints that need not be kept.
     pub(super) fn retire(&self) -> Result<()> {
-        self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
+        match &self.log {
+            Some(_) => self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step)),
+            None => Ok(()),
+        }
     }
 }

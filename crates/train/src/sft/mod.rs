@@ -90,7 +90,8 @@ impl Trainer for FineTuning {
         let learnt: usize = examples.iter().map(TokenizedExample::learnt).sum();
         let weights = Coefficients::cross_entropy(&examples, learnt);
         observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
-        let scores = record.clock.time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights));
+        let scores =
+            record.clock.time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights))?;
         let update = record.clock.time("optimizer", || learner.step(*learning_rate))?;
         let tokens = examples.iter().map(|e| e.tokens.len()).sum();
         record.clock.count("update", tokens);
@@ -106,13 +107,14 @@ impl Trainer for FineTuning {
     }
 
     /// The loss on the held-out examples.
-    fn evaluate<B: Backend>(&self, learner: &Learner<B>, record: &mut StepRecord) {
+    fn evaluate<B: Backend>(&self, learner: &Learner<B>, record: &mut StepRecord) -> Result<()> {
         if self.held_out.is_empty() {
-            return;
+            return Ok(());
         }
         let sequences: Vec<Sequence<'_>> = self.held_out.iter().map(TokenizedExample::sequence).collect();
-        let scores = record.clock.time("eval", || learner.score(&sequences, 1.0));
+        let scores = record.clock.time("eval", || learner.score(&sequences, 1.0))?;
         record.metrics.set("eval/loss", -mean_of_learnt(&self.held_out, &scores.logprobs));
+        Ok(())
     }
 }
 

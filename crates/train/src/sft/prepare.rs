@@ -18,16 +18,22 @@ impl TrainingRecipe for Recipe {
     type Trainer = FineTuning;
 
     fn resolve(&mut self) -> Result<()> {
-        self.check()
+        self.check()?;
+        self.sft.shards.get_or_insert(1);
+        Ok(())
     }
 
     fn run_mut(&mut self) -> &mut settings::Run {
         &mut self.run
     }
 
+    fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>) {
+        ("sft.shards", &mut self.sft.shards)
+    }
+
     fn tables(&self) -> Tables<'_> {
         let Self { run, model, optimizer, eval, checkpoint, memory, sft, .. } = self;
-        let (process_model, track_states, shards) = (None, false, sft.shards);
+        let (process_model, track_states, shards) = (None, false, sft.shards.unwrap_or(1));
         Tables { run, model, optimizer, process_model, eval, checkpoint, memory, track_states, shards }
     }
 
@@ -55,7 +61,12 @@ impl TrainingRecipe for Recipe {
         Ok(notes)
     }
 
-    fn prepare(self, model_dir: &Path, progress: &dyn hub::Progress) -> Result<Prepared<FineTuning>> {
+    fn prepare(
+        self,
+        model_dir: &Path,
+        ranks: usize,
+        progress: &dyn hub::Progress,
+    ) -> Result<Prepared<FineTuning>> {
         let mut recipe = self;
         recipe.check()?;
         let config = ModelConfig::read(model_dir)?;
@@ -82,10 +93,11 @@ impl TrainingRecipe for Recipe {
             activation_slots: 0,
             kept_tokens: 0,
             scored: 0,
-            sets: recipe.parameter_sets(),
+            sets: recipe.parameter_sets(ranks),
             process_tokens: 0,
         };
         let workload = Workload {
+            ranks,
             steps: recipe.run.steps,
             sampled_at_a_time: sampled,
             trained: mean_example(&mut examples, &prompter) * recipe.sft.batch as f64,

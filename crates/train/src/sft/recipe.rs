@@ -44,7 +44,7 @@ pub struct SftSettings {
     pub max_tokens: usize,
     /// Parts of a batch whose gradients are computed apart and then added, as `update.shards` of reinforcement learning.
     #[schemars(range(min = 1, max = 65536))]
-    pub shards: usize,
+    pub shards: Option<usize>,
     /// Files of held-out examples, whose loss is measured at every evaluation, on at most `eval.problems` of them. Without
     /// any, the built-in task gives examples that are never trained on.
     pub eval_files: Vec<PathBuf>,
@@ -52,7 +52,7 @@ pub struct SftSettings {
 
 impl Default for SftSettings {
     fn default() -> Self {
-        Self { batch: 64, max_tokens: 2048, shards: 1, eval_files: Vec::new() }
+        Self { batch: 64, max_tokens: 2048, shards: None, eval_files: Vec::new() }
     }
 }
 

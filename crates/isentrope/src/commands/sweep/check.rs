@@ -122,7 +122,7 @@ fn needs<R: TrainingRecipe>(
     let path = recipe.tables().model.path.clone();
     refuse_misplaced(Path::new(&path), source)?;
     let dir = models.described(&path)?;
-    let prepared = recipe.prepare(&dir, &Download::default())?;
+    let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let jobs = jobs(&prepared, machine)?;
     let plan = prepared.plan(machine.device, machine.available / jobs)?;
     let seconds = prepared.estimate_with(machine.device, &plan, speeds)?.run.as_secs_f64();

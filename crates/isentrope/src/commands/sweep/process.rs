@@ -63,6 +63,7 @@ impl Process {
             .args(["--resume", "--end-with-standard-input"])
             .args(["--threads", &share.threads.to_string()])
             .args(["--free-memory", &memory.to_string()])
+            .env("ISENTROPE_RANKS", "off") // a launcher's variables are not for it
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(both);

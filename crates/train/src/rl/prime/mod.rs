@@ -51,17 +51,17 @@ pub(super) fn advantages<B: Backend>(
     let mut work =
         |done| observer.progress(Progress { phase: Phase::ProcessModel, done, total: 3, tokens: 0 });
     work(0);
-    let rollout = clock.time("process_model", || Rollout::new(groups, reference, phi, *temperature));
+    let rollout = clock.time("process_model", || Rollout::new(groups, reference, phi, *temperature))?;
     work(1);
     let skipped_before = phi.optimizer.progress.skipped;
     let (scores, learnt) = match settings.order {
         Order::Before => {
             let learnt = clock.time("process_model", || rollout.learn(recipe, learning_rate, phi))?;
             work(2);
-            (clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature)), learnt)
+            (clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature))?, learnt)
         }
         Order::After => {
-            let scores = clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature));
+            let scores = clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature))?;
             work(2);
             (scores, clock.time("process_model", || rollout.learn(recipe, learning_rate, phi))?)
         }
@@ -85,11 +85,8 @@ pub(super) fn advantages<B: Backend>(
     metrics.set("prime/learning_rate", learning_rate);
     let skipped = phi.optimizer.progress.skipped;
     metrics.set("prime/skipped", f64::from(skipped));
-    if skipped > skipped_before {
-        let count = skipped - skipped_before;
-        observer.note(&format!(
-            "updates of the process model left out of this step: {count}; the gradient is not finite"
-        ));
+    if let Some(note) = phi.optimizer.skipped_since(skipped_before, "of the process model ") {
+        observer.note(&note);
     }
     Ok(by_group(Estimator::Prime, groups, prime.advantages.into_iter().map(Advantages::Each)))
 }
@@ -114,12 +111,12 @@ impl<'a> Rollout<'a> {
         reference: &Model<B>,
         phi: &Learner<B>,
         temperature: f32,
-    ) -> Self {
+    ) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
         let parts =
             responses.iter().map(|&(_, group, response)| (&group.prompt[..], response, is_correct(response)));
-        let batch = ProcessBatch::new(parts, reference, phi, temperature);
-        Self { responses, batch }
+        let batch = ProcessBatch::new(parts, reference, phi, temperature)?;
+        Ok(Self { responses, batch })
     }
 
     /// One update of the process model per minibatch. It learns from the responses that the policy learns from.
@@ -131,7 +128,7 @@ impl<'a> Rollout<'a> {
         let of_update = |place: usize| self.responses[place].0 / minibatch;
         for places in places.chunk_by(|&a, &b| of_update(a) == of_update(b)) {
             let (beta, temperature) = (recipe.prime.beta, recipe.rollout.temperature);
-            let log_ratios = self.batch.accumulate(places, phi, beta, temperature);
+            let log_ratios = self.batch.accumulate(places, phi, beta, temperature)?;
             learnt.seen.extend(places.iter().copied().zip(log_ratios));
             learnt.norms.push(phi.step(learning_rate)?.norm);
         }

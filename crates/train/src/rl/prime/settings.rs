@@ -95,19 +95,25 @@ impl PrimeSettings {
     /// Checks that the model that phi begins as is one like the policy's, in `policy`.
     ///
     /// # Errors
-    /// What is wrong with its configuration; [`Setting`](isentrope_evaluation::Error::Setting) when it is another model's.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when it cannot be read or is another model's; what is wrong with the
+    /// policy's configuration.
     pub(crate) fn check_model(&self, policy: &Path) -> Result<()> {
         let Some(dir) = &self.model else { return Ok(()) };
-        let config = |dir: &Path| -> Result<ModelConfig> {
-            Ok(ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? })
-        };
-        let tokenizer = |dir: &Path| {
+        let read = |dir: &Path| -> Result<(ModelConfig, Vec<u8>)> {
+            let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
             let path = dir.join("tokenizer.json");
-            fs::read(&path).map_err(|e| Error::io(&path, e))
+            Ok((config, fs::read(&path).map_err(|e| Error::io(&path, e))?))
         };
-        let other = if config(dir)? != config(policy)? {
+        let own = read(dir).map_err(|e| {
+            let what = format!(
+                "cannot be read: {e}; a run that has begun does not need it any more, and --set prime.model= takes the key out"
+            );
+            Error::setting("prime.model", what)
+        })?;
+        let policy = read(policy)?;
+        let other = if own.0 != policy.0 {
             "config.json"
-        } else if tokenizer(dir)? != tokenizer(policy)? {
+        } else if own.1 != policy.1 {
             "tokenizer.json"
         } else {
             return Ok(());

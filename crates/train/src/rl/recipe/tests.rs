@@ -101,6 +101,28 @@ fn a_minibatch_that_is_left_over_is_warned_of() {
     let [said] = &warnings(Some(63))[..] else { panic!("one warning is due") };
     assert!(said.contains("update.prompts = 63 does not divide rollout.prompts = 64"), "{said}");
     assert!(said.contains("has but 1 of them"), "{said}");
+
+    let mut recipe = prime();
+    recipe.prime.prompts = Some(60);
+    let [said] = &recipe.warnings()[..] else { panic!("one warning is due") };
+    assert!(said.contains("prime.prompts = 60 does not divide rollout.prompts = 64"), "{said}");
+    (recipe.update.prompts, recipe.prime.prompts) = (Some(60), Some(60));
+    assert_eq!(recipe.warnings().len(), 1, "the process model's minibatches are the policy's");
+}
+
+#[test]
+fn shards_without_responses_are_warned_of() {
+    let mut recipe = sound();
+    (recipe.update.prompts, recipe.rollout.responses) = (Some(16), 2);
+    for (shards, is_warned) in [(None, false), (Some(32), false), (Some(33), true)] {
+        recipe.update.shards = shards;
+        let said = recipe.warnings();
+        assert_eq!(
+            said.iter().any(|said| said.contains("an update has but 32 responses")),
+            is_warned,
+            "{said:?}"
+        );
+    }
 }
 
 #[test]

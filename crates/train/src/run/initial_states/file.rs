@@ -47,11 +47,12 @@ impl StatesFile {
 /// Gives `each` every response of a file, for a model with so many different tokens and a context of so many.
 ///
 /// # Errors
-/// [`Invalid`](isentrope_evaluation::Error::Invalid) naming the first line that is no response for this model.
+/// [`Invalid`](isentrope_evaluation::Error::Invalid) naming the first line that is no response for this model; what `each`
+/// returns.
 pub(super) fn read(
     path: &Path,
     (vocabulary, context): (usize, usize),
-    each: &mut dyn FnMut(InitialState),
+    each: &mut dyn FnMut(InitialState) -> Result<()>,
 ) -> Result<()> {
     let mut reader = BufReader::new(open_regular(path)?);
     let mut line = Vec::new();
@@ -67,7 +68,7 @@ pub(super) fn read(
         }
         let state: InitialState = serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
         check(&state, vocabulary, context).map_err(invalid)?;
-        each(state);
+        each(state)?;
     }
     Ok(())
 }
@@ -112,7 +113,10 @@ mod tests {
         let path = dir.path().join("states.jsonl");
         fs::write(&path, text).unwrap();
         let mut states = Vec::new();
-        let read = read(&path, (5, 4), &mut |state| states.push(state));
+        let read = read(&path, (5, 4), &mut |state| {
+            states.push(state);
+            Ok(())
+        });
         read.map(|()| states).map_err(|e| e.to_string())
     }
 

@@ -1,0 +1,186 @@
+//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
+
+use crate::interrupt::{self, Interrupted};
+use crate::memory::Memory;
+use crate::messages;
+use crate::terminal::{Terminal, phase_name};
+use anyhow::{Error, Result, anyhow};
+use isentrope_kernels::thread_count;
+use isentrope_ranks::{Settings, Watch, World};
+use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use std::fmt;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The ranks, and what this one has of its machine.
+pub struct Ranks {
+    pub world: Arc<World>,
+    /// That it computes with.
+    pub threads: usize,
+}
+
+/// A rank other than the first ends; the first has said why, or will.
+#[derive(Debug)]
+pub struct Silent(u8);
+
+impl Silent {
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.0)
+    }
+}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the first rank says why")
+    }
+}
+
+impl std::error::Error for Silent {}
+
+/// Brings together the ranks that a launcher has started, if it has, and has them all do this work. When it fails on one, it ends
+/// on all, and the first says why. `asked` is what `--threads` says.
+pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -> Result<()> {
+    let threads = thread_count(asked)
+        .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
+    let settings = Settings {
+        threads,
+        memory: Memory::now().available,
+        program: format!("isentrope {}", env!("CARGO_PKG_VERSION")),
+        watch: Watch::default(),
+        tell: Arc::new(|text: &str| messages::error(text)),
+    };
+    let world = Arc::new(World::begin(&settings)?);
+    if world.size() == 1 {
+        return work(&Ranks { world, threads });
+    }
+    let is_free = asked.is_none() && std::env::var_os("ISENTROPE_THREADS").is_none();
+    let ranks = Ranks { threads: if is_free { fair_threads(&world, threads) } else { threads }, world };
+    ranks.introduce();
+    let result = work(&ranks);
+    let Ranks { world, .. } = ranks;
+    let result = result.map_err(|error| end(&world, error));
+    // What has worked with it is gone.
+    let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
+    result.and(left.map_err(Error::from))
+}
+
+/// Threads of a rank that may have as many as it finds: where those of its machine together are more than its processors, each
+/// has its part.
+fn fair_threads(world: &World, threads: usize) -> usize {
+    let crowded = world.node().and_then(|node| Some((node.processors?, node.threads)));
+    match crowded {
+        Some((processors, all)) if all > processors => (threads * processors / all).max(1),
+        _ => threads,
+    }
+}
+
+/// Tells the other ranks of an error, unless it came from them, and returns what this one ends with.
+fn end(world: &World, error: Error) -> Error {
+    if error.is::<Interrupted>() {
+        return if world.is_first() { error } else { Silent(130).into() }; // so do all
+    }
+    let told = world.fail(&crate::sentence(&error));
+    // A launcher ends all ranks when one ends with an error, and the first may still be saving the run.
+    if world.go_on() {
+        let _ = world.any(false); // it is over one way or the other
+    }
+    match world.is_first() {
+        true if error.chain().any(|cause| cause.is::<isentrope_ranks::Error>()) => told.into(),
+        true => error,
+        false => Silent(1).into(),
+    }
+}
+
+impl Ranks {
+    /// Whether this one speaks and writes for all.
+    pub fn is_first(&self) -> bool {
+        self.world.is_first()
+    }
+
+    /// Bytes of memory that this rank may take of those that are free on its machine.
+    pub fn share_of(&self, memory: usize) -> usize {
+        memory / self.world.node().map_or(1, |node| node.ranks.len())
+    }
+
+    /// Says who they are.
+    fn introduce(&self) {
+        if !self.is_first() {
+            return;
+        }
+        let Some(library) = self.world.library() else { return };
+        let hosts = isentrope_ranks::Node::of(self.world.places());
+        let on: Vec<String> =
+            hosts.iter().map(|node| format!("{} on {}", node.ranks.len(), node.host)).collect();
+        messages::say(&format!(
+            "{} ranks ({}), {} threads each, over {}",
+            self.world.size(),
+            on.join(", "),
+            self.threads,
+            library.version
+        ));
+        for note in hosts.iter().filter(|node| node.processors.is_some_and(|n| node.threads < n)) {
+            note.note().iter().for_each(|note| messages::note(&note.to_string()));
+        }
+    }
+
+    /// Has the first rank do something before the others, who then find what it has fetched.
+    pub fn first_then_all<T>(&self, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.is_first() {
+            self.world.any(false)?;
+            return fetch();
+        }
+        let fetched = fetch()?;
+        self.world.any(false)?;
+        Ok(fetched)
+    }
+
+    /// What the first rank finds, for all.
+    pub fn first_finds(&self, find: impl FnOnce() -> String) -> Result<String> {
+        let found = if self.is_first() { find() } else { String::new() };
+        Ok(String::from_utf8(self.world.broadcast(found.as_bytes())?)?)
+    }
+}
+
+/// Watches a run on a rank: the first shows it, and each tells the others how far it is.
+pub struct Watcher {
+    terminal: Option<Terminal>,
+    world: Arc<World>,
+}
+
+impl Watcher {
+    pub fn new(ranks: &Ranks) -> Self {
+        Self { terminal: ranks.is_first().then(Terminal::new), world: Arc::clone(&ranks.world) }
+    }
+
+    /// A line before the first step.
+    pub fn heading(&self, text: &str) {
+        self.terminal.iter().for_each(|terminal| terminal.heading(text));
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        self.terminal.iter().for_each(Terminal::finish);
+    }
+}
+
+impl ProgressObserver for Watcher {
+    fn stop_requested(&self) -> bool {
+        interrupt::requested()
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        let Progress { phase, done, total, .. } = progress;
+        self.world.report(phase_name(phase), done as u64, total as u64);
+        self.terminal.iter_mut().for_each(|terminal| terminal.progress(progress));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.terminal.iter_mut().for_each(|terminal| terminal.note(text));
+    }
+}
+
+impl Observer for Watcher {
+    fn step(&mut self, step: &StepReport<'_>) {
+        self.terminal.iter_mut().for_each(|terminal| terminal.step(step));
+    }
+}

@@ -1,0 +1,255 @@
+//! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
+
+use crate::program::stderr;
+use crate::train_resume::{kill, lines};
+use crate::train_reward::{command as verifier, worker};
+use crate::training::{Bench, assert_same_results, checkpoint, succeed, tree};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// No run of these tests takes longer, if it ends at all.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A launcher that is installed.
+struct Launcher {
+    program: PathBuf,
+    is_open_mpi: bool,
+}
+
+impl Launcher {
+    /// By Debian's names, with which both can be installed.
+    fn installed() -> Vec<Self> {
+        let paths: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+        let find = |name: &str, is_open_mpi| {
+            let program = paths.iter().map(|path| path.join(name)).find(|path| path.is_file())?;
+            Some(Self { program, is_open_mpi })
+        };
+        let found = [find("mpirun.openmpi", true), find("mpirun.mpich", false)];
+        found.into_iter().flatten().collect()
+    }
+
+    /// The command on so many ranks.
+    fn ranks(&self, count: usize, command: &Command) -> Command {
+        self.jobs(&[(count, "SOUND")], command)
+    }
+
+    /// The command on ranks of several kinds, which have a variable of that name.
+    fn jobs(&self, kinds: &[(usize, &str)], command: &Command) -> Command {
+        let mut launched = Command::new(&self.program);
+        if self.is_open_mpi {
+            // More ranks than processors, which a test may be, and root, which containers are.
+            launched.args(["--oversubscribe", "--bind-to", "none"]);
+            launched.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        }
+        for (place, (count, variable)) in kinds.iter().enumerate() {
+            launched.args((place > 0).then_some(":"));
+            launched.args(["-n", &count.to_string(), "env", &format!("{variable}=1")]);
+            launched.arg(command.get_program()).args(command.get_args());
+        }
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => launched.env(name, value),
+                None => launched.env_remove(name),
+            };
+        }
+        launched.stdin(Stdio::null());
+        launched
+    }
+}
+
+/// Every launcher, or none with a word on it.
+fn launchers() -> Vec<Launcher> {
+    let found = Launcher::installed();
+    if found.is_empty() {
+        eprintln!(
+            "no launcher of MPI is found: runs on ranks are not tested (apt-get install openmpi-bin mpich)"
+        );
+    }
+    found
+}
+
+/// How a job ends that may not hang.
+fn ended(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > PATIENCE {
+            kill(&mut child);
+            panic!("{command:?} has not ended");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the covariance of the bench.
+const ALL: [&str; 5] =
+    ["update.shards=4", "lab.track_theory=true", "lab.track_states=true", "rollout.top_p=0.9", "run.steps=4"];
+
+#[test]
+fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
+    let prime =
+        [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]].concat();
+    let reference =
+        [&ALL[..], &["objective.reference_kl={coefficient=0.1}", "objective.advantage=remax"]].concat();
+    let fine_tuned = ["sft.shards=4", "run.steps=4"];
+    let benches: [(fn() -> Bench, &[&str]); 4] =
+        [(Bench::train, &ALL), (Bench::train, &prime), (Bench::train, &reference), (Bench::sft, &fine_tuned)];
+    for (case, (bench, sets)) in benches.into_iter().enumerate() {
+        let bench = bench();
+        let alone = bench.run("alone", sets, &[]);
+        for launcher in launchers() {
+            // The first case with every number of ranks, the others with one that differs.
+            for count in if case == 0 { vec![2, 4] } else { vec![2] } {
+                let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
+                succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
+                assert_same_results(&alone, &bench.out(&out));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
+    let bench = Bench::train();
+    let sets = ["update.shards=4", "run.steps=8", "checkpoint.every=1"];
+    let whole = bench.run("whole", &sets, &[]);
+    for launcher in launchers() {
+        let out = format!("killed-{}", launcher.is_open_mpi);
+        let resume = || bench.command(&out, &sets, &["--resume"]);
+        for (count, step) in [(2, 2), (4, 4)] {
+            let mut job = launcher.ranks(count, &resume());
+            let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            wait_for_lines(&mut child, &bench.out(&out), step);
+            kill_a_rank(&bench.scratch.path(&out));
+            let started = Instant::now();
+            while child.try_wait().unwrap().is_none() {
+                assert!(started.elapsed() < PATIENCE, "the others go on without it");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(lines(&bench.out(&out)) < 9, "it had come to its end");
+        }
+        succeed(&mut resume());
+        assert_same_results(&whole, &bench.out(&out));
+    }
+}
+
+#[test]
+fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
+    let bench = Bench::train();
+    let sets = ["update.shards=2", "eval.every=0", "checkpoint.every=0", "run.steps=6"];
+    let run = |out: &str, script: &str, flags: &[&str]| {
+        bench.command(out, &[&sets[..], &[&verifier(script, ", workers = 1")]].concat(), flags)
+    };
+    let works = worker(&bench.scratch, "");
+    succeed(&mut run("whole", &works, &[]));
+    for launcher in launchers() {
+        let out = format!("out-{}", launcher.is_open_mpi);
+        let metrics = bench.out(&out).join("metrics.jsonl");
+        let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
+        let fails = worker(&bench.scratch, &fails);
+        let output = ended(launcher.jobs(&[(1, "SOUND"), (1, "FAULTY")], &run(&out, &fails, &[])));
+        let said = stderr(&output);
+        assert!(!output.status.success(), "{said}");
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
+        assert_eq!(errors.len(), 1, "{said}");
+        for part in ["rank 1 (", "fresh workers in a row failed"] {
+            assert!(errors[0].contains(part), "{part:?} is not in: {said}");
+        }
+        let steps = lines(&bench.out(&out)) as u64 - 1;
+        assert!((3..6).contains(&steps) && said.contains(&format!("step {steps} is saved")), "{said}");
+        assert!(checkpoint(&bench.out(&out), steps).is_dir());
+        succeed(&mut run(&out, &works, &["--resume"]));
+        fs::remove_dir_all(checkpoint(&bench.out(&out), steps)).unwrap(); // the one that nobody asked for
+        assert_same_results(&bench.out("whole"), &bench.out(&out));
+    }
+}
+
+fn wait_for_lines(child: &mut Child, out: &Path, count: usize) {
+    let started = Instant::now();
+    while lines(out) < count && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < PATIENCE, "nothing happened");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The processes of a run, not the launcher's, by what they were started with.
+fn ranks_of(out: &str) -> Vec<String> {
+    let set = format!("run.out={out}");
+    let is_rank = |process: &String| {
+        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let parts: Vec<_> = line.split(|byte| *byte == 0).collect();
+        parts.first().is_some_and(|program| program.ends_with(b"isentrope"))
+            && parts.contains(&set.as_bytes())
+    };
+    let names = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.into_string().ok()).filter(is_rank).collect()
+}
+
+fn kill_a_rank(out: &str) {
+    let ranks = ranks_of(out);
+    let last = ranks.last().expect("there are ranks");
+    assert!(Command::new("kill").args(["-9", last]).status().unwrap().success());
+}
+
+#[test]
+fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
+    let bench = Bench::train();
+    let sets = ["optimizer.schedule=constant"]; // which does not depend on the number of steps
+    let whole = bench.run("whole", &[&sets[..], &["update.shards=2"]].concat(), &[]);
+    for launcher in launchers() {
+        let out = format!("unset-{}", launcher.is_open_mpi);
+        succeed(&mut launcher.ranks(2, &bench.command(&out, &[sets[0], "run.steps=3"], &[])));
+        let recipe = fs::read_to_string(bench.out(&out).join("recipe.toml")).unwrap();
+        assert!(recipe.contains("shards = 2"), "{recipe}");
+        // The run has them from then on.
+        succeed(&mut bench.command(&out, &sets, &["--resume"]));
+        let last = |out: &Path| tree(&checkpoint(out, 6))["model.safetensors"].clone();
+        assert!(last(&whole) == last(&bench.out(&out)), "the weights are others");
+    }
+}
+
+#[test]
+fn what_ends_a_run_is_said_once() {
+    let bench = Bench::train();
+    bench.run("there", &["run.steps=1"], &[]);
+    let cases: [(&str, &[&str], &[&str]); 4] = [
+        // Of the first rank alone.
+        ("there", &["update.shards=2"], &["holds a run", "--resume"]),
+        // Of all alike.
+        ("shards", &["update.shards=3"], &["update.shards = 3", "not over 2"]),
+        ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
+        ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
+    ];
+    for launcher in launchers() {
+        for (out, sets, parts) in &cases {
+            let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
+            let said = stderr(&output);
+            assert!(!output.status.success(), "{said}");
+            let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
+            assert_eq!(errors.len(), 1, "{said}");
+            for part in *parts {
+                assert!(errors[0].contains(part), "{part:?} is not in: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_asked_to_end_saves_its_step() {
+    let bench = Bench::train();
+    let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];
+    for launcher in launchers() {
+        let out = format!("asked-{}", launcher.is_open_mpi);
+        let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
+        let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for_lines(&mut child, &bench.out(&out), 3);
+        assert!(Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap(); // MPICH's launcher then ends with 0, whatever its ranks do
+        let steps = lines(&bench.out(&out)) as u64 - 1;
+        assert!(steps < 40, "it has come to its end");
+        assert!(checkpoint(&bench.out(&out), steps).is_dir(), "step {steps} is not saved");
+    }
+}
