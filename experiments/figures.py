@@ -4,15 +4,17 @@
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
-    python3 experiments/figures.py keep runs/countdown-methods experiments/results/countdown-methods.csv
+    python3 experiments/figures.py keep runs/countdown-methods experiments/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `experiments/results` has
-those of docs/results.md, so that the pictures can be drawn without hours of runs. Lines are means over the seeds that have finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the
-seeds. `--group` chooses groups.
+those of docs/results.md, so that the pictures can be drawn without hours of runs. Lines are means over the seeds that have
+finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the seeds. `--group` chooses groups.
 """
 
 import argparse
 import csv
+import gzip
+import io
 import json
 import math
 import re
@@ -42,7 +44,7 @@ KEPT = re.compile(r"policy/entropy|cov/fraction|reward/attempts|eval/.+/(mean@\d
 
 def groups(source, wanted):
     """Each group's finished runs, {name: {seed: [row of metrics.jsonl, ...]}}, of a sweep's directory or a table of `keep`."""
-    found = of_table(source) if source.suffix == ".csv" else of_sweep(source)
+    found = of_table(source) if source.suffix == ".gz" else of_sweep(source)
     for name in wanted or []:
         if name not in found:
             raise SystemExit(f"{source} has no group {name!r}; it has {', '.join(found)}")
@@ -59,7 +61,7 @@ def of_sweep(sweep):
 
 def of_table(path):
     found = {}
-    with path.open(newline="") as file:
+    with gzip.open(path, "rt", newline="") as file:
         for line in csv.DictReader(file):
             row = {name: float(value) for name, value in line.items() if name not in ("group", "run") and value}
             found.setdefault(line["group"], {}).setdefault(line["run"], []).append(row)
@@ -70,13 +72,15 @@ def keep(found, out):
     """A line for each step of each run, with what pictures need; columns without a value are empty."""
     runs = [(group, run, row) for group, seeds in found.items() for run, rows in seeds.items() for row in rows]
     names = sorted({name for _, _, row in runs for name in row if KEPT.fullmatch(name)})
-    with out.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["group", "run", "step", *names])
-        for group, run, row in runs:
-            values = [row.get(name) for name in names]
-            if any(value is not None for value in values):
-                table.writerow([group, run, row["step"], *("" if value is None else f"{value:.5g}" for value in values)])
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["group", "run", "step", *names])
+    for group, run, row in runs:
+        values = [row.get(name) for name in names]
+        if any(value is not None for value in values):
+            table.writerow([group, run, row["step"], *("" if value is None else f"{value:.5g}" for value in values)])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
 
 
 def rows(sweep, group, run):

@@ -85,7 +85,7 @@ fn end(world: &World, error: Error) -> Error {
         let _ = world.any(false); // it is over one way or the other
     }
     match world.is_first() {
-        true if error.chain().any(|cause| cause.is::<isentrope_ranks::Error>()) => told.into(),
+        true if error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>) => told.into(),
         true => error,
         false => Silent(1).into(),
     }

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use isentrope_kernels::{Cpu, Isa};
+use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::run::{Existing, Place};
 use isentrope_train::sft::Recipe;
@@ -84,7 +85,8 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
         defaults: json!({}),
     };
     let mut memory = Memory::default();
-    train(prepared, &plan, &place, cpu, json!({}), &mut memory).unwrap();
+    let world = Arc::new(World::alone());
+    train(prepared, &plan, &place, world, cpu, json!({}), &mut memory).unwrap();
     let (first, last) = (memory.0[0], *memory.0.last().unwrap());
     let most = status("VmHWM");
     let mib = |bytes: usize| bytes >> 20;

@@ -19,7 +19,7 @@ struct Launcher {
 }
 
 impl Launcher {
-    /// By Debian's names, with which both can be installed.
+    /// By Debian's names, with which both can be installed. Where there are none, the tests of `crates/ranks` say so.
     fn installed() -> Vec<Self> {
         let paths: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
         let find = |name: &str, is_open_mpi| {
@@ -59,17 +59,6 @@ impl Launcher {
     }
 }
 
-/// Every launcher, or none with a word on it.
-fn launchers() -> Vec<Launcher> {
-    let found = Launcher::installed();
-    if found.is_empty() {
-        eprintln!(
-            "no launcher of MPI is found: runs on ranks are not tested (apt-get install openmpi-bin mpich)"
-        );
-    }
-    found
-}
-
 /// How a job ends that may not hang.
 fn ended(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -95,12 +84,11 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
     let reference =
         [&ALL[..], &["objective.reference_kl={coefficient=0.1}", "objective.advantage=remax"]].concat();
     let fine_tuned = ["sft.shards=4", "run.steps=4"];
-    let benches: [(fn() -> Bench, &[&str]); 4] =
-        [(Bench::train, &ALL), (Bench::train, &prime), (Bench::train, &reference), (Bench::sft, &fine_tuned)];
-    for (case, (bench, sets)) in benches.into_iter().enumerate() {
-        let bench = bench();
+    let cases: [&[&str]; 4] = [&ALL, &prime, &reference, &fine_tuned];
+    for (case, sets) in cases.into_iter().enumerate() {
+        let bench = if case == 3 { Bench::sft() } else { Bench::train() };
         let alone = bench.run("alone", sets, &[]);
-        for launcher in launchers() {
+        for launcher in Launcher::installed() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
@@ -116,7 +104,7 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=8", "checkpoint.every=1"];
     let whole = bench.run("whole", &sets, &[]);
-    for launcher in launchers() {
+    for launcher in Launcher::installed() {
         let out = format!("killed-{}", launcher.is_open_mpi);
         let resume = || bench.command(&out, &sets, &["--resume"]);
         for (count, step) in [(2, 2), (4, 4)] {
@@ -145,7 +133,7 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     };
     let works = worker(&bench.scratch, "");
     succeed(&mut run("whole", &works, &[]));
-    for launcher in launchers() {
+    for launcher in Launcher::installed() {
         let out = format!("out-{}", launcher.is_open_mpi);
         let metrics = bench.out(&out).join("metrics.jsonl");
         let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
@@ -199,7 +187,7 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
     let bench = Bench::train();
     let sets = ["optimizer.schedule=constant"]; // which does not depend on the number of steps
     let whole = bench.run("whole", &[&sets[..], &["update.shards=2"]].concat(), &[]);
-    for launcher in launchers() {
+    for launcher in Launcher::installed() {
         let out = format!("unset-{}", launcher.is_open_mpi);
         succeed(&mut launcher.ranks(2, &bench.command(&out, &[sets[0], "run.steps=3"], &[])));
         let recipe = fs::read_to_string(bench.out(&out).join("recipe.toml")).unwrap();
@@ -223,7 +211,7 @@ fn what_ends_a_run_is_said_once() {
         ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
         ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
     ];
-    for launcher in launchers() {
+    for launcher in Launcher::installed() {
         for (out, sets, parts) in &cases {
             let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
             let said = stderr(&output);
@@ -241,7 +229,7 @@ fn what_ends_a_run_is_said_once() {
 fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];
-    for launcher in launchers() {
+    for launcher in Launcher::installed() {
         let out = format!("asked-{}", launcher.is_open_mpi);
         let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
         let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
