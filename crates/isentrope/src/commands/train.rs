@@ -151,7 +151,7 @@ impl RunArguments {
             let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, &Download::default())?);
             ranks.first_then_all(complete)?;
         }
-        let manifest = manifest(&device, &prepared.trainer, &model_dir)?;
+        let manifest = manifest(&device, &prepared.trainer, &model_dir, count)?;
         same_files(&manifest, ranks)?;
         if ranks.is_first() {
             interrupt::wind_up_first("finishing the current step");
@@ -320,7 +320,7 @@ pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 }
 
 /// Under what the run was made.
-fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result<Value> {
+fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path, ranks: usize) -> Result<Value> {
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
     let Description { instruction_set, threads, .. } = device::describe(device);
@@ -335,6 +335,7 @@ fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path) -> Result
         "seed": trainer.tables().run.seed,
         "instruction_set": instruction_set,
         "threads": threads,
+        "ranks": ranks,
         "model": model,
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
