@@ -112,10 +112,10 @@ impl Ranks {
         let on: Vec<String> =
             hosts.iter().map(|node| format!("{} on {}", node.ranks.len(), node.host)).collect();
         messages::say(&format!(
-            "{} ranks ({}), {} threads each, over {}",
+            "{} ranks ({}) of {} over {}",
             self.world.size(),
             on.join(", "),
-            self.threads,
+            if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) },
             library.version
         ));
         for note in hosts.iter().filter(|node| node.processors.is_some_and(|n| node.threads < n)) {

@@ -117,5 +117,9 @@ fn a_rank_that_has_computed_something_else_is_found() {
 #[test]
 fn shards_that_cannot_be_spread_are_refused() {
     let refused = on_ranks(3, |world, _| Ranks::new(world, 4).err().unwrap().to_string());
-    assert!(refused.iter().all(|told| told.contains("update.shards = 4") && told.contains("not over 3")));
+    assert!(
+        refused
+            .iter()
+            .all(|told| told.contains("4 shards (update.shards, sft.shards)") && told.contains("not over 3"))
+    );
 }

@@ -12,8 +12,10 @@ use crate::terminal;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
+use isentrope_files::Digest;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::{Layout, ModelConfig};
+use isentrope_ranks::shards_of_rank;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::plan::Plan;
 use isentrope_train::run::{Ending, Existing, Place, RunSummary};
@@ -96,6 +98,7 @@ impl RunArguments {
         let out = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
         self.settle_shards(&mut recipe, &out, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
+        shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
         let available = ranks.share_of(available(self.free_memory)?);
         if self.dry_run {
@@ -119,7 +122,9 @@ impl RunArguments {
         if ranks.is_first() {
             place.check()?; // the others would find what the first has begun
         }
-        ranks.world.same("recipe", &place.recipe.0)?;
+        let mut digest = Digest::sha256();
+        digest.update(place.recipe.0.as_bytes());
+        ranks.world.same("recipe", &digest.hex())?;
         let device = device::open(Some(ranks.threads))?;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.

@@ -207,7 +207,7 @@ fn what_ends_a_run_is_said_once() {
         // Of the first rank alone.
         ("there", &["update.shards=2"], &["holds a run", "--resume"]),
         // Of all alike.
-        ("shards", &["update.shards=3"], &["update.shards = 3", "not over 2"]),
+        ("shards", &["update.shards=3"], &["3 shards (update.shards, sft.shards)", "not over 2"]),
         ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
         ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
     ];
