@@ -4,9 +4,9 @@
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
-    python3 experiments/figures.py keep runs/countdown-methods experiments/results/countdown-methods.csv.gz
+    python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
-`keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `experiments/results` has
+`keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
 those of docs/results.md, so that the pictures can be drawn without hours of runs. Lines are means over the seeds that have
 finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the seeds. `--group` chooses groups.
 """

@@ -232,7 +232,8 @@ class Handle(metaclass=RemoteMeta):
             return _ask("exit", self, error) is True
         # A failure is not the program's to hear of, and what the program may have caused is not its to forgive.
         is_failure = isinstance(error, (AssertionError, Refused)) and not hasattr(error, "_arrived")
-        return _ask("exit", self, None if is_failure else error) is True and bridge.is_cause(error)
+        forgiven = _ask("exit", self, None if is_failure else error) is True
+        return forgiven and not is_failure and bridge.is_cause(error)
 
     def __copy__(self):
         copied = _ask("copy", self)

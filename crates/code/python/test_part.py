@@ -70,6 +70,13 @@ class Part:
         inner = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno]
         return min(reversed(inner), key=lambda node: node.end_lineno - node.lineno, default=None)
 
+    def depends_on_program(self, statement):
+        """Whether something of the program may have decided that a statement runs."""
+        deciding = {ast.If: "test", ast.While: "test", ast.For: "iter", ast.Try: "body"}
+        around = (node for node in ast.walk(self.tree) if type(node) in deciding and statement in ast.walk(node))
+        parts = (getattr(node, deciding[type(node)]) for node in around)
+        return any(isinstance(part, list) or not is_made_of_builtins(part, self.bound) for part in parts)
+
     def text(self, node):
         text = " ".join((ast.get_source_segment(self.source, node) or "").split())
         return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"

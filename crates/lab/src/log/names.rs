@@ -35,7 +35,7 @@ pub const VERL: &[Pair] = &[
     ("val-core/<set>/acc/maj@<k>/mean", "eval/<set>/maj@<k>"),
     ("val-aux/<set>/reward/mean@<k>", "eval/<set>/score"),
     ("reward_model/dpo_loss", "prime/loss"),
-    ("reward_model/dpo_acc", "prime/auc_within_prompts"),
+    ("reward_model/dpo_acc_before", "prime/auc_within_prompts"),
     ("reward_model/grad_norm", "prime/grad_norm"),
     ("rm/lr", "prime/learning_rate"),
     ("train/loss", "sft/loss"),
