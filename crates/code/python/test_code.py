@@ -136,10 +136,11 @@ class TestCode:
     def is_cause(self, error):
         """Whether the test has made an error by itself: it raises it, or makes a mistake in which nothing of the program is."""
         part, statement = self.place(error)
-        if statement is None or isinstance(error, (AssertionError, Refused)) or hasattr(error, "_arrived"):
+        if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
             return False
-        return not part.depends_on_program(statement) if isinstance(statement, ast.Raise) \
-            else is_made_of_builtins(statement, part.bound)
+        if isinstance(statement, ast.Raise):
+            return not isinstance(error, AssertionError) and not part.depends_on_program(statement)
+        return is_made_of_builtins(statement, part.bound)
 
 
 def undefined(name):
