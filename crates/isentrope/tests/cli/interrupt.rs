@@ -1,8 +1,7 @@
 //! Ctrl-C.
 
 use crate::processes::{heeds_interrupts, wait_until};
-use crate::program::{Scratch, isentrope, names, parse_lines, text, token_model};
-use crate::text_model::write_llama;
+use crate::program::{Scratch, isentrope, names, parse_lines, token_model};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,21 +61,17 @@ fn the_first_keeps_what_has_finished() {
 #[test]
 fn the_second_ends_at_once() {
     let scratch = Scratch::new();
-    // So many words that a step of several hundred responses takes far longer than two signals.
-    let dir = Path::new(&scratch.path("model")).to_owned();
-    fs::create_dir(&dir).unwrap();
-    write_llama(&dir, 600_000);
-    let input = scratch.lines("prompts.jsonl", &[json!({"tokens": [5, 24, 43]})]);
+    let input = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "1"})]);
     fs::create_dir(scratch.path("out")).unwrap();
-    let out = scratch.path("out/out.jsonl");
-    let arguments = ["generate", &text(&dir), "--prompts", &input, "-n", "2048", "--out", &out];
-    let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let (out, asked) = (scratch.path("out/out.jsonl"), scratch.path("asked"));
     let parent = Path::new(&out).parent().unwrap();
-    wait_until(PATIENCE, &mut child, || hidden_file(parent).is_some());
-    std::thread::sleep(Duration::from_millis(1500)); // by then the model is loaded and steps are being taken
-    // The second signal waits in a shell of its own, so that it is sent at once and not after a program has been started.
-    let second = format!("read _; kill -INT {}", child.id());
-    let mut second = Command::new("sh").args(["-c", &second]).stdin(Stdio::piped()).spawn().unwrap();
+    // A verifier that never answers, so that the lines under way are never finished.
+    let script = format!("read -r line; echo > '{asked}'; sleep 1000");
+    let verifier = format!("{{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
+    let arguments = ["grade", "--in", &input, "--verifier", &verifier, "--out", &out];
+    let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(PATIENCE, &mut child, || Path::new(&asked).exists());
+    assert!(hidden_file(parent).is_some());
     interrupt(&child);
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -85,8 +80,7 @@ fn the_second_ends_at_once() {
         assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended before it said that it would");
     }
     std::thread::sleep(Duration::from_millis(150)); // sooner it would count as the same one
-    drop(second.stdin.take());
-    assert!(second.wait().unwrap().success());
+    interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
@@ -102,6 +96,8 @@ fn a_blocked_reader_does_not_block_the_second() {
     let arguments = ["generate", &model, "--prompts", &input, "-n", "100"];
     // Nobody reads standard output, so the program waits in the middle of a step once the pipe is full.
     let mut child = isentrope(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    printed.read_line(&mut String::new()).unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     interrupt(&child);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
