@@ -12,9 +12,11 @@ MUTABLE = {
 # in the place of such a value they say what it likes.
 JUDGING = {
     "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "difference", "symmetric_difference", "intersection",
-    "count", "find", "rfind", "index", "rindex", "equals", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
-    "istitle", "isupper", "is_integer",
+    "count", "find", "rfind", "index", "rindex", "equals", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
+    "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "is_integer",
 }
+# Types of values: how one that a class of the program derives from them becomes one of them, whatever that class says.
+PLAIN = {int: int.__int__, float: float.__float__, str: str.__str__, tuple: lambda x: tuple(tuple.__iter__(x))}
 DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 
 

@@ -16,9 +16,9 @@ from objects import Objects
 from operations import OPERATIONS
 from values import Decoder, Encoder
 
-# What a message can do to whoever reads it, if it was made to.
 # Operations by which iterators say that they have come to their end.
 ENDING = {"next", "send", "batch"}
+# What a message can do to whoever reads it, if it was made to.
 UNREADABLE = (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError, ImportError)
 
 

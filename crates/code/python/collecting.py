@@ -79,7 +79,7 @@ def of_function(function, space, is_called, instance=None):
     given = parameter_sets(marks)
     fixtures = {name: thing for name, thing in {**pytest_subset.FIXTURES, **space}.items()
                 if isinstance(thing, types.FunctionType) and hasattr(thing, "_fixture")}
-    parameters = list(inspect.signature(function).parameters.values())[1 if instance else 0:]
+    parameters = list(inspect.signature(function).parameters.values())[1 if instance else 0:][mocks_given(function):]
     wanted = [parameter.name for parameter in parameters
               if parameter.default is inspect.Parameter.empty and parameter.kind == parameter.POSITIONAL_OR_KEYWORD]
     unknown = [name for name in wanted if name not in fixtures and name not in given[0]] if given else []
@@ -88,6 +88,14 @@ def of_function(function, space, is_called, instance=None):
             return []
         raise TestError(f"the test {function.__name__} wants {unknown[0]!r}, which nobody gives")
     return [lambda values=values: run_function(function, wanted, values, fixtures, instance) for values in given]
+
+
+def mocks_given(function):
+    """How many mocks the decorator `patch` gives a function, before all else."""
+    if not hasattr(function, "patchings"):
+        return 0
+    from unittest.mock import DEFAULT  # large, and seldom wanted
+    return sum(patch.new is DEFAULT and not patch.attribute_name for patch in function.patchings)
 
 
 def parameter_sets(marks):

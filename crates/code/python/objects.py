@@ -6,7 +6,7 @@ import functools
 import sys
 import types
 
-from attributes import Malformed, attributes_of, set_attributes
+from attributes import PLAIN, Malformed, attributes_of, set_attributes
 from iterators import Numbered, coroutine, generator, iterator
 from proxies import Handle, INTERNAL, Remote, RemoteMeta, function, is_proxy, new_instance, remote
 
@@ -51,6 +51,7 @@ class Objects:
         self.shared = set()
         self.exports = []
         self.export_numbers = {}
+        self.plain_values = {}  # of objects that are values as well, by their numbers
         self.imports = {}
         self.owned = {}  # second proxies, of what a test has made itself
         self.records = {}
@@ -94,7 +95,14 @@ class Objects:
         if isinstance(x, FUNCTION_TYPES):
             name, text = getattr(x, "__name__", "function"), getattr(x, "__doc__", None)
             return ["fn", self.number(x), name if type(name) is str else "", text if type(text) is str else None]
-        return ["h", self.number(x), self.export_class(type(x), known=False)]
+        number = self.number(x)
+        handle = ["h", number, self.export_class(type(x), known=False)]
+        plain = next((PLAIN[base] for base in type(x).__mro__ if base in PLAIN), None)
+        if plain is None or self.careful:
+            return handle
+        if number not in self.plain_values:
+            self.plain_values[number] = plain(x)
+        return [*handle, encoder.element(self.plain_values[number])]
 
     def export_class(self, kind, known=True):
         if known and self.is_common(kind):
@@ -148,10 +156,10 @@ class Objects:
         if type(number) is not int or number < 0:
             raise Malformed("a number of a handle")
         if number not in self.imports:
-            self.imports[number] = self.imported_anew(e, number)
+            self.imports[number] = self.imported_anew(e, number, decoder)
         return self.imports[number]
 
-    def imported_anew(self, e, number):
+    def imported_anew(self, e, number, decoder):
         tag = e[0]
         if tag == "gen":
             return generator(self, number)
@@ -165,7 +173,13 @@ class Objects:
                 object.__setattr__(proxy, name, value)
             return proxy
         if tag == "h":
-            return new_instance(self.imported(e[2], None), self, number)
+            proxy = new_instance(self.imported(e[2], None), self, number)
+            if len(e) > 3:
+                plain = decoder.element(e[3])
+                if type(plain) not in PLAIN:
+                    raise Malformed("a plain value that is none")
+                remote(proxy).plain = plain
+            return proxy
         if tag == "c":
             bases = tuple(dict.fromkeys(self.imported(base, None) for base in e[3]))
             if not all(isinstance(base, RemoteMeta) or is_exception(base) for base in bases):

@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import os
+import symtable
 import sys
 import threading
 import types
@@ -146,6 +147,7 @@ class Program(Bridge):
         super().__init__(channel, module.__dict__)
         self.depth = 0
         self.functions = {}
+        self.imported_names = set()
         printed = sys.stdout = Printed()
         self.printed = printed.take
         sys.stdin = Asked(self)
@@ -181,7 +183,13 @@ class Program(Bridge):
         return self.functions[path]
 
     def defines(self, name):
-        return name in self.namespace and is_defined(name, self.namespace[name])
+        return name in self.namespace and (name in self.imported_names or is_defined(name, self.namespace[name]))
+
+    def names(self):
+        """The names that the program has defined, and which of them are modules or classes."""
+        return {name: "module" if isinstance(value, types.ModuleType) else "class" if isinstance(value, type) else "value"
+                for name, value in list(self.namespace.items())
+                if type(name) is str and not name.startswith("__") and name not in ("stdin", "stdout") and self.defines(name)}
 
     def find(self, path):
         first, *rest = path.split(".")
@@ -210,12 +218,13 @@ def session(content):
     module = new_module("solution")
     bridge = Program(channel, module)
     try:
+        bridge.imported_names = names_imported(content["program"])
         for name, source in (("preamble.py", content.get("preamble", "")), ("program.py", content["program"])):
             exec(compile(source, name, "exec", dont_inherit=True), module.__dict__)
     except BaseException as error:
         loaded = {"error": "MemoryError" if isinstance(error, MemoryError) else last_line(error)}
     else:
-        loaded = {"names": names(module)}
+        loaded = {"names": bridge.names()}
     channel.send(b"l", json.dumps(loaded).encode())
     while True:
         kind, data = channel.receive()
@@ -223,14 +232,13 @@ def session(content):
             bridge.answer(data)
 
 
-def names(module):
-    """The names that a program has defined, and which of them are modules or classes."""
-    return {name: "module" if isinstance(value, types.ModuleType) else "class" if isinstance(value, type) else "value"
-            for name, value in list(module.__dict__.items())
-            if type(name) is str and not name.startswith("__") and name not in ("stdin", "stdout") and is_defined(name, value)}
+def names_imported(program):
+    """The names that a program imports, each by its name: it has chosen them, even if it finds the same there anyway."""
+    symbols = symtable.symtable(program, "program.py", "exec").get_symbols()
+    return {symbol.get_name() for symbol in symbols if symbol.is_imported()}
 
 
 def is_defined(name, value):
-    """Whether what a program has under a name is its own. What it finds under that name anyway it can also import."""
+    """Whether what a program has under a name is other than what it finds there anyway, and gets by `import *`."""
     is_usual = name in PRELUDE or hasattr(builtins, name)
     return not is_usual or value is not PRELUDE.get(name) and all(getattr(where, name, where) is not value for where in LIBRARY)

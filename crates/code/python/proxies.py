@@ -5,9 +5,14 @@ the program, but never of a value that the test compares it with. Such a value w
 that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
 the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
 
+An instance of a class that derives from `int`, `float`, `str` or `tuple` comes with the value that it is by that type, whatever
+its class says. That is what is held against a value of the test.
+
 An object that the test has made has a second proxy. What a method returns is never the test's own, not even the object itself:
 otherwise all methods could return their object, which equals whatever is expected.
 """
+
+import operator
 
 from attributes import JUDGING
 
@@ -23,12 +28,13 @@ class Refused(TypeError):
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it. `plain` is the value that it
+    is by a type that its class derives from."""
 
-    __slots__ = ("bridge", "number", "own")
+    __slots__ = ("bridge", "number", "own", "plain")
 
     def __init__(self, bridge, number, own=False):
-        self.bridge, self.number, self.own = bridge, number, own
+        self.bridge, self.number, self.own, self.plain = bridge, number, own, None
 
     def __reduce__(self):
         raise TypeError("an object of the program cannot be copied here")
@@ -57,6 +63,11 @@ def make_own(result):
 def owning(kind):
     """What a test calls that wants a class: what it makes is the test's own, if it is one."""
     return (lambda *arguments, **named: make_own(kind(*arguments, **named))) if type(kind) is RemoteMeta else kind
+
+
+def method_of_object(thing, name):
+    """`thing.name`, of what the test uses as no plain value can be used."""
+    return _ask("getattr", thing, name) if is_proxy(thing) else getattr(thing, name)
 
 
 def is_same(a, b):
@@ -90,6 +101,8 @@ def _attribute(proxy, name):
     value = _ask("getattr", proxy, name)
     where = remote(proxy)
     if name in JUDGING and callable(value) and where.bridge.careful and not where.own:
+        if hasattr(where.plain, name):
+            return getattr(where.plain, name)
         raise Refused(f"an object of the program does not say of itself what {name} says of a value")
     return value
 
@@ -140,7 +153,8 @@ def new_instance(cls, bridge, number, own=False):
 def _contains(proxy, item):
     if _may_hear(proxy, item):
         return _ask("contains", proxy, item) is True
-    return any(item == each for each in proxy)
+    plain = remote(proxy).plain
+    return item in plain if plain is not None else any(item == each for each in proxy)
 
 
 class Handle(metaclass=RemoteMeta):
@@ -166,7 +180,10 @@ class Handle(metaclass=RemoteMeta):
     def __eq__(self, other):
         if is_proxy(other) and remote(self).number == remote(other).number:
             return True
-        return _ask("eq", self, other) is True if _may_hear(self, other) else NotImplemented
+        if _may_hear(self, other):
+            return _ask("eq", self, other) is True
+        plain = remote(self).plain
+        return plain == other if plain is not None else NotImplemented
 
     def __ne__(self, other):
         equal = self.__eq__(other)
@@ -249,8 +266,13 @@ def _is_iterator(proxy):
 
 
 def _binary(op, mirrored):
+    compute = divmod if op == "divmod" else getattr(operator, f"__{op}__")
+
     def operation(self, other):
+        plain = remote(self).plain
         if not _may_hear(self, other):
+            if plain is not None:
+                return compute(other, plain) if mirrored else compute(plain, other)
             raise Refused(f"an object of the program and a value of the test are not combined ({op})")
         result = remote(self).bridge.ask(op, *((other, self) if mirrored else (self, other)))
         return make_own(result) if _is_own(self) or _is_own(other) else result

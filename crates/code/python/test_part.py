@@ -2,18 +2,27 @@
 
 import ast
 import builtins
+import collections
+import datetime
+import decimal
+import fractions
 import re
 import symtable
 
-from proxies import is_same, owning
+from attributes import JUDGING
+from proxies import is_same, method_of_object, owning
 
 # What tests call the module with the program.
 SOLUTION_NAMES = ("solution", "main", "your_module", "submission", "program", "answer", "candidate")
 MOST_SHOWN = 300
 CAMEL_CASE = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
+# What a function may have been asked to return that is no object of a class of its own.
+VALUES = (str, bytes, list, tuple, dict, set, frozenset, range, int, float, complex, collections.deque,
+          collections.Counter, collections.OrderedDict, collections.defaultdict, fractions.Fraction, decimal.Decimal,
+          datetime.date, datetime.datetime, datetime.time, datetime.timedelta)
 # What rewritten code calls.
-HELPERS = {"__is_same__": is_same, "__owning__": owning}
+HELPERS = {"__is_same__": is_same, "__owning__": owning, "__method_of_object__": method_of_object}
 
 
 class Part:
@@ -31,8 +40,8 @@ class Part:
         self.code = None
 
     def compile(self, classes, mode="exec"):
-        """Makes the code that is run: in it `is` means the objects that proxies stand for, and calling one of `classes` makes an
-        object of the test's own."""
+        """Makes the code that is run: in it `is` means the objects that proxies stand for, calling one of `classes` makes an
+        object of the test's own, and methods of what can be no plain value are not taken for those of plain values."""
         tree = Rewriting(classes).visit(ast.parse(self.source, self.file, mode))
         self.code = compile(ast.fix_missing_locations(tree), self.file, mode, dont_inherit=True)
 
@@ -87,6 +96,22 @@ class Rewriting(ast.NodeTransformer):
 
     def __init__(self, classes):
         self.classes = classes
+        self.objects = set()
+
+    def visit_Module(self, node):
+        around, self.objects = self.objects, self.objects | names_of_objects(node)
+        self.generic_visit(node)
+        self.objects = around
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Module
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        if path(node.value) not in self.objects or node.attr not in JUDGING - {"equals"}:  # as arrays and tables have it
+            return node
+        call = ast.Call(ast.Name("__method_of_object__", ast.Load()), [node.value, ast.Constant(node.attr)], [])
+        return ast.copy_location(call, node)
 
     def visit_Compare(self, node):
         self.generic_visit(node)
@@ -127,6 +152,20 @@ def names_bound(tree):
             yield node.name
         elif isinstance(node, ast.alias):
             yield (node.asname or node.name).split(".")[0]
+
+
+def names_of_objects(scope):
+    """The names that a scope binds once, to what a call returns, and of which it uses such attributes that no plain value has
+    all of them."""
+    bound, made = collections.Counter(names_bound(scope)), set()
+    attributes = collections.defaultdict(set)
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made |= {path(target) for target in node.targets}
+        elif isinstance(node, ast.Attribute):
+            attributes[path(node.value)].add(node.attr)
+    return {name for name in made if bound[name] == 1
+            and not any(all(hasattr(kind, attribute) for attribute in attributes[name]) for kind in VALUES)}
 
 
 def global_names(table):

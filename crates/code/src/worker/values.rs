@@ -125,6 +125,8 @@ impl Reader<'_> {
                 let object = number.and_then(|number| self.objects.get(number)).and_then(Value::as_array);
                 self.object(object.ok_or("it refers to nothing")?, depth)
             }
+            // An object of a class that derives from a type of values, and the value that it is.
+            "h" if tagged.len() > 3 => self.element(&tagged[3], depth + 1),
             "i" => Ok(large(&of_hexadecimal(text(1)).ok_or("an integer is none")?)),
             kind => Ok(unknown(kind, tagged.get(1..).unwrap_or_default().to_vec().into())),
         }
@@ -191,6 +193,7 @@ mod tests {
         // A set is no list, and an object of a class is nothing that JSON has.
         assert_ne!(read(json!({"v": ["r", 0], "o": [["s", [1]]]})), Ok(json!([1])));
         assert!(read(json!({"v": ["h", 0, ["c", 1, "A", []]], "o": []})).unwrap().is_object());
+        assert_eq!(read(json!({"v": ["h", 0, ["c", 1, "A", []], 3], "o": []})), Ok(json!(3)));
         // A list in itself, and one that doubles at every step.
         assert!(read(json!({"v": ["r", 0], "o": [["l", [["r", 0]]]]})).is_err());
         let doubling: Vec<_> =

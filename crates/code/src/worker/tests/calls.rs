@@ -44,6 +44,14 @@ def h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')
         worker.all_calls(program, "h", &[vec![]]),
         [Ok(json!([{"a": 2, "b": 1}, deque, {"a": 1}, nan]))]
     );
+    let derived = "from enum import IntEnum\nfrom typing import NamedTuple\nclass Level(IntEnum): LOW = 1\n\
+                   class Point(NamedTuple):\n    x: int\n    y: int\n    def sum(self): return self.x + self.y\n\
+                   def f(x): return [Level.LOW, Point(x, Level.LOW)]";
+    assert_eq!(
+        worker.all_calls(derived, "f", &[vec![json!(1)], vec![json!(2)]]),
+        [Ok(json!([1, [1, 1]])), Ok(json!([1, [2, 1]]))]
+    );
+    assert_eq!(worker.all_calls("from math import gcd", "gcd", &[vec![json!(4), json!(6)]]), [Ok(json!(2))]);
     // Objects of whole numbers are dicts of whole numbers.
     assert_eq!(
         worker.all_calls("def f(d): return sum(d)", "f", &[vec![json!({"1": 0, "20": 0})]]),
