@@ -100,20 +100,22 @@ def mean_and_half(values):
 
 
 def draw(axis, runs, metric, colour, label, smooth=1):
-    """A metric over steps: mean over seeds and band, each point the mean of up to `smooth` steps."""
-    series = [{row["step"]: row[metric] for row in rows if row.get(metric) is not None} for rows in runs]
+    """A metric over steps: mean over seeds and band, each point the mean of up to `smooth` steps. On a logarithmic axis means are
+    of logarithms."""
+    to, back = (math.log, math.exp) if axis.get_yscale() == "log" else (float, float)
+    series = [{row["step"]: to(row[metric]) for row in rows if row.get(metric) is not None} for rows in runs]
     steps = sorted(set.intersection(*(set(one) for one in series)))
     chunks = [steps[i:i + smooth] for i in range(0, len(steps), smooth)]
     points = [(sum(chunk) / len(chunk),
                *mean_and_half([sum(one[step] for step in chunk) / len(chunk) for one in series])) for chunk in chunks]
     x, y, half = zip(*points)
-    axis.plot(x, y, color=colour, label=label, linewidth=1.8)
+    axis.plot(x, list(map(back, y)), color=colour, label=label, linewidth=1.8)
     if len(runs) < 3:
         for one in series if len(runs) > 1 else []:
-            axis.plot(x, [sum(one[step] for step in chunk) / len(chunk) for chunk in chunks], color=colour, linewidth=0.7, alpha=0.5)
+            axis.plot(x, [back(sum(one[step] for step in chunk) / len(chunk)) for chunk in chunks], color=colour, linewidth=0.7, alpha=0.5)
         return
     top = 1.0 if "@" in metric else math.inf
-    low, high = [max(a - b, 0.0) for a, b in zip(y, half)], [min(a + b, top) for a, b in zip(y, half)]
+    low, high = [max(back(a - b), 0.0) for a, b in zip(y, half)], [min(back(a + b), top) for a, b in zip(y, half)]
     axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
@@ -128,14 +130,14 @@ def panels(found, chosen, out):
     """A row of panels, each with a metric of every group over steps."""
     figure, axes = plt.subplots(1, len(chosen), figsize=(3.7 * len(chosen), 3.3))
     for axis, (metric, title, smooth) in zip(axes, chosen):
+        if metric == "cov/fraction":
+            axis.set_yscale("log")
         for colour, (group, runs) in zip(COLOURS, found.items()):
             if any(row.get(metric) is not None for row in runs[0]):
                 draw(axis, runs, metric, colour, group, smooth)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("step")
-        if metric == "cov/fraction":
-            axis.set_yscale("log")
-        elif "entropy" in metric:
+        if "entropy" in metric:
             axis.set_ylim(bottom=0.0)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, -0.07), fontsize=9)
