@@ -73,7 +73,11 @@ fn main() -> ExitCode {
                 return silent.exit_code();
             }
             messages::error(&sentence(&error));
-            if error.is::<interrupt::Interrupted>() { ExitCode::from(130) } else { ExitCode::FAILURE }
+            match () {
+                () if error.is::<interrupt::Interrupted>() => ExitCode::from(130),
+                () if ranks::is_of_no_use(&error) => ExitCode::from(ranks::NO_USE),
+                () => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct Ranks {
     pub threads: usize,
 }
 
+/// Exit status of what ends all ranks, and would again however often the job is started.
+pub const NO_USE: u8 = 2;
+
 /// A rank other than the first ends; the first has said why, or will.
 #[derive(Debug)]
 pub struct Silent(u8);
@@ -85,10 +88,16 @@ fn end(world: &World, error: Error) -> Error {
         let _ = world.any(false); // it is over one way or the other
     }
     match world.is_first() {
+        true if is_of_no_use(&error) => error, // which all have alike
         true if error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>) => told.into(),
         true => error,
-        false => Silent(1).into(),
+        false => Silent(if is_of_no_use(&error) { NO_USE } else { 1 }).into(),
     }
+}
+
+/// Whether launcher, library and recipe do not fit together, so that starting again does not help.
+pub fn is_of_no_use(error: &Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
 }
 
 impl Ranks {

@@ -1,7 +1,10 @@
-//! `isentrope doctor`: what this machine can do.
+//! `isentrope doctor`: what this machine can do, and under a launcher what its ranks can.
+
+mod ranks;
 
 use crate::device::{self, Description, Device};
 use crate::memory::{Memory, human};
+use crate::ranks::{Ranks, together};
 use crate::standard_output::{print, print_text};
 use anyhow::Result;
 use clap::Args;
@@ -9,12 +12,16 @@ use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
 use isentrope_reward::Python;
 use isentrope_sandbox::{Attempt, Sandbox};
+use ranks::RanksReport;
 use serde::Serialize;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
+///
+/// Under a launcher (`mpirun -n 4 isentrope doctor`) it shows the ranks as well: where each runs, its threads, memory and speed, how
+/// fast they reach each other, and whether all see the directory that the command is started in.
 #[derive(Args)]
 pub struct Doctor {
     /// Prints one JSON object instead of text
@@ -40,6 +47,8 @@ struct Report {
     hub_token: bool,
     optional: Vec<Part>,
     sandbox: SandboxReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<RanksReport>,
 }
 
 /// Speed of `y = x W^T`.
@@ -70,7 +79,18 @@ struct SandboxReport {
 
 impl Doctor {
     pub fn run(self) -> Result<()> {
-        let device = device::open(self.threads)?;
+        together(self.threads, |ranks| self.examine(ranks))
+    }
+
+    /// Measures on all ranks at once, and has the first say what was found.
+    fn examine(&self, ranks: &Ranks) -> Result<()> {
+        let device = device::open(Some(ranks.threads))?;
+        ranks.world.any(false)?; // so that all begin together
+        let training = linear_speed(&device, "training", 2048, 2048, 2048)?;
+        let ranks_report = RanksReport::gather(ranks, training.gflop_per_s)?;
+        if !ranks.is_first() {
+            return Ok(());
+        }
         let Description { instruction_set, available, threads } = device::describe(&device);
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
@@ -83,15 +103,13 @@ impl Doctor {
             threads,
             memory_bytes: memory.total,
             memory_available_bytes: memory.available,
-            linear: vec![
-                linear_speed(&device, "training", 2048, 2048, 2048)?,
-                linear_speed(&device, "decoding", 16, 2048, 2048)?,
-            ],
+            linear: vec![training, linear_speed(&device, "decoding", 16, 2048, 2048)?],
             memory_bandwidth_gb_per_s: bandwidth(&device, &memory),
             hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
             hub_token: hub.is_some_and(|h| h.token.is_some()),
             optional: vec![gpu(), sandbox.part(), python(), mpi()],
             sandbox,
+            ranks: ranks_report,
         };
         if self.json {
             print(&(serde_json::to_string_pretty(&report)? + "\n"))
@@ -137,7 +155,7 @@ impl fmt::Display for Report {
         for attempt in self.sandbox.self_test.iter().filter(|attempt| !attempt.held) {
             writeln!(f, "  a program in the sandbox can {}: {}", attempt.name, attempt.how)?;
         }
-        Ok(())
+        self.ranks.iter().try_for_each(|ranks| ranks.fmt(f))
     }
 }
 
@@ -235,6 +253,14 @@ fn python() -> Part {
     }
 }
 
+/// What starts several ranks.
 fn mpi() -> Part {
-    Part { name: "MPI", available: false, why: "this version runs on one machine".into() }
+    let launchers = ["mpirun", "mpiexec", "srun"];
+    let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    let in_directory = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    let (available, why) = match launchers.into_iter().find_map(in_directory) {
+        Some(launcher) => (true, format!("{} -n 2 isentrope doctor shows the ranks", launcher.display())),
+        None => (false, "no mpirun, mpiexec or srun in PATH; apt-get install openmpi-bin".into()),
+    };
+    Part { name: "MPI", available, why }
 }

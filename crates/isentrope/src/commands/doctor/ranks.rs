@@ -1,0 +1,164 @@
+//! What `isentrope doctor` shows under a launcher: the ranks, what each has, and how they reach each other.
+
+use crate::memory::human;
+use crate::ranks::Ranks;
+use anyhow::Result;
+use isentrope_ranks::Node;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// The ranks of a job.
+#[derive(Serialize)]
+pub struct RanksReport {
+    /// The library that moves their bytes, as it calls itself.
+    library: String,
+    library_path: String,
+    launcher: String,
+    ranks: Vec<RankReport>,
+    /// Where the command was started.
+    directory: String,
+    /// Ranks that see another directory there; none where nothing can be written to it.
+    without_directory: Option<Vec<usize>>,
+}
+
+#[derive(Serialize)]
+struct RankReport {
+    host: String,
+    threads: usize,
+    processors: Option<usize>,
+    /// Its part of what its machine has available.
+    memory_bytes: u64,
+    /// Measured on all ranks at once, as they work.
+    training_gflop_per_s: f64,
+    /// Each direction, to a rank.
+    neighbours: Vec<Neighbour>,
+}
+
+#[derive(Serialize)]
+struct Neighbour {
+    rank: usize,
+    gb_per_s: f64,
+}
+
+/// What a rank tells the others of itself.
+#[derive(Serialize, Deserialize)]
+struct Own {
+    threads: usize,
+    training_gflop_per_s: f64,
+    sees_directory: bool,
+}
+
+impl RanksReport {
+    /// What all ranks have found, on each of them; none where there is one.
+    pub fn gather(ranks: &Ranks, training_gflop_per_s: f64) -> Result<Option<Self>> {
+        let world = &ranks.world;
+        let Some(library) = world.library() else { return Ok(None) };
+        let trace = Trace::leave(ranks)?;
+        let own = Own { threads: ranks.threads, training_gflop_per_s, sees_directory: trace.is_seen() };
+        let owns = world.gather(&serde_json::to_vec(&own)?)?;
+        let owns: Vec<Own> = owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
+        let speeds = world.bandwidth()?;
+        let nodes = Node::of(world.places());
+        let memory_of =
+            |rank| nodes.iter().find(|node| node.ranks.contains(&rank)).map_or(0, Node::memory_of_each);
+        let reports = world.places().iter().zip(&owns).zip(&speeds).enumerate().map(
+            |(rank, ((place, own), speeds))| {
+                let neighbour = |(level, speed): (usize, &Option<f64>)| {
+                    speed.map(|speed| Neighbour { rank: rank ^ (1 << level), gb_per_s: speed / 1e9 })
+                };
+                RankReport {
+                    host: place.host.clone(),
+                    threads: own.threads,
+                    processors: place.processors,
+                    memory_bytes: memory_of(rank),
+                    training_gflop_per_s: own.training_gflop_per_s,
+                    neighbours: speeds.iter().enumerate().filter_map(neighbour).collect(),
+                }
+            },
+        );
+        let blind = (0..owns.len()).filter(|&rank| !owns[rank].sees_directory).collect();
+        Ok(Some(Self {
+            library: library.version.clone(),
+            library_path: library.path.clone(),
+            launcher: library.launcher.clone(),
+            ranks: reports.collect(),
+            directory: std::env::current_dir().map_or_else(|_| ".".into(), |dir| dir.display().to_string()),
+            without_directory: trace.is_left().then_some(blind),
+        }))
+    }
+}
+
+impl fmt::Display for RanksReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  ranks             {} over {} ({})",
+            self.ranks.len(),
+            self.library,
+            self.library_path
+        )?;
+        let host = self.ranks.iter().map(|rank| rank.host.chars().count()).max().unwrap_or(0).max(4);
+        writeln!(f, "    rank  {:<host$}  threads  memory     training      to ranks, GB/s", "host")?;
+        for (number, rank) in self.ranks.iter().enumerate() {
+            let processors = rank.processors.map_or(String::new(), |processors| format!("/{processors}"));
+            let neighbours: Vec<String> =
+                rank.neighbours.iter().map(|to| format!("{}: {:.1}", to.rank, to.gb_per_s)).collect();
+            writeln!(
+                f,
+                "    {number:<4}  {:<host$}  {:<7}  {:<9}  {:>4.0} GFLOP/s  {}",
+                rank.host,
+                format!("{}{processors}", rank.threads),
+                human(usize::try_from(rank.memory_bytes).unwrap_or(usize::MAX)),
+                rank.training_gflop_per_s,
+                neighbours.join(", ")
+            )?;
+        }
+        match &self.without_directory {
+            None => writeln!(f, "  shared directory  unknown: nothing can be written to {}", self.directory),
+            Some(none) if none.is_empty() => {
+                writeln!(f, "  shared directory  yes: all ranks see {}", self.directory)
+            }
+            Some(blind) => writeln!(
+                f,
+                "  shared directory  no: not in {} for rank {}; run.out must be one that all see",
+                self.directory,
+                blind.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+}
+
+/// A file that the first rank leaves in its directory for the others to find, until it is dropped.
+struct Trace {
+    name: String,
+    is_own: bool,
+}
+
+impl Trace {
+    fn leave(ranks: &Ranks) -> Result<Self> {
+        let name = ranks.first_finds(|| {
+            let name = format!(".isentrope-doctor-{}", std::process::id());
+            // A file of that name is not ours to write to.
+            fs::File::create_new(&name).map_or_else(|_| String::new(), |_| name)
+        })?;
+        Ok(Self { is_own: ranks.is_first() && !name.is_empty(), name })
+    }
+
+    fn is_left(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    fn is_seen(&self) -> bool {
+        self.is_left() && Path::new(&self.name).exists()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        if self.is_own {
+            let _ = fs::remove_file(&self.name);
+        }
+    }
+}
