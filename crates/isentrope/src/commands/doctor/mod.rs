@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
 ///
-/// Under a launcher (`mpirun -n 4 isentrope doctor`) it shows the ranks as well: where each runs, its threads, memory and speed, how
-/// fast they reach each other, and whether all see the directory that the command is started in.
+/// Under a launcher (`mpirun -n 4 isentrope doctor`) it shows the ranks as well: where each runs, its threads, memory and speed,
+/// how fast they reach each other, and whether all see the directory that the command is started in.
 #[derive(Args)]
 pub struct Doctor {
     /// Prints one JSON object instead of text
