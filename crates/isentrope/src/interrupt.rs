@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{io, thread};
 
+/// Of a process that was asked to end.
+pub const EXIT_STATUS: u8 = 130;
 /// What the work under way does when it is asked to end, once there is work that can wind up.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             }
             messages::error(&sentence(&error));
             match () {
-                () if error.is::<interrupt::Interrupted>() => ExitCode::from(130),
+                () if error.is::<interrupt::Interrupted>() => ExitCode::from(interrupt::EXIT_STATUS),
                 () if ranks::is_of_no_use(&error) => ExitCode::from(ranks::NO_USE),
                 () => ExitCode::FAILURE,
             }

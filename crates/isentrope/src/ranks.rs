@@ -3,6 +3,7 @@
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
+use crate::standard_output::ReaderGone;
 use crate::terminal::{Terminal, phase_name};
 use anyhow::{Error, Result, anyhow};
 use isentrope_kernels::thread_count;
@@ -22,7 +23,7 @@ pub struct Ranks {
 /// Exit status of what ends all ranks, and would again however often the job is started.
 pub const NO_USE: u8 = 2;
 
-/// A rank other than the first ends; the first has said why, or will.
+/// A rank ends; the first has said why.
 #[derive(Debug)]
 pub struct Silent(u8);
 
@@ -34,7 +35,7 @@ impl Silent {
 
 impl fmt::Display for Silent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the first rank says why")
+        f.write_str("the first rank has said why")
     }
 }
 
@@ -59,9 +60,17 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     let is_free = asked.is_none() && std::env::var_os("ISENTROPE_THREADS").is_none();
     let ranks = Ranks { threads: if is_free { fair_threads(&world, threads) } else { threads }, world };
     ranks.introduce();
-    let result = work(&ranks);
+    let result = match work(&ranks) {
+        Err(error) if error.is::<ReaderGone>() => Ok(()), // the work is done
+        result => result,
+    };
     let Ranks { world, .. } = ranks;
-    let result = result.map_err(|error| end(&world, error));
+    let result = match result {
+        Err(error) if !error.is::<Interrupted>() => Err(error),
+        // Where the first cannot write what is left at the end, the others hear it here.
+        ended => world.any(false).map_err(Error::from).and(ended),
+    };
+    let result = result.map_err(|error| end(&world, &error).into());
     // What has worked with it is gone.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
@@ -77,22 +86,29 @@ fn fair_threads(world: &World, threads: usize) -> usize {
     }
 }
 
-/// Tells the other ranks of an error, unless it came from them, and returns what this one ends with.
-fn end(world: &World, error: Error) -> Error {
+/// Tells the other ranks of an error, unless it came from them. The first says it before any rank ends: a launcher ends all when
+/// one ends with an error.
+fn end(world: &World, error: &Error) -> Silent {
     if error.is::<Interrupted>() {
-        return if world.is_first() { error } else { Silent(130).into() }; // so do all
+        // So are all.
+        if world.is_first() {
+            messages::error(&crate::sentence(error));
+        }
+        return Silent(interrupt::EXIT_STATUS);
     }
-    let told = world.fail(&crate::sentence(&error));
-    // A launcher ends all ranks when one ends with an error, and the first may still be saving the run.
-    if world.go_on() {
-        let _ = world.any(false); // it is over one way or the other
+    let said = crate::sentence(error);
+    let told = world.fail(&said);
+    let is_over = !world.go_on();
+    if world.is_first() {
+        let is_theirs = error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>);
+        messages::error(&if is_theirs && !is_of_no_use(error) { told.to_string() } else { said });
+    } else if is_over {
+        messages::error(&said); // nobody else has heard of it
     }
-    match world.is_first() {
-        true if is_of_no_use(&error) => error, // which all have alike
-        true if error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>) => told.into(),
-        true => error,
-        false => Silent(if is_of_no_use(&error) { NO_USE } else { 1 }).into(),
+    if !is_over {
+        let _ = world.any(false); // the first may still be saving the run
     }
+    Silent(if is_of_no_use(error) { NO_USE } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.

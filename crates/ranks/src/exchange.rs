@@ -187,7 +187,7 @@ impl Exchange {
                 true,
                 Error::Disagreement(format!(
                     "{} brings a record of {} bytes; all together may have {} GiB in an exchange: lower \
-                     rollout.prompts_per_step or the number of ranks",
+                     rollout.prompts or the number of ranks",
                     self.name(largest),
                     headers[largest].length,
                     MOST >> 30

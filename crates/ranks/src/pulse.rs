@@ -109,10 +109,16 @@ impl Listener {
             std::process::abort()
         };
         let note = Beat::of(&self.activity).encode();
-        for other in &*others {
-            engine.post(other.rank, &note).ok()?;
-        }
-        for (rank, note) in engine.notes().ok()? {
+        let posted = others.iter().try_for_each(|other| engine.post(other.rank, &note));
+        let notes = match posted.and_then(|()| engine.notes()) {
+            Ok(notes) => notes,
+            Err(error) => {
+                let own = &self.names[self.line.rank()];
+                (self.tell)(&format!("{own} cannot say any more that it lives: {error}"));
+                return None;
+            }
+        };
+        for (rank, note) in notes {
             if let Some(other) = others.iter_mut().find(|other| other.rank == rank) {
                 (other.at, other.beat) = (Instant::now(), Beat::decode(&note));
             }

@@ -235,13 +235,19 @@ impl World {
     }
 
     /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail). All that is to be said
-    /// or written is so before: when one rank ends with an error, launchers end the others.
+    /// or written is so before: when one rank ends with an error, launchers end the others. After a failure of the engine it
+    /// ends all ranks at once.
     ///
     /// # Errors
     /// As [`gather`](Self::gather), but not again for what was told before.
     pub fn finish(self) -> Result<()> {
         let Some(together) = self.together else { return Ok(()) };
         let met = match together.exchange.over() {
+            Some(Error::Engine(why)) => {
+                // Nobody can take leave of the others any more, who would wait for this one.
+                together.exchange.line().engine().abort(&why);
+                Ok(())
+            }
             Some(_) => Ok(()),
             None => together.exchange.run(Kind::Finish, Brought::default(), |_, _| Ok(())),
         };

@@ -25,7 +25,7 @@ impl KeptTokens {
 
     /// The probability that was kept of each distribution.
     pub fn masses(&self) -> impl Iterator<Item = f64> + '_ {
-        self.log_masses.iter().map(|&log_mass| f64::from(log_mass).exp())
+        self.log_masses.iter().map(|&log_mass| libm::exp(f64::from(log_mass)))
     }
 
     /// The mean of [`masses`](Self::masses); 1 where there are no tokens: nothing was cut.

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The ranks that train together, and what of their work is this one's.
 #[derive(Clone)]
@@ -153,6 +154,11 @@ impl Ranks {
         let mut floats = HostFloats::new(parameters);
         self.world.sum(&mut floats, &slices)?;
         Ok(self.world.share(&mut floats, &slices)?)
+    }
+
+    /// How long this rank has waited for others so far.
+    pub fn waited(&self) -> Duration {
+        self.world.traffic().waited
     }
 
     /// Whether any rank says so.

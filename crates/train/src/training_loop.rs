@@ -38,6 +38,11 @@ pub fn train<T: Trainer, B: Backend>(
     let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, shards, .. } =
         trainer.tables();
     let ranks = Ranks::new(world, shards)?;
+    for set in &sets {
+        let problems: Vec<_> =
+            set.problems.iter().map(|(problem, tokens)| (tokens, &problem.ground_truth)).collect();
+        ranks.note(&format!("the problems of {}", set.name), &problems)?;
+    }
     let seed = run.seed;
     let mut reference = None;
     let (run, (learner, process_model), state) = Run::open(

@@ -129,7 +129,8 @@ impl RunArguments {
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
-        let describe = || Ok(hub::describe_with(&hub, &model.path, &Download::default())?);
+        let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
+        let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
         let mut watcher = Watcher::new(ranks);
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
@@ -143,8 +144,7 @@ impl RunArguments {
             available,
         )?;
         let count = ranks.world.size();
-        let prepared =
-            ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, &Download::default())?))?;
+        let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
         let plan = prepared.plan(&device, available)?;
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&device, &plan)?.to_string());
@@ -153,7 +153,7 @@ impl RunArguments {
             watcher.note(note);
         }
         if !model.from_scratch {
-            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, &Download::default())?);
+            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, download)?);
             ranks.first_then_all(complete)?;
         }
         let manifest = manifest(&device, &prepared.trainer, &model_dir, count)?;
@@ -191,14 +191,23 @@ impl RunArguments {
     }
 }
 
-/// Refuses to go on where ranks have other files of model or data than the first.
+/// Refuses to go on where ranks have other files of models or data than the first.
 fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
-    let of = |part: &str| manifest[part]["sha256"].clone();
-    let own = json!({ "model": of("model"), "data": of("data") });
-    let first: Value = serde_json::from_str(&ranks.first_finds(|| own.to_string())?)?;
-    for part in ["model", "data"] {
-        for (name, _) in first[part].as_object().into_iter().flatten() {
-            ranks.world.same(name, own[part][name].as_str().unwrap_or("no such file"))?;
+    let parts = [
+        ("the model", "/model/sha256"),
+        ("prime.model", "/model/process_model/sha256"),
+        ("the data", "/data/sha256"),
+    ];
+    for (whose, part) in parts {
+        let files = manifest.pointer(part).and_then(Value::as_object).into_iter().flatten();
+        // Each machine may keep what it has fetched in a directory of its own.
+        let name = |path: &str| Path::new(path).file_name().unwrap_or_default().display().to_string();
+        let files: Vec<(String, &str)> =
+            files.map(|(path, sha256)| (name(path), sha256.as_str().unwrap_or_default())).collect();
+        let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();
+        ranks.world.same(&format!("list of files of {whose}"), &names.join(", "))?;
+        for (name, sha256) in &files {
+            ranks.world.same(&format!("{name} of {whose}"), sha256)?;
         }
     }
     Ok(())

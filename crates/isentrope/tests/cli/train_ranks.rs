@@ -4,6 +4,7 @@ use crate::program::stderr;
 use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, succeed, tree};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -32,10 +33,10 @@ impl Launcher {
 
     /// The command on so many ranks.
     pub fn ranks(&self, count: usize, command: &Command) -> Command {
-        self.jobs(&[(count, "SOUND")], command)
+        self.jobs(&[(count, "SOUND=1")], command)
     }
 
-    /// The command on ranks of several kinds, which have a variable of that name.
+    /// The command on ranks of several kinds, each with a variable, or another option of `env`.
     fn jobs(&self, kinds: &[(usize, &str)], command: &Command) -> Command {
         let mut launched = Command::new(&self.program);
         if self.is_open_mpi {
@@ -43,9 +44,9 @@ impl Launcher {
             launched.args(["--oversubscribe", "--bind-to", "none"]);
             launched.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
-        for (place, (count, variable)) in kinds.iter().enumerate() {
+        for (place, (count, option)) in kinds.iter().enumerate() {
             launched.args((place > 0).then_some(":"));
-            launched.args(["-n", &count.to_string(), "env", &format!("{variable}=1")]);
+            launched.args(["-n", &count.to_string(), "env", option]);
             launched.arg(command.get_program()).args(command.get_args());
         }
         for (name, value) in command.get_envs() {
@@ -61,16 +62,27 @@ impl Launcher {
 
 /// How a job ends that may not hang.
 fn ended(mut command: Command) -> Output {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    end_of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// How a job ends that is under way.
+fn end_of(mut child: Child) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if started.elapsed() > PATIENCE {
             kill(&mut child);
-            panic!("{command:?} has not ended");
+            panic!("the job has not ended");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     child.wait_with_output().unwrap()
+}
+
+/// The job has said in one line why it has failed, which has this in it.
+fn assert_failed_once(output: &Output, part: &str) {
+    let said = stderr(output);
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
+    assert!(errors.len() == 1 && errors[0].contains(part), "{part:?} is not in: {said}");
 }
 
 /// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the covariance of the bench.
@@ -94,6 +106,8 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
                 succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
                 assert_same_results(&alone, &bench.out(&out));
+                let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
+                assert!(timings.lines().all(|line| line.contains("time/wait_s")), "{timings}");
             }
         }
     }
@@ -138,7 +152,7 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
         let metrics = bench.out(&out).join("metrics.jsonl");
         let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
         let fails = worker(&bench.scratch, &fails);
-        let output = ended(launcher.jobs(&[(1, "SOUND"), (1, "FAULTY")], &run(&out, &fails, &[])));
+        let output = ended(launcher.jobs(&[(1, "SOUND=1"), (1, "FAULTY=1")], &run(&out, &fails, &[])));
         let said = stderr(&output);
         assert!(!output.status.success(), "{said}");
         let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
@@ -223,6 +237,57 @@ fn what_ends_a_run_is_said_once() {
             for part in *parts {
                 assert!(errors[0].contains(part), "{part:?} is not in: {said}");
             }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_have_other_data_are_found() {
+    let bench = Bench::train();
+    let problem = |target: u64| {
+        let answer = json!({"numbers": [1, 2, 3], "target": target});
+        json!({"problem": format!("1 2 3>{target}:"), "answer": answer})
+    };
+    let own = ["first", "second"].map(|rank| {
+        fs::create_dir(bench.scratch.path(rank)).unwrap();
+        format!("--chdir={}", bench.scratch.path(rank))
+    });
+    bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
+    bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
+    let cases =
+        [("data.files", "another held-out.jsonl of the data"), ("eval.files", "the problems of held-out")];
+    for launcher in Launcher::installed() {
+        for (key, part) in cases {
+            let sets = ["update.shards=2", &format!("{key}=['held-out.jsonl']")];
+            let command = bench.command(key, &sets, &[]);
+            assert_failed_once(&ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command)), part);
+            assert!(lines(&bench.out(key)) == 0, "a step was made");
+        }
+    }
+}
+
+#[test]
+fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
+    let bench = Bench::train();
+    let refused = ["update.shards=2", "eval.files=['nowhere.jsonl']"];
+    let sets = ["update.shards=2", "run.steps=60", "eval.every=0", "checkpoint.every=0"];
+    for launcher in Launcher::installed() {
+        let output = ended(launcher.ranks(2, &bench.command("dry", &refused, &["--dry-run"])));
+        assert_failed_once(&output, "nowhere.jsonl");
+        for asked in [false, true] {
+            let out = format!("unsaved-{asked}-{}", launcher.is_open_mpi);
+            let checkpoints = bench.out(&out).join("checkpoints");
+            let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
+            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for_lines(&mut child, &bench.out(&out), 3);
+            fs::remove_dir(&checkpoints).unwrap();
+            fs::write(&checkpoints, "in the way").unwrap();
+            if asked {
+                assert!(
+                    Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success()
+                );
+            }
+            assert_failed_once(&end_of(child), "checkpoints");
         }
     }
 }

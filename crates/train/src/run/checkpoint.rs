@@ -229,6 +229,7 @@ impl CheckpointStore {
                 dir.display()
             )));
         }
+        Self::verify(&dir)?;
         Ok(FoundCheckpoint { state: read_state(&dir)?, dir })
     }
 

@@ -44,7 +44,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A run under way.
 pub struct Run {
@@ -73,6 +73,8 @@ pub struct Run {
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
+    /// How long this rank had waited for others when the step began.
+    waited: Duration,
 }
 
 impl Run {
@@ -99,6 +101,7 @@ impl Run {
         )?;
         // Before anything is written, so that a run that cannot start changes nothing.
         let learners = learners(found.as_ref())?;
+        ranks.any(false)?; // nor one that cannot start on another rank
         let recorded = found.as_ref().map(|f| f.state.recorded());
         let goes_on = recorded
             .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
@@ -127,6 +130,7 @@ impl Run {
             saved: None,
             started: Instant::now(),
             total: Clock::default(),
+            waited: Duration::ZERO,
         };
         let state = match found {
             None => {
@@ -250,7 +254,12 @@ impl Run {
     /// # Errors
     /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
-        let StepRecord { metrics, clock, remarks, .. } = record;
+        let StepRecord { metrics, mut clock, remarks, .. } = record;
+        if self.ranks.count() > 1 {
+            let waited = self.ranks.waited();
+            clock.add("wait", waited.saturating_sub(self.waited));
+            self.waited = waited;
+        }
         let timings = clock.metrics();
         self.total.merge(&clock);
         self.ranks.note("the metrics of the step", &metrics)?;
