@@ -12,11 +12,15 @@ MUTABLE = {
 # in the place of such a value they say what it likes.
 JUDGING = {
     "startswith", "endswith", "issubset", "issuperset", "isdisjoint", "difference", "symmetric_difference", "intersection",
+    "union", "difference_update", "symmetric_difference_update", "intersection_update",
     "count", "find", "rfind", "index", "rindex", "equals", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
     "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper", "is_integer",
 }
 # Types of values: how one that a class of the program derives from them becomes one of them, whatever that class says.
 PLAIN = {int: int.__int__, float: float.__float__, str: str.__str__, tuple: lambda x: tuple(tuple.__iter__(x))}
+# Likewise, of what changes.
+CONTAINERS = {list: lambda x: list(list.__iter__(x)), dict: lambda x: dict(dict.items(x)), set: lambda x: set(set.__iter__(x)),
+              frozenset: lambda x: frozenset(frozenset.__iter__(x))}
 DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 
 

@@ -14,17 +14,21 @@ import importlib
 import io
 import json
 import os
+import random
 import sys
 import types
+import unittest
 
 import collecting
 import prelude
 from bridge import Bridge, last_line
 from objects import BUILTIN_ITERATORS, CLASSES
+from patching import PATCHING
 from program import PRELUDE
 from run_process import Channel
 from test_code import TestCode
 from test_part import MOST_SHOWN
+from verdicts import Failed, TestError
 
 # Modules that a test finds under the name that the program has given them.
 MODULES = CLASSES | {
@@ -75,9 +79,12 @@ class Checker(Bridge):
             raise refusal(f"{op} is not for this object of the test")
         try:
             return super().perform(op, operands)
-        except AssertionError as error:
+        except (AssertionError, Failed) as error:
             if not hasattr(error, "_arrived") and not self.is_cause(error):
                 self.failure = failed(self.code, error)
+            raise
+        except TestError as error:
+            self.failure = {"test": str(error)}
             raise
 
     @staticmethod
@@ -145,8 +152,10 @@ def outcome(run, code):
             return {"test": f"{line}: this Python does not have what the test imports"}
         if isinstance(error, (NameError, ImportError, MemoryError)):
             return {"error": line}
-        if isinstance(error, collecting.TestError):
+        if isinstance(error, TestError):
             return {"test": str(error)}
+        if isinstance(error, unittest.SkipTest):
+            return {"test": f"the test skips itself: {error}"}
         return failed(code, error)
     return {}
 
@@ -157,6 +166,7 @@ def session(content):
     sys.stdin = open(os.devnull)
     sys.stdout = sys.stderr = open(os.devnull, "w")
     sys.setrecursionlimit(prelude.RECURSION)
+    random.seed(1)  # what the test draws is not what the program draws
     try:
         code = TestCode(content, PRELUDE)
     except BaseException as error:
@@ -165,6 +175,7 @@ def session(content):
         return 0
     _, defined = channel.receive()
     bridge = Checker(channel, code)
+    PATCHING.begin(bridge, any("mock" in part.source for part in code.parts))
     bind = judge(lambda: code.bind(bridge, json.loads(defined)), code, bridge)
     if bind:
         report(channel, bind)
@@ -190,11 +201,12 @@ def run_parts(channel, bridge, first_part, first_test):
             exec(part.code, code.space)
             if part.awaits_candidate():
                 if not code.entry_point:
-                    raise collecting.TestError("it defines check(candidate) and does not call it, and no entry point is named")
+                    raise TestError("it defines check(candidate) and does not call it, and no entry point is named")
                 code.space["check"](code.candidate())
             return None
 
         at(number, -1)
+        before, code.asserted = dict(code.space), 0
         result = judge(run, code, bridge)
         if result or number < 0:
             if result:
@@ -204,9 +216,12 @@ def run_parts(channel, bridge, first_part, first_test):
             continue
         tests, problem = [], {}
         try:
-            tests = collecting.collect(part, code.space)
+            tests = collecting.collect(part, code.module, before)
+            if not tests and part.asserts and not code.asserted:
+                raise TestError("it has assertions, and none of them is run")
         except BaseException as error:
-            problem = {"error" if hasattr(error, "_arrived") else "test": last_line(error)}
+            is_tests = isinstance(error, TestError) or not hasattr(error, "_arrived") and not code.decorates(part)
+            problem = {"test" if is_tests else "error": str(error) if isinstance(error, TestError) else last_line(error)}
         if problem or not tests:
             if number > first_part or first_test < 0:
                 report(channel, problem)

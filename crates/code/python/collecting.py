@@ -2,15 +2,13 @@
 
 import ast
 import inspect
+import sys
 import types
 import unittest
 
 import pytest_subset
-from proxies import is_same
-
-
-class TestError(Exception):
-    """A test that cannot be run, whatever the program does."""
+from proxies import is_proxy, is_same
+from verdicts import TestError
 
 
 def assert_is(case, first, second, message=None):
@@ -24,19 +22,41 @@ def assert_is_not(case, first, second, message=None):
         case.fail(message or f"both are {first!r}")
 
 
-def collect(part, space):
-    """The tests that a part defines, as functions without arguments, in the order of the text."""
+def missing(name):
+    """A method of `TestCase` that sees nothing of another process."""
+    def method(*_, **__):
+        raise TestError(f"there is no {name} here")
+    return method
+
+
+def collect(part, module, before):
+    """The tests among what a part has defined, as functions without arguments, in the order of the text. `before` is what the
+    module held before the part ran."""
+    space = vars(module)
+    refuse_decorated(part, space)
+    fixtures = {**pytest_subset.FIXTURES, **fixtures_in(space)}
     tests = []
+    for name, thing in list(space.items()):
+        if before.get(name, before) is thing or is_proxy(thing) or getattr(thing, "__module__", None) != "__main__":
+            continue
+        if isinstance(thing, type) and issubclass(thing, unittest.TestCase):
+            tests += of_case(thing)
+        elif isinstance(thing, type) and name.startswith("Test"):
+            tests += of_class(thing, fixtures)
+        elif isinstance(thing, types.FunctionType) and name.startswith("test"):
+            tests += of_function(thing, fixtures, marks_of(space), is_called=called_by_part(part, name))
+    return within(tests, lambda: hooks(module, ("setUpModule", "setup_module"), module),
+                  lambda: hooks(module, ("teardown_module", "tearDownModule"), module))
+
+
+def refuse_decorated(part, space):
+    """What the program has made of a test says what the program likes."""
     for node in part.tree.body:
-        thing = space.get(getattr(node, "name", None))
-        if isinstance(node, ast.ClassDef) and isinstance(thing, type):
-            if issubclass(thing, unittest.TestCase):
-                tests += of_case(thing)
-            elif node.name.startswith("Test"):
-                tests += of_class(thing, space)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test") and callable(thing):
-            tests += of_function(thing, space, called_by_part(part, node.name))
-    return tests
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test") and node.decorator_list:
+            if is_proxy(space.get(node.name)):
+                raise TestError(f"the test {node.name} is decorated by something of the program")
+            if not isinstance(space.get(node.name), types.FunctionType):
+                raise TypeError(f"{node.name} is no function behind its decorator")
 
 
 def called_by_part(part, name):
@@ -44,42 +64,73 @@ def called_by_part(part, name):
                for node in ast.walk(part.tree))
 
 
+def within(tests, first, last):
+    """The tests, with `first` before the first of them that is run and `last` after the last."""
+    begun = []
+
+    def run(test):
+        if not begun:
+            first()
+            begun.append(True)
+        try:
+            test()
+        finally:
+            if test is tests[-1]:
+                last()
+    return [lambda test=test: run(test) for test in tests]
+
+
 def of_case(case):
     """Each test method of a `unittest.TestCase`, in an instance of its own."""
-    ready = []
+    names = list(unittest.TestLoader().getTestCaseNames(case)) or [name for name in ("runTest",) if hasattr(case, name)]
 
-    def run(name):
-        if not ready:
-            case.setUpClass()
-            ready.append(True)
-        case(name).debug()
+    def has(name, what):
+        return getattr(case, what, False) or getattr(getattr(case, name), what, False)
 
-    def is_skipped(name):
-        return getattr(case, "__unittest_skip__", False) or getattr(getattr(case, name), "__unittest_skip__", False)
-
-    names = [name for name in unittest.TestLoader().getTestCaseNames(case) if not is_skipped(name)]
-    return [lambda name=name: run(name) for name in names]
+    names = [name for name in names if not has(name, "__unittest_skip__")]
+    if any(has(name, "__unittest_expecting_failure__") for name in names):
+        raise TestError(f"the test {case.__name__} expects to fail")
+    return within([lambda name=name: case(name).debug() for name in names], case.setUpClass, case.tearDownClass)
 
 
-def of_class(kind, space):
+def of_class(kind, fixtures):
+    """The tests of a class and of those in it, each in an instance of its own."""
+    names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
+    fixtures = {**fixtures, **fixtures_in({name: inspect.getattr_static(kind, name) for name in names})}
     tests = []
-    for name, method in list(vars(kind).items()):
-        if name.startswith("test") and callable(method):
-            def instance(kind=kind):
-                return kind()
-            tests += of_function(method, space, False, instance)
-    return tests
+    for name in names:
+        thing = inspect.getattr_static(kind, name)
+        if isinstance(thing, type) and name.startswith("Test") and not is_proxy(thing):
+            tests += of_class(thing, fixtures)
+        elif isinstance(thing, (types.FunctionType, staticmethod, classmethod)) and name.startswith("test"):
+            tests += of_function(getattr(kind, name), fixtures, marks_of(vars(kind), kind), kind, isinstance(thing, types.FunctionType))
+    return within(tests, lambda: hooks(kind, ["setup_class"], kind), lambda: hooks(kind, ["teardown_class"], kind))
 
 
-def of_function(function, space, is_called, instance=None):
-    """A test for each set of parameters of a function; none if its parameters are not known and the part calls it itself."""
-    marks = pytest_subset.marks(function)
-    if any(mark.name in ("skip", "xfail") or mark.name == "skipif" and mark.arguments[0] is True for mark in marks):
+def fixtures_in(things):
+    """The fixtures among these, by the names under which tests want them."""
+    found = {name: thing for name, thing in things.items() if isinstance(thing, types.FunctionType) and hasattr(thing, "_fixture")}
+    return {thing._fixture.get("name") or name: thing for name, thing in found.items()}
+
+
+def marks_of(space, kind=None):
+    """The marks that all tests of a module or class have."""
+    marks = space.get("pytestmark", [])
+    return [*(marks if isinstance(marks, list) else [marks]), *pytest_subset.marks(kind)]
+
+
+def is_skipped(marks):
+    return any(mark.name in ("skip", "xfail") or mark.name == "skipif" and mark.arguments[0] is True for mark in marks)
+
+
+def of_function(function, fixtures, marks, kind=None, is_method=False, is_called=False):
+    """A test for each set of parameters of a function, or of a class's; none if its parameters are not known and the part calls
+    it itself."""
+    marks = [*pytest_subset.marks(function), *marks]
+    if is_skipped(marks):
         return []
     given = parameter_sets(marks)
-    fixtures = {name: thing for name, thing in {**pytest_subset.FIXTURES, **space}.items()
-                if isinstance(thing, types.FunctionType) and hasattr(thing, "_fixture")}
-    parameters = list(inspect.signature(function).parameters.values())[1 if instance else 0:][mocks_given(function):]
+    parameters = list(inspect.signature(function).parameters.values())[is_method:][mocks_given(function):]
     wanted = [parameter.name for parameter in parameters
               if parameter.default is inspect.Parameter.empty and parameter.kind == parameter.POSITIONAL_OR_KEYWORD]
     unknown = [name for name in wanted if name not in fixtures and name not in given[0]] if given else []
@@ -87,7 +138,9 @@ def of_function(function, space, is_called, instance=None):
         if is_called:
             return []
         raise TestError(f"the test {function.__name__} wants {unknown[0]!r}, which nobody gives")
-    return [lambda values=values: run_function(function, wanted, values, fixtures, instance) for values in given]
+    used = [name for name, fixture in fixtures.items() if fixture._fixture.get("autouse")]
+    used += [name for mark in marks if mark.name == "usefixtures" for name in mark.arguments]
+    return [lambda values=values: run_function(function, used, wanted, values, fixtures, kind, is_method) for values in given]
 
 
 def mocks_given(function):
@@ -103,15 +156,18 @@ def parameter_sets(marks):
     sets = [{}]
     for mark in marks:
         if mark.name == "parametrize":
+            if mark.named.get("indirect"):
+                raise TestError("it wants fixtures with parameters")
             names, rows = mark.arguments[:2]
-            names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-            rows = [getattr(row, "values", row) if isinstance(row, pytest_subset.param) else row if len(names) > 1 else (row,)
-                    for row in rows]
-            sets = [{**old, **dict(zip(names, row))} for row in rows for old in sets]
+            is_single = isinstance(names, str) and "," not in names
+            names = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
+            rows = [row if isinstance(row, pytest_subset.param) else pytest_subset.param(*[row] if is_single else row) for row in rows]
+            sets = [{**old, **dict(zip(names, row.values))} for row in rows if not is_skipped(row.marks) for old in sets]
     return sets
 
 
-def run_function(function, wanted, values, fixtures, instance):
+def run_function(function, used, wanted, values, fixtures, kind, is_method):
+    this = None if kind is None else kind()
     ends, made = [], {}
 
     def value(name):
@@ -119,32 +175,35 @@ def run_function(function, wanted, values, fixtures, instance):
             return values[name]
         if name not in made:
             fixture = fixtures[name]
-            result = fixture(**{inner: value(inner) for inner in inspect.signature(fixture).parameters})
+            if fixture._fixture.get("params"):
+                raise TestError(f"the fixture {name} has parameters")
+            names = list(inspect.signature(fixture).parameters)
+            itself = [this][:kind is not None and inspect.getattr_static(kind, fixture.__name__, None) is fixture]
+            result = fixture(*itself, **{inner: value(inner) for inner in names[len(itself):]})
             if inspect.isgenerator(result):
                 ends.append(result)
                 result = next(result)
             made[name] = result
         return made[name]
 
-    this = [] if instance is None else [instance()]
+    around, what = (sys.modules[function.__module__], "function") if kind is None else (this, "method")
     try:
-        for thing in this:
-            hook(thing, "setup_method", function)
-        for name, fixture in fixtures.items():
-            if fixture._fixture.get("autouse"):
-                value(name)
-        result = function(*this, **{name: value(name) for name in wanted})
+        hooks(around, [f"setup_{what}"], function)
+        for name in used:
+            value(name)
+        result = function(*[this][:is_method], **{name: value(name) for name in wanted})
         if inspect.iscoroutine(result):
             import asyncio  # large, and seldom wanted
             asyncio.run(result)
     finally:
         for end in reversed(ends):
             next(end, None)
-        for thing in this:
-            hook(thing, "teardown_method", function)
+        hooks(around, [f"teardown_{what}"], function)
 
 
-def hook(thing, name, function):
-    method = getattr(thing, name, None)
-    if method is not None:
-        method(*[function][:len(inspect.signature(method).parameters)])
+def hooks(thing, names, argument):
+    """Calls what a module, a class or an instance has under these names; each takes the argument or nothing."""
+    for name in names:
+        method = getattr(thing, name, None)
+        if method is not None and not is_proxy(method):
+            method(*[argument][:len(inspect.signature(method).parameters)])

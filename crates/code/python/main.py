@@ -19,6 +19,8 @@ def start(role, in_jail, modules):
         import pytest_subset
         sys.modules["pytest"] = pytest_subset.module()
         unittest.main = lambda *_, **__: None  # what it would run is found without it
+        for name in ("assertWarns", "assertWarnsRegex", "assertLogs", "assertNoLogs"):
+            setattr(unittest.TestCase, name, collecting.missing(name))
         unittest.TestCase.assertIs, unittest.TestCase.assertIsNot = collecting.assert_is, collecting.assert_is_not
         modes = {"test": checker.session}
     for name in modules:

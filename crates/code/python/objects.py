@@ -6,8 +6,9 @@ import functools
 import sys
 import types
 
-from attributes import PLAIN, Malformed, attributes_of, set_attributes
+from attributes import CONTAINERS, PLAIN, Malformed, attributes_of, set_attributes
 from iterators import Numbered, coroutine, generator, iterator
+from operations import OPERATIONS
 from proxies import Handle, INTERNAL, Remote, RemoteMeta, function, is_proxy, new_instance, remote
 
 # Modules whose classes have the same name on both sides.
@@ -27,6 +28,8 @@ BUILTIN_ITERATORS = tuple({type(it) for it in (
     iter([]), iter(()), iter({}), iter({}.values()), iter({}.items()), iter(set()), iter(""), iter(b""), iter(range(0)),
     iter(range(1 << 70)), reversed([]), reversed({}), iter(int, 0), map(int, ()), filter(int, ()), zip(), enumerate(()),
 )})
+# What numbers of numpy are as Python's own.
+NUMBERS = (bool, int, float, complex)
 # Classes whose instances hold more than attributes.
 OPAQUE = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, BaseException, enum.Enum, type)
 # What a namedtuple has beside its fields.
@@ -95,11 +98,19 @@ class Objects:
         if isinstance(x, FUNCTION_TYPES):
             name, text = getattr(x, "__name__", "function"), getattr(x, "__doc__", None)
             return ["fn", self.number(x), name if type(name) is str else "", text if type(text) is str else None]
+        numpy = sys.modules.get("numpy")
+        if numpy and isinstance(x, numpy.generic) and type(x.item()) in NUMBERS:
+            return encoder.element(x.item())
+        is_container = issubclass(type(x), tuple(CONTAINERS))
+        if is_container and self.plain:
+            return encoder.element(OPERATIONS["plain"](x))
         number = self.number(x)
         handle = ["h", number, self.export_class(type(x), known=False)]
         plain = next((PLAIN[base] for base in type(x).__mro__ if base in PLAIN), None)
-        if plain is None or self.careful:
+        if self.careful or not plain and not is_container:
             return handle
+        if is_container:
+            return [*handle, None]  # to be asked for, since it may change
         if number not in self.plain_values:
             self.plain_values[number] = plain(x)
         return [*handle, encoder.element(self.plain_values[number])]
@@ -134,11 +145,11 @@ class Objects:
                 raise Malformed("a number of a handle")
             return self.exports[e[1]]
         if tag == "g":
-            return self.named(e[1], e[2])
+            return self.no_failure(self.named(e[1], e[2]))
         if tag == "m":
             return self.module(e[1])
         if tag == "E":
-            return self.exception_class(e[1])
+            return self.no_failure(self.exception_class(e[1]))
         if tag == "e":
             arguments, names, values = (list(map(decoder.element, part)) for part in e[2:])
             error = self.exception(self.exception_class(e[1]), arguments)
@@ -176,9 +187,9 @@ class Objects:
             proxy = new_instance(self.imported(e[2], None), self, number)
             if len(e) > 3:
                 plain = decoder.element(e[3])
-                if type(plain) not in PLAIN:
+                if plain is not None and type(plain) not in PLAIN:
                     raise Malformed("a plain value that is none")
-                remote(proxy).plain = plain
+                remote(proxy).keep(plain)
             return proxy
         if tag == "c":
             bases = tuple(dict.fromkeys(self.imported(base, None) for base in e[3]))
@@ -198,6 +209,12 @@ class Objects:
         if not isinstance(value, type):
             raise Malformed("a name of the standard library")
         return value
+
+    def no_failure(self, kind):
+        """A class that is not what the failures of a test are."""
+        if self.careful and isinstance(kind, type) and issubclass(AssertionError, kind) and kind is not object:
+            raise Malformed(f"{kind.__name__} as an error of its own")
+        return kind
 
     def module(self, name):
         raise Malformed("a module")

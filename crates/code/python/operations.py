@@ -4,6 +4,8 @@ import copy
 import math
 import operator
 
+from attributes import CONTAINERS
+
 
 def call(function, arguments, named):
     return function(*arguments, **named)
@@ -42,15 +44,21 @@ def is_iterator(thing):
     return hasattr(type(thing), "__next__")
 
 
+def plain(container):
+    """What a container of a class of its own holds, in one of the type that the class derives from."""
+    return next(read for kind, read in CONTAINERS.items() if isinstance(container, kind))(container)
+
+
 OPERATIONS = {
     "call": call, "getattr": getattr, "setattr": setattr, "delattr": delattr, "hash": hash, "bool": bool, "len": len,
     "str": str, "repr": repr, "format": format, "int": int, "float": float, "complex": complex, "index": operator.index,
     "iter": iter, "next": next, "batch": batch, "send": lambda generator, value: generator.send(value), "await": await_,
     "reversed": reversed, "is_iterator": is_iterator, "contains": operator.contains, "getitem": operator.getitem,
     "setitem": operator.setitem, "delitem": operator.delitem, "enter": enter, "exit": leave, "copy": copy.copy,
-    "deepcopy": copy.deepcopy, "eq": lambda a, b: bool(a == b), "divmod": divmod, "and": operator.and_, "or": operator.or_,
+    "deepcopy": copy.deepcopy, "plain": plain, "eq": lambda a, b: bool(a == b), "divmod": divmod, "and": operator.and_, "or": operator.or_,
     "abs": abs, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "pow": pow,
     **{name: getattr(operator, name) for name in (
         "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "xor", "lt", "le", "gt", "ge", "neg",
-        "pos", "invert")},
+        "pos", "invert", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift", "iand",
+        "ixor", "ior")},
 }

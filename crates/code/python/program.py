@@ -3,6 +3,7 @@
 import atexit
 import builtins
 import gc
+import importlib
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import prelude
 from bridge import Bridge, last_line
 from objects import FUNCTIONS
 from operations import OPERATIONS
+from patching import restore
 from run_process import Channel, standard_streams
 
 # What a program prints during a call is kept so far, in characters.
@@ -148,6 +150,7 @@ class Program(Bridge):
         self.depth = 0
         self.functions = {}
         self.imported_names = set()
+        self.patched = {}  # what was in modules of libraries, by their names
         printed = sys.stdout = Printed()
         self.printed = printed.take
         sys.stdin = Asked(self)
@@ -166,6 +169,10 @@ class Program(Bridge):
                 return self.namespace[operands[0]]
             if op == "set_global":
                 self.namespace[operands[0]] = operands[1]
+            elif op == "patch":
+                self.patch(*operands)
+            elif op == "unpatch":
+                restore(*self.patched.pop(tuple(operands)), self)
             elif op == "share":
                 self.shared = set(operands[0])
             elif op == "invoke":
@@ -175,6 +182,12 @@ class Program(Bridge):
                 return super().perform(op, operands)
         finally:
             self.depth -= 1
+
+    def patch(self, name, attribute, value):
+        """Puts a value of the test into a module of a library."""
+        module = importlib.import_module(name)
+        self.patched.setdefault((name, attribute), (module, attribute, getattr(module, attribute, self)))
+        setattr(module, attribute, value)
 
     def function(self, path):
         """What a data set calls a function: a name, a method of `Solution`, or a path."""

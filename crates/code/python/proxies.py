@@ -5,8 +5,8 @@ the program, but never of a value that the test compares it with. Such a value w
 that the test itself has made, by calling a class of the program, are its own, and behave as their class says; but only where
 the test shows that it wants a class. Whoever was to write a function and writes a class would be asked how equal it is.
 
-An instance of a class that derives from `int`, `float`, `str` or `tuple` comes with the value that it is by that type, whatever
-its class says. That is what is held against a value of the test.
+An instance of a class that derives from a number, a text or a container is held against a value of the test as the value that it
+is by that type, whatever its class says.
 
 An object that the test has made has a second proxy. What a method returns is never the test's own, not even the object itself:
 otherwise all methods could return their object, which equals whatever is expected.
@@ -14,7 +14,8 @@ otherwise all methods could return their object, which equals whatever is expect
 
 import operator
 
-from attributes import JUDGING
+from attributes import CONTAINERS, JUDGING
+from verdicts import Failed, TestError
 
 # Attributes with two underscores that may be asked for. Others are protocols of libraries, which trust what they are told.
 ASKED = {"__name__", "__qualname__", "__doc__", "__annotations__", "__members__", "__cause__", "__context__"}
@@ -28,13 +29,20 @@ class Refused(TypeError):
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether the test names it. `plain` is the value that it
-    is by a type that its class derives from."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
 
-    __slots__ = ("bridge", "number", "own", "plain")
+    __slots__ = ("bridge", "number", "own", "is_plain", "value")
 
     def __init__(self, bridge, number, own=False):
-        self.bridge, self.number, self.own, self.plain = bridge, number, own, None
+        self.bridge, self.number, self.own, self.is_plain, self.value = bridge, number, own, False, None
+
+    def keep(self, value):
+        """It is a value as well, by a type that its class derives from: this one, or if that changes None."""
+        self.is_plain, self.value = True, value
+
+    def plain(self, proxy):
+        """That value, if it is one."""
+        return _plain(self.bridge.ask("plain", proxy)) if self.is_plain and self.value is None else self.value
 
     def __reduce__(self):
         raise TypeError("an object of the program cannot be copied here")
@@ -85,6 +93,12 @@ def _exactly(kind, value):
     return value
 
 
+def _plain(value):
+    if type(value) not in CONTAINERS:
+        raise TypeError("an object of the program gave a value that is no container")
+    return value
+
+
 def _may_hear(proxy, other):
     """Whether an object may hear of a value that stands beside it in an operation."""
     where = remote(proxy)
@@ -101,8 +115,8 @@ def _attribute(proxy, name):
     value = _ask("getattr", proxy, name)
     where = remote(proxy)
     if name in JUDGING and callable(value) and where.bridge.careful and not where.own:
-        if hasattr(where.plain, name):
-            return getattr(where.plain, name)
+        if hasattr(where.plain(proxy), name):
+            return getattr(where.plain(proxy), name)
         raise Refused(f"an object of the program does not say of itself what {name} says of a value")
     return value
 
@@ -112,7 +126,8 @@ class RemoteMeta(type):
 
     def __new__(meta, name, bases, content):
         if INTERNAL not in content:
-            raise TypeError("a test cannot derive from a class of the program")
+            is_test = any(type(base) is RemoteMeta and remote(base).bridge.careful for base in bases)
+            raise (TestError if is_test else TypeError)("a class cannot derive from one of the other process")
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
@@ -126,6 +141,9 @@ class RemoteMeta(type):
             super().__setattr__(name, value)
         else:
             _ask("setattr", cls, name, value)
+
+    def __delattr__(cls, name):
+        _ask("delattr", cls, name)
 
     def __iter__(cls):
         return iter(_ask("iter", cls))
@@ -153,7 +171,7 @@ def new_instance(cls, bridge, number, own=False):
 def _contains(proxy, item):
     if _may_hear(proxy, item):
         return _ask("contains", proxy, item) is True
-    plain = remote(proxy).plain
+    plain = remote(proxy).plain(proxy)
     return item in plain if plain is not None else any(item == each for each in proxy)
 
 
@@ -182,7 +200,7 @@ class Handle(metaclass=RemoteMeta):
             return True
         if _may_hear(self, other):
             return _ask("eq", self, other) is True
-        plain = remote(self).plain
+        plain = remote(self).plain(self)
         return plain == other if plain is not None else NotImplemented
 
     def __ne__(self, other):
@@ -248,7 +266,7 @@ class Handle(metaclass=RemoteMeta):
         if not bridge.careful or error is None:
             return _ask("exit", self, error) is True
         # A failure is not the program's to hear of, and what the program may have caused is not its to forgive.
-        is_failure = isinstance(error, (AssertionError, Refused)) and not hasattr(error, "_arrived")
+        is_failure = isinstance(error, (AssertionError, Failed, TestError, Refused)) and not hasattr(error, "_arrived")
         forgiven = _ask("exit", self, None if is_failure else error) is True
         return forgiven and not is_failure and bridge.is_cause(error)
 
@@ -269,8 +287,8 @@ def _binary(op, mirrored):
     compute = divmod if op == "divmod" else getattr(operator, f"__{op}__")
 
     def operation(self, other):
-        plain = remote(self).plain
         if not _may_hear(self, other):
+            plain = remote(self).plain(self)
             if plain is not None:
                 return compute(other, plain) if mirrored else compute(plain, other)
             raise Refused(f"an object of the program and a value of the test are not combined ({op})")
@@ -295,6 +313,8 @@ UNARY = ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil")
 for _op in ARITHMETIC:
     type.__setattr__(Handle, f"__{_op}__", _binary(_op, False))
     type.__setattr__(Handle, f"__r{_op}__", _binary(_op, True))
+    if _op != "divmod":
+        type.__setattr__(Handle, f"__i{_op}__", _binary(f"i{_op}", False))
 for _op in ORDER:
     type.__setattr__(Handle, f"__{_op}__", _binary(_op, False))
 for _op in UNARY:

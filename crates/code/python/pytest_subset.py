@@ -1,5 +1,6 @@
 """The part of pytest that tests of data sets use, under its name."""
 
+import collections
 import importlib
 import math
 import re
@@ -8,11 +9,10 @@ import types
 from decimal import Decimal
 from fractions import Fraction
 
+from patching import Library, PATCHING
+from verdicts import Failed, TestError
+
 NUMBERS = (int, float, complex, Decimal, Fraction)
-
-
-class Failed(AssertionError):
-    """What `fail` raises, and `raises` when nothing was raised."""
 
 
 class ExceptionInfo:
@@ -23,6 +23,10 @@ class ExceptionInfo:
     @property
     def type(self):
         return type(self.value)
+
+    @property
+    def typename(self):
+        return self.type.__name__
 
     @property
     def tb(self):
@@ -67,17 +71,12 @@ def raises(expected_exception, *arguments, match=None, **named):
     return info
 
 
-def warns(*_, **__):
-    import warnings
-    return warnings.catch_warnings(record=True)
-
-
 def fail(reason="", *_, **__):
     raise Failed(reason)
 
 
 def skip(reason="", *_, **__):
-    raise Failed(f"the test skips itself: {reason}")
+    raise TestError(f"the test skips itself: {reason}")
 
 
 def importorskip(name, *_, **__):
@@ -153,8 +152,8 @@ def marks(function):
 class param:
     """A row of `parametrize`."""
 
-    def __init__(self, *values, **_):
-        self.values = values
+    def __init__(self, *values, marks=(), id=None):
+        self.values, self.marks = values, marks if isinstance(marks, (list, tuple)) else [marks]
 
 
 def fixture(function=None, **named):
@@ -174,6 +173,7 @@ class MonkeyPatch:
         if not value:
             path, _, attribute = target.rpartition(".")
             target, name, value = importlib.import_module(path), attribute, (name,)
+        target = PATCHING.target(target)
         self.changed.append((target, name, getattr(target, name, None)))
         setattr(target, name, value[0])
 
@@ -186,7 +186,10 @@ class MonkeyPatch:
 
     def undo(self):
         for target, name, value in reversed(self.changed):
-            setattr(target, name, value)
+            if isinstance(target, Library):
+                delattr(target, name)
+            else:
+                setattr(target, name, value)
 
 
 @fixture
@@ -194,6 +197,9 @@ def monkeypatch():
     patch = MonkeyPatch()
     yield patch
     patch.undo()
+
+
+CaptureResult = collections.namedtuple("CaptureResult", ("out", "err"))
 
 
 class Captured:
@@ -206,7 +212,7 @@ class Captured:
         text = self.stream.getvalue()
         self.stream.seek(0)
         self.stream.truncate()
-        return types.SimpleNamespace(out=text, err="")
+        return CaptureResult(text, "")
 
 
 @fixture
@@ -222,9 +228,15 @@ FIXTURES = {"monkeypatch": monkeypatch, "capsys": capsys}
 
 def module():
     """The module `pytest`."""
+    def missing(name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TestError(f"there is no pytest.{name} here")
+
     made = types.ModuleType("pytest")
     made.__dict__.update(
-        raises=raises, warns=warns, fail=fail, skip=skip, importorskip=importorskip, approx=approx, mark=_Marks(), param=param,
+        raises=raises, fail=fail, skip=skip, importorskip=importorskip, approx=approx, mark=_Marks(), param=param,
         fixture=fixture, MonkeyPatch=MonkeyPatch, ExceptionInfo=ExceptionInfo, main=lambda *_, **__: 0,
+        __getattr__=missing,
     )
     return made

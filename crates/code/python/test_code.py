@@ -6,9 +6,9 @@ import importlib
 import sys
 import types
 
-from collecting import TestError
 from proxies import Refused, RemoteMeta, remote
 from test_part import HELPERS, Part, SOLUTION_NAMES, is_made_of_builtins
+from verdicts import Failed, TestError
 
 TEST = "test.py"
 # What tests call modules that they may take for granted. They get their own, whatever the program has under these names.
@@ -33,12 +33,14 @@ class TestCode:
         before = dict(self.space)
         exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
         self.preamble = {name for name, value in self.space.items() if before.get(name, self) is not value}
-        self.space.update(HELPERS)
+        self.asserted = 0  # assertions that the part has come to
+        self.space.update(HELPERS, __asserted__=self.count_assertion)
         self.entry_point = content["entry_point"]
         self.entry = Part(self.entry_point or "None", "entry_point.py")
         sources = [content["setup"], *content["parts"]]
         self.parts = [Part(source, f"{number}.{TEST}") for number, source in enumerate(sources)]
         self.everything = [self.entry, *self.parts]
+        self.takes_all = any("*" in part.imported_from_program() for part in self.parts)
         self.called = set().union(*(part.called for part in self.everything))
         classes = set().union(*(part.used_as_classes for part in self.everything))
         self.entry.compile(classes, "eval")
@@ -56,6 +58,7 @@ class TestCode:
         about = roots or self.only_usual_name()
         self.space.update({name: undefined(name) for name in about - set(defined) if self.is_usual(name)})
         used = {name for part in self.everything for name in part.used - self.preamble if not self.is_usual(name)}
+        used -= {"candidate"} if self.entry_point else set()
         found = {}
         for name in (used - bridge.shared | about) & set(defined):
             try:
@@ -68,6 +71,7 @@ class TestCode:
             except ImportError:
                 pass
         self.space.update(found)
+        self.found = set(found)
         starred = sorted(set(found).difference(*(part.bound for part in self.everything)))
         for module in SOLUTION_NAMES:
             sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), starred)
@@ -76,7 +80,8 @@ class TestCode:
         """Whether a name means something where no program has defined it. A constant such as `re.A` means nothing to a test that
         calls it."""
         is_called = name in self.called and not callable(self.prelude.get(name))
-        return hasattr(builtins, name) or name in MODULE_NAMES or name in self.prelude and not is_called
+        is_taken = self.takes_all and name not in TOOLS  # with `import *`, from the program
+        return hasattr(builtins, name) or name in MODULE_NAMES or name in self.prelude and not is_called and not is_taken
 
     def read(self):
         """The names that the test reads and nobody but the program defines."""
@@ -118,6 +123,13 @@ class TestCode:
             self.space["candidate"] = eval(self.entry.code, self.space)
         return self.space["candidate"]
 
+    def count_assertion(self):
+        self.asserted += 1
+
+    def decorates(self, part):
+        """Whether what stands around the tests of a part is made of something that the program has."""
+        return bool(part.names_in_decorators() & (self.found.union(part.imported_from_program())))
+
     def place(self, error):
         """The part and the innermost statement of the test that an error has passed through."""
         files, place, traceback = {part.file: part for part in self.parts}, (None, None), error.__traceback__
@@ -139,7 +151,7 @@ class TestCode:
         if statement is None or isinstance(error, Refused) or hasattr(error, "_arrived"):
             return False
         if isinstance(statement, ast.Raise):
-            return not isinstance(error, AssertionError) and not part.depends_on_program(statement)
+            return not isinstance(error, (AssertionError, Failed)) and not part.depends_on_program(statement)
         return is_made_of_builtins(statement, part.bound)
 
 

@@ -15,6 +15,7 @@ from proxies import is_same, method_of_object, owning
 # What tests call the module with the program.
 SOLUTION_NAMES = ("solution", "main", "your_module", "submission", "program", "answer", "candidate")
 MOST_SHOWN = 300
+MATCH = {ast.Match: "subject"} if hasattr(ast, "Match") else {}  # from Python 3.10 on
 CAMEL_CASE = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 # What a function may have been asked to return that is no object of a class of its own.
@@ -36,6 +37,7 @@ class Part:
         self.called = names_called(self.tree)
         self.bound = set(names_bound(self.tree))
         self.used_as_classes = names_used_as_classes(self.tree)
+        self.asserts = any(isinstance(node, ast.Assert) for node in ast.walk(self.tree))
         self.read, self.defined = global_names(symtable.symtable(source, file, "exec"))
         self.code = None
 
@@ -74,14 +76,31 @@ class Part:
                 return True
         return False
 
+    def imported_from_program(self):
+        """The names by which it has what it imports from the program's module, and that module."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.module in SOLUTION_NAMES:
+                yield from (alias.asname or alias.name for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from (alias.asname or alias.name for alias in node.names if alias.name in SOLUTION_NAMES)
+
+    def names_in_decorators(self):
+        decorators = [decorator for node in ast.walk(self.tree) for decorator in getattr(node, "decorator_list", ())]
+        return {node.id for decorator in decorators for node in ast.walk(decorator) if isinstance(node, ast.Name)}
+
     def statement_at(self, line):
         """The innermost statement in a line."""
         inner = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno]
         return min(reversed(inner), key=lambda node: node.end_lineno - node.lineno, default=None)
 
     def depends_on_program(self, statement):
-        """Whether something of the program may have decided that a statement runs."""
-        deciding = {ast.If: "test", ast.While: "test", ast.For: "iter", ast.Try: "body"}
+        """Whether something of the program may have decided that a statement runs: one that stands in no `with` of its own
+        function runs when somebody calls that."""
+        deciding = {ast.If: "test", ast.While: "test", ast.For: "iter", ast.Try: "body", **MATCH}
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        inside = [node for node in ast.walk(self.tree) if isinstance(node, (*functions, ast.With)) and statement in ast.walk(node)]
+        if not inside or not isinstance(inside[-1], ast.With):
+            return True
         around = (node for node in ast.walk(self.tree) if type(node) in deciding and statement in ast.walk(node))
         parts = (getattr(node, deciding[type(node)]) for node in around)
         return any(isinstance(part, list) or not is_made_of_builtins(part, self.bound) for part in parts)
@@ -121,6 +140,11 @@ class Rewriting(ast.NodeTransformer):
             return node
         same = ast.Call(ast.Name("__is_same__", ast.Load()), operands, [])
         return ast.copy_location(same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same), node)
+
+    def visit_Assert(self, node):
+        self.generic_visit(node)
+        reached = ast.Expr(ast.Call(ast.Name("__asserted__", ast.Load()), [], []))
+        return [ast.copy_location(reached, node), node]
 
     def visit_Call(self, node):
         kind = path(node.func)

@@ -3,6 +3,9 @@
 /// What tags of fenced blocks that hold Python are made of: such a word, and perhaps a version.
 const PYTHON: [&str; 2] = ["python", "py"];
 
+/// What the first line of a program begins with that is not taken for prose.
+const BEGINNINGS: [&str; 8] = [" ", "\t", "def ", "async def ", "class ", "import ", "from ", "@"];
+
 /// What an interactive session begins with, which is no program.
 const SESSION: &str = ">>>";
 
@@ -29,11 +32,17 @@ pub struct Program {
 ///
 /// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is tagged as Python, else the last
 /// without a tag, else the last of any language. A block that is an interactive session (`>>> `) counts only where there is no
-/// other. A block without an end reaches to the end of the response. A response without any block is a program as a whole, and
-/// one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is
+/// other. A block without an end reaches to the end of the response; but where the response begins with code, the only fence
+/// ends it. A response without any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is
 /// read.
 pub fn program(response: &str) -> Option<Program> {
-    let Answer { text: answer, mut blocks } = answer(response);
+    let Answer { text: answer, mut blocks, is_open } = answer(response);
+    // A response to a prompt that has opened the block begins with the program, and closes it.
+    let first: String =
+        answer.split_inclusive('\n').take_while(|line| !Fence::of(line).is_some_and(|f| f.opens())).collect();
+    if is_open && blocks.len() == 1 && blocks[0].tag.is_empty() && begins_as_program(&first) {
+        return Some(Program { text: first, fenced: false });
+    }
     blocks.retain(|block| !block.text.trim().is_empty());
     let is_program = |block: &Block| !block.text.trim_start().starts_with(SESSION);
     let last = |kind: fn(&Block) -> bool| blocks.iter().rposition(|block| is_program(block) && kind(block));
@@ -42,10 +51,13 @@ pub fn program(response: &str) -> Option<Program> {
     if let Some(last) = last.or(blocks.len().checked_sub(1)) {
         return Some(Program { text: blocks.swap_remove(last).text, fenced: true });
     }
-    // A response to a prompt that has opened the block begins with the program, and closes it.
-    let text: String =
-        answer.split_inclusive('\n').take_while(|line| !Fence::of(line).is_some_and(|f| f.opens())).collect();
-    (!text.trim().is_empty()).then_some(Program { text, fenced: false })
+    (!first.trim().is_empty()).then_some(Program { text: first, fenced: false })
+}
+
+/// Whether a text begins with a definition or an import, or inside of a block.
+fn begins_as_program(text: &str) -> bool {
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    first.is_some_and(|line| BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)))
 }
 
 /// A fenced code block.
@@ -130,12 +142,14 @@ fn unindented(line: &str, indent: usize) -> &str {
 struct Answer<'a> {
     text: &'a str,
     blocks: Vec<Block>,
+    /// Whether the last block has no end.
+    is_open: bool,
 }
 
 /// Reads a response line by line. Its thoughts end with a mark that no block holds, or that begins a line: other marks are of a
 /// program's own text.
 fn answer(response: &str) -> Answer<'_> {
-    let mut answer = Answer { text: response, blocks: Vec::new() };
+    let mut answer = Answer { text: response, blocks: Vec::new(), is_open: false };
     let mut open = None;
     let mut rest = response;
     while let Some(line) = rest.split_inclusive('\n').next() {
@@ -143,11 +157,12 @@ fn answer(response: &str) -> Answer<'_> {
         if let Some(at) = end_of_thoughts(line, open.as_ref()) {
             rest = &response[response.len() - rest.len() - line.len() + at..];
             open = None;
-            answer = Answer { text: rest, blocks: Vec::new() };
+            answer = Answer { text: rest, blocks: Vec::new(), is_open: false };
             continue;
         }
         open = read_line(line.trim_end_matches(['\r', '\n']), open, &mut answer.blocks);
     }
+    answer.is_open = open.is_some();
     answer.blocks.extend(open.map(|(opening, lines)| opening.block(&lines)));
     answer
 }
@@ -269,6 +284,10 @@ mod tests {
             assert_eq!(program(response), Some(Program { text: response.into(), fenced: false }));
         }
         assert_eq!(found("a = 1\nb = 2\n```"), "a = 1\nb = 2\n");
+        for (begun, explained) in [("    return x + 1\n", ""), ("def f(x):\n    return x\n", "This returns x.\n")] {
+            assert_eq!(found(&format!("{begun}```\n{explained}")), begun);
+        }
+        assert_eq!(found("Here it is:\n```\na = 1\n"), "a = 1\n");
         for response in [
             "",
             " \n\t",

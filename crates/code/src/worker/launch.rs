@@ -10,9 +10,10 @@ use crate::Python;
 const LOADER: &str = include_str!("../../python/loader.py");
 
 /// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 15] = [
+const MODULES: [(&str, &str); 17] = [
     ("frames", include_str!("../../python/frames.py")),
     ("attributes", include_str!("../../python/attributes.py")),
+    ("verdicts", include_str!("../../python/verdicts.py")),
     ("operations", include_str!("../../python/operations.py")),
     ("iterators", include_str!("../../python/iterators.py")),
     ("proxies", include_str!("../../python/proxies.py")),
@@ -23,6 +24,7 @@ const MODULES: [(&str, &str); 15] = [
     ("sorted_list", include_str!("../../python/sorted_list.py")),
     ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
     ("prelude", include_str!("../../python/prelude.py")),
+    ("patching", include_str!("../../python/patching.py")),
     ("program", include_str!("../../python/program.py")),
     ("server", include_str!("../../python/server.py")),
     ("main", include_str!("../../python/main.py")),

@@ -15,8 +15,10 @@ use super::protocol::{MAX_LINE, Misconduct, STRAY};
 /// How much of the end of a worker's standard error is kept, in bytes.
 const TAIL: usize = 8 << 10;
 
-/// How long a worker that has closed its output may take to end, and the last words of one that has ended to arrive.
+/// How long the last words of a worker that has ended may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a worker may take to end that has closed its standard output: gigabytes of memory are given back before that.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// A worker process.
 pub struct Worker {
@@ -99,7 +101,7 @@ impl Worker {
     /// Ends it with everything that it has started: now, or once it has had a moment to end by itself if it seems about to.
     pub fn end(mut self, misconduct: &Misconduct) -> Remains {
         let status = match misconduct {
-            Misconduct::Ended => self.process.wait_until(Instant::now() + LAST_WORDS),
+            Misconduct::Ended => self.process.wait_until(Instant::now() + ENDING),
             _ => None,
         };
         self.process.end();
