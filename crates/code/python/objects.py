@@ -9,7 +9,7 @@ import types
 from attributes import CONTAINERS, PLAIN, Malformed, attributes_of, set_attributes
 from iterators import Numbered, coroutine, generator, iterator
 from operations import OPERATIONS
-from proxies import Handle, INTERNAL, Remote, RemoteMeta, function, is_proxy, new_instance, remote
+from proxies import Handle, INTERNAL, Remote, RemoteMeta, function, is_proxy, new_instance, new_value, remote
 
 # Modules whose classes have the same name on both sides.
 CLASSES = {"builtins", "collections", "decimal", "fractions", "datetime"}
@@ -144,12 +144,10 @@ class Objects:
             if type(e[1]) is not int or e[1] < 0:
                 raise Malformed("a number of a handle")
             return self.exports[e[1]]
-        if tag == "g":
-            return self.no_failure(self.named(e[1], e[2]))
+        if tag in ("g", "E"):
+            return self.no_failure(self.base(e))
         if tag == "m":
             return self.module(e[1])
-        if tag == "E":
-            return self.no_failure(self.exception_class(e[1]))
         if tag == "e":
             arguments, names, values = (list(map(decoder.element, part)) for part in e[2:])
             error = self.exception(self.exception_class(e[1]), arguments)
@@ -184,15 +182,15 @@ class Objects:
                 object.__setattr__(proxy, name, value)
             return proxy
         if tag == "h":
-            proxy = new_instance(self.imported(e[2], None), self, number)
+            kind, plain = self.imported(e[2], None), decoder.element(e[3]) if len(e) > 3 else None
+            if plain is not None and type(plain) not in PLAIN:
+                raise Malformed("a plain value that is none")
+            proxy = new_instance(kind, self, number) if plain is None else new_value(kind, self, number, plain)
             if len(e) > 3:
-                plain = decoder.element(e[3])
-                if plain is not None and type(plain) not in PLAIN:
-                    raise Malformed("a plain value that is none")
                 remote(proxy).keep(plain)
             return proxy
         if tag == "c":
-            bases = tuple(dict.fromkeys(self.imported(base, None) for base in e[3]))
+            bases = tuple(dict.fromkeys(map(self.base, e[3])))
             if not all(isinstance(base, RemoteMeta) or is_exception(base) for base in bases):
                 raise Malformed("a base class")
             if not any(isinstance(base, RemoteMeta) for base in bases):
@@ -209,6 +207,12 @@ class Objects:
         if not isinstance(value, type):
             raise Malformed("a name of the standard library")
         return value
+
+    def base(self, e):
+        """A class from which another derives."""
+        if e[0] == "g":
+            return self.named(e[1], e[2])
+        return self.exception_class(e[1]) if e[0] == "E" else self.imported(e, None)
 
     def no_failure(self, kind):
         """A class that is not what the failures of a test are."""

@@ -168,6 +168,21 @@ def new_instance(cls, bridge, number, own=False):
     return proxy
 
 
+def new_value(cls, bridge, number, value):
+    """An instance of a class of this kind that is a value as well: one that libraries take for that."""
+    content = {INTERNAL: type.__getattribute__(cls, "__dict__")[INTERNAL], "__module__": cls.__module__,
+               "__getattribute__": _attribute_of_value}
+    kind = RemoteMeta(cls.__name__, (cls, type(value)), content)
+    proxy = type(value).__new__(kind, value)
+    object.__getattribute__(proxy, "__dict__")[INTERNAL] = Remote(bridge, number)
+    return proxy
+
+
+def _attribute_of_value(proxy, name):
+    """What the program's class has under a name, which may be a name that the type of the value has too."""
+    return object.__getattribute__(proxy, name) if name.startswith("__") else _attribute(proxy, name)
+
+
 def _contains(proxy, item):
     if _may_hear(proxy, item):
         return _ask("contains", proxy, item) is True

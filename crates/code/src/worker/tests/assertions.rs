@@ -123,7 +123,8 @@ fn no_object_passes_for_a_value() {
         let units = worker.units(&PRETENDER.replace("BASE", base), &test, &limits());
         assert_eq!(units.len(), test.parts.len());
         for (unit, part) in units.iter().zip(&test.parts) {
-            assert!(unit.is_err(), "a subclass of {base:?} passes {part}");
+            let is_true = base == "int" && part.ends_with("isinstance(f(1), int)"); // as in any Python
+            assert_eq!(unit.is_ok(), is_true, "a subclass of {base:?}: {part}");
         }
     }
 }
