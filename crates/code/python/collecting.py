@@ -103,14 +103,15 @@ def of_class(kind, fixtures):
         if isinstance(thing, type) and name.startswith("Test") and not is_proxy(thing):
             tests += of_class(thing, fixtures)
         elif isinstance(thing, (types.FunctionType, staticmethod, classmethod)) and name.startswith("test"):
-            tests += of_function(getattr(kind, name), fixtures, marks_of(vars(kind), kind), kind, isinstance(thing, types.FunctionType))
+            is_method = isinstance(thing, types.FunctionType)
+            tests += of_function(getattr(kind, name), fixtures, marks_of(vars(kind), kind), kind, is_method)
     return within(tests, lambda: hooks(kind, ["setup_class"], kind), lambda: hooks(kind, ["teardown_class"], kind))
 
 
 def fixtures_in(things):
     """The fixtures among these, by the names under which tests want them."""
-    found = {name: thing for name, thing in things.items() if isinstance(thing, types.FunctionType) and hasattr(thing, "_fixture")}
-    return {thing._fixture.get("name") or name: thing for name, thing in found.items()}
+    return {thing._fixture.get("name") or name: thing for name, thing in things.items()
+            if isinstance(thing, types.FunctionType) and hasattr(thing, "_fixture")}
 
 
 def marks_of(space, kind=None):
@@ -161,7 +162,8 @@ def parameter_sets(marks):
             names, rows = mark.arguments[:2]
             is_single = isinstance(names, str) and "," not in names
             names = [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else list(names)
-            rows = [row if isinstance(row, pytest_subset.param) else pytest_subset.param(*[row] if is_single else row) for row in rows]
+            rows = [row if isinstance(row, pytest_subset.param) else pytest_subset.param(*[row] if is_single else row)
+                    for row in rows]
             sets = [{**old, **dict(zip(names, row.values))} for row in rows if not is_skipped(row.marks) for old in sets]
     return sets
 

@@ -59,6 +59,6 @@ OPERATIONS = {
     "abs": abs, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "pow": pow,
     **{name: getattr(operator, name) for name in (
         "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "xor", "lt", "le", "gt", "ge", "neg",
-        "pos", "invert", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift", "iand",
-        "ixor", "ior")},
+        "pos", "invert", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift",
+        "iand", "ixor", "ior")},
 }

@@ -98,7 +98,8 @@ class Part:
         function runs when somebody calls that."""
         deciding = {ast.If: "test", ast.While: "test", ast.For: "iter", ast.Try: "body", **MATCH}
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        inside = [node for node in ast.walk(self.tree) if isinstance(node, (*functions, ast.With)) and statement in ast.walk(node)]
+        inside = [node for node in ast.walk(self.tree)
+                  if isinstance(node, (*functions, ast.With)) and statement in ast.walk(node)]
         if not inside or not isinstance(inside[-1], ast.With):
             return True
         around = (node for node in ast.walk(self.tree) if type(node) in deciding and statement in ast.walk(node))

@@ -33,8 +33,8 @@ pub struct Program {
 /// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is tagged as Python, else the last
 /// without a tag, else the last of any language. A block that is an interactive session (`>>> `) counts only where there is no
 /// other. A block without an end reaches to the end of the response; but where the response begins with code, the only fence
-/// ends it. A response without any block is a program as a whole, and one whose blocks are empty up to the first. If there are thoughts that end with `</think>`, only what comes after them is
-/// read.
+/// ends it. A response without any block is a program as a whole, and one whose blocks are empty up to the first. If there are
+/// thoughts that end with `</think>`, only what comes after them is read.
 pub fn program(response: &str) -> Option<Program> {
     let Answer { text: answer, mut blocks, is_open } = answer(response);
     // A response to a prompt that has opened the block begins with the program, and closes it.
@@ -284,7 +284,9 @@ mod tests {
             assert_eq!(program(response), Some(Program { text: response.into(), fenced: false }));
         }
         assert_eq!(found("a = 1\nb = 2\n```"), "a = 1\nb = 2\n");
-        for (begun, explained) in [("    return x + 1\n", ""), ("def f(x):\n    return x\n", "This returns x.\n")] {
+        for (begun, explained) in
+            [("    return x + 1\n", ""), ("def f(x):\n    return x\n", "This returns x.\n")]
+        {
             assert_eq!(found(&format!("{begun}```\n{explained}")), begun);
         }
         assert_eq!(found("Here it is:\n```\na = 1\n"), "a = 1\n");
