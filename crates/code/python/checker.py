@@ -216,6 +216,8 @@ def run_parts(channel, bridge, first_part, first_test):
             continue
         tests, problem = [], {}
         try:
+            if code.decorates(part, alone=True):
+                raise TestError("it is decorated by something of the program, which then says how it went")
             tests = collecting.collect(part, code.module, before) if part.bound else []
             if not tests and part.asserts and not code.asserted:
                 raise TestError("it has assertions, and none of them is run")

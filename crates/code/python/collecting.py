@@ -33,7 +33,6 @@ def collect(part, module, before):
     """The tests among what a part has defined, as functions without arguments, in the order of the text. `before` is what the
     module held before the part ran."""
     space = vars(module)
-    refuse_decorated(part, space)
     fixtures = {**pytest_subset.FIXTURES, **fixtures_in(space)}
     tests = []
     for name, thing in list(space.items()):
@@ -47,16 +46,6 @@ def collect(part, module, before):
             tests += of_function(thing, fixtures, marks_of(space), is_called=called_by_part(part, name))
     return within(tests, lambda: hooks(module, ("setUpModule", "setup_module"), module),
                   lambda: hooks(module, ("teardown_module", "tearDownModule"), module))
-
-
-def refuse_decorated(part, space):
-    """What the program has made of a test says what the program likes."""
-    for node in part.tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test") and node.decorator_list:
-            if is_proxy(space.get(node.name)):
-                raise TestError(f"the test {node.name} is decorated by something of the program")
-            if not isinstance(space.get(node.name), types.FunctionType):
-                raise TypeError(f"{node.name} is no function behind its decorator")
 
 
 def called_by_part(part, name):

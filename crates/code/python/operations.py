@@ -55,8 +55,8 @@ OPERATIONS = {
     "iter": iter, "next": next, "batch": batch, "send": lambda generator, value: generator.send(value), "await": await_,
     "reversed": reversed, "is_iterator": is_iterator, "contains": operator.contains, "getitem": operator.getitem,
     "setitem": operator.setitem, "delitem": operator.delitem, "enter": enter, "exit": leave, "copy": copy.copy,
-    "deepcopy": copy.deepcopy, "plain": plain, "eq": lambda a, b: bool(a == b), "divmod": divmod, "and": operator.and_, "or": operator.or_,
-    "abs": abs, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "pow": pow,
+    "deepcopy": copy.deepcopy, "plain": plain, "eq": lambda a, b: bool(a == b), "divmod": divmod, "and": operator.and_,
+    "or": operator.or_, "abs": abs, "round": round, "trunc": math.trunc, "floor": math.floor, "ceil": math.ceil, "pow": pow,
     **{name: getattr(operator, name) for name in (
         "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "lshift", "rshift", "xor", "lt", "le", "gt", "ge", "neg",
         "pos", "invert", "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "ilshift", "irshift",

@@ -65,13 +65,13 @@ class TestCode:
                 found[name] = self.ask(bridge, name)
             except ImportError:
                 pass  # a module that the test has not
+        self.found = set(found)
         for name in set(MODULE_NAMES) & self.read() - set(self.space):
             try:
                 found[name] = importlib.import_module(MODULE_NAMES[name])
             except ImportError:
                 pass
         self.space.update(found)
-        self.found = set(found)
         starred = sorted(set(found).difference(*(part.bound for part in self.everything)))
         for module in SOLUTION_NAMES:
             sys.modules[module] = Solution(module, lambda name: self.ask(bridge, name), bridge, set(defined), starred)
@@ -126,9 +126,12 @@ class TestCode:
     def count_assertion(self):
         self.asserted += 1
 
-    def decorates(self, part):
-        """Whether what stands around the tests of a part is made of something that the program has."""
-        return bool(part.names_in_decorators() & (self.found.union(part.imported_from_program())))
+    def decorates(self, part, alone=False):
+        """Whether something of the program is in the decorators of a part's tests, or with `alone` is such a decorator itself."""
+        decorators = [decorator.func if alone and isinstance(decorator, ast.Call) else decorator
+                      for decorator in part.decorators_of_tests()]
+        names = {node.id for decorator in decorators for node in ast.walk(decorator) if isinstance(node, ast.Name)}
+        return bool(names & self.found.union(part.imported_from_program()))
 
     def place(self, error):
         """The part and the innermost statement of the test that an error has passed through."""

@@ -84,9 +84,15 @@ class Part:
             elif isinstance(node, ast.Import):
                 yield from (alias.asname or alias.name for alias in node.names if alias.name in SOLUTION_NAMES)
 
-    def names_in_decorators(self):
-        decorators = [decorator for node in ast.walk(self.tree) for decorator in getattr(node, "decorator_list", ())]
-        return {node.id for decorator in decorators for node in ast.walk(decorator) if isinstance(node, ast.Name)}
+    def decorators_of_tests(self):
+        """The decorators of its test functions and classes, by their names; what is inside of functions is no test."""
+        nodes = [self.tree]
+        while nodes:
+            node = nodes.pop()
+            if getattr(node, "name", None) and node.name.lower().startswith("test"):
+                yield from getattr(node, "decorator_list", ())
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                nodes += ast.iter_child_nodes(node)
 
     def statement_at(self, line):
         """The innermost statement in a line."""
