@@ -29,12 +29,13 @@ class Refused(TypeError):
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it. `lends`: whether it is an own
+    object's, so that containers which go to it and come from it are one thing in both processes."""
 
-    __slots__ = ("bridge", "number", "own", "is_plain", "value")
+    __slots__ = ("bridge", "number", "own", "lends", "is_plain", "value")
 
     def __init__(self, bridge, number, own=False):
-        self.bridge, self.number, self.own, self.is_plain, self.value = bridge, number, own, False, None
+        self.bridge, self.number, self.own, self.lends, self.is_plain, self.value = bridge, number, own, own, False, None
 
     def keep(self, value):
         """It is a value as well, by a type that its class derives from: this one, or if that changes None."""
@@ -131,7 +132,7 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        return _ask("call", cls, arguments, named)
+        return _ask("call", cls, arguments, tuple(named.items()))
 
     def __getattr__(cls, name):
         return _attribute(cls, name)
@@ -196,7 +197,7 @@ class Handle(metaclass=RemoteMeta):
     _isentrope = None
 
     def __call__(self, *arguments, **named):
-        return _ask("call", self, arguments, named)
+        return _ask("call", self, arguments, tuple(named.items()))
 
     def __getattr__(self, name):
         return _attribute(self, name)
