@@ -12,7 +12,13 @@ pub type Place = (usize, usize);
 
 pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
     let key = Key { seed: 11, step: 3, prompt: number };
-    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), cache_activations: true }
+    Request {
+        key,
+        prompt: prompt.to_vec(),
+        samples: (0..samples).collect(),
+        sampling: Arc::new(sampling),
+        cache_activations: true,
+    }
 }
 
 /// Enough for anything here.
@@ -54,7 +60,7 @@ pub fn run<B: Backend>(
         }
     }
     assert_eq!(engine.running(), 0);
-    let places = requests.iter().enumerate().flat_map(|(i, r)| (0..r.samples).map(move |s| (i, s)));
+    let places = requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
     assert!(places.eq(finished.keys().copied()), "responses are missing");
     finished
 }
@@ -69,7 +75,7 @@ pub fn alone<B: Backend>(model: &Model<B>, request: &Request) -> Vec<Completion>
 /// samples share a prompt that ends within a page, a copy of that page.
 pub fn least_pages<B: Backend>(request: &Request) -> usize {
     let positions = request.prompt.len() + request.sampling.max_tokens - 1;
-    let copy = usize::from(request.samples > 1 && !request.prompt.len().is_multiple_of(B::PAGE));
+    let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(B::PAGE));
     positions.div_ceil(B::PAGE) + copy
 }
 

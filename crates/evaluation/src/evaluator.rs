@@ -9,8 +9,8 @@ use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler, Sampling,
-    respond, verifier_item,
+    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler,
+    Sampling, respond, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -114,15 +114,17 @@ impl Evaluator<'_> {
             let request = Request {
                 key: Key { seed: self.seed, step: Purpose::Evaluation.word(), prompt: problem as u64 },
                 prompt: prompt.clone(),
-                samples,
+                samples: (0..samples).collect(),
                 sampling: sampling.clone(),
                 cache_activations: false,
             };
             (asked, request)
         };
         let questions = fitting.iter().map(question).collect();
+        let mut groups = Groups::new(fitting.len(), samples);
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let finished = &mut |request: usize, mut responses: Vec<Response>| {
+        let finished = &mut |request: usize, sample: usize, response: Response| {
+            let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
             let problem = fitting[request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)

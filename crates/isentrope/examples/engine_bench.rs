@@ -107,7 +107,7 @@ fn generate(model: &Model<Cpu>, a: &Arguments, prompts: &[Vec<u32>]) -> Result<u
         engine.submit(Request {
             key,
             prompt: prompt.clone(),
-            samples: a.group,
+            samples: (0..a.group).collect(),
             sampling: sampling.clone(),
             cache_activations: false,
         })?;

@@ -6,7 +6,7 @@ use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
-use crate::respond::{Groups, Responded};
+use crate::respond::{Responded, Taker};
 use crate::response::Response;
 use crate::sample::{Interrupt, Place, Sampler};
 use crate::sequence::Completion;
@@ -47,21 +47,21 @@ pub(crate) fn judge_beside<B: Backend, E: From<Error>>(
     requests: Vec<Request>,
     problems: &[&Problem],
     (judge, workers): (&Judge, usize),
-    groups: &mut Groups<'_, E>,
+    taker: &mut Taker<'_, E>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<Responded, E> {
     let (ask, sampled) = mpsc::channel();
     let bench = &Bench { judge, problems, sampled: Mutex::new(sampled), closed: AtomicBool::new(false) };
     thread::scope(|scope| {
         let (answer, judged) = mpsc::channel();
-        let threads: Vec<_> = (0..workers.min(groups.missing()))
+        let threads: Vec<_> = (0..workers.min(taker.missing))
             .map(|_| {
                 let answer = answer.clone();
                 scope.spawn(move || bench.judge_all(answer))
             })
             .collect();
         drop(answer); // so that `judged` ends with the threads
-        let responded = bench.sample(sampler, requests, ask, judged, groups, observer);
+        let responded = bench.sample(sampler, requests, ask, judged, taker, observer);
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
@@ -96,7 +96,7 @@ impl Bench<'_> {
         requests: Vec<Request>,
         ask: Sender<(Place, Completion)>,
         judged: Receiver<Judged>,
-        groups: &mut Groups<'_, E>,
+        taker: &mut Taker<'_, E>,
         observer: &mut dyn ProgressObserver,
     ) -> Result<Responded, E> {
         let _closing = Closing(&self.closed);
@@ -104,7 +104,7 @@ impl Bench<'_> {
         let mut verdicts = Duration::ZERO;
         let mut take = |Judged { place, response, took }: Judged| {
             verdicts += took;
-            groups.add(place, response?)
+            taker.take(place, response?)
         };
         let each = &mut |place, completion| {
             let _ = ask.send((place, completion)); // never refused: `sampled` is there
@@ -123,7 +123,7 @@ impl Bench<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let ended = if groups.are_complete() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let ended = if taker.missing == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
         Ok(Responded { ended, waited: begun.elapsed(), verdicts })
     }
 }

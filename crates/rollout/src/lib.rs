@@ -31,7 +31,7 @@ pub use kept::KeptTokens;
 pub use observer::{Phase, Progress, ProgressObserver};
 pub use prompter::{Prompter, template_variables};
 pub use random::Key;
-pub use respond::{Responded, respond};
+pub use respond::{Groups, Responded, respond};
 pub use response::Response;
 pub use sample::{Interrupt, Sampler};
 pub use sampling::{Sampling, check_stop_texts};

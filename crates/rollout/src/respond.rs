@@ -25,14 +25,14 @@ pub struct Responded {
     pub verdicts: Duration,
 }
 
-/// Samples responses and judges them, each by the problem that stands with its request. `each` gets the number of a request and
-/// its responses, in the order of samples, once all of them are judged; which request is the first to be complete is not fixed.
+/// Samples responses and judges them, each by the problem that stands with its request. `each` gets the number of a request, the
+/// number of a sample, and the response to it once it is judged; which is the first is not fixed.
 ///
 /// A verifier with workers is asked about a response as soon as that is sampled, while others still are. Any other computes in
 /// this thread or in threads of its own, where sampling computes, and is asked once `batch` responses are there, and at the end.
 /// Either way each judgement is the same.
 ///
-/// If it is broken off, what is complete and judged by then is given to `each`.
+/// If it is broken off, what is judged by then is given to `each`.
 ///
 /// # Errors
 /// As [`Engine::submit`](crate::Engine::submit) and [`Engine::step`](crate::Engine::step), [`Error::Verifier`] when the verifier
@@ -42,43 +42,46 @@ pub fn respond<B: Backend, E: From<Error>>(
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
     batch: usize,
-    each: &mut dyn FnMut(usize, Vec<Response>) -> Result<(), E>,
+    each: &mut dyn FnMut(usize, usize, Response) -> Result<(), E>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<Responded, E> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-    let samples = requests.iter().map(|request| request.samples);
-    let mut groups = Groups { responses: samples.map(|samples| vec![None; samples]).collect(), each };
+    let missing = requests.iter().map(|request| request.samples.len()).sum();
+    let mut taker = Taker { missing, each };
     match judge.verifier.workers() {
-        0 => judge_in_batches(sampler, requests, &problems, judge, batch, &mut groups, observer),
-        workers => judge_beside(sampler, requests, &problems, (judge, workers), &mut groups, observer),
+        0 => judge_in_batches(sampler, requests, &problems, judge, batch, &mut taker, observer),
+        workers => judge_beside(sampler, requests, &problems, (judge, workers), &mut taker, observer),
     }
 }
 
-/// The responses to each request that are judged.
-pub(crate) struct Groups<'a, E> {
-    responses: Vec<Vec<Option<Response>>>,
-    each: &'a mut dyn FnMut(usize, Vec<Response>) -> Result<(), E>,
-}
-
-impl<E> Groups<'_, E> {
-    /// Takes a response, and passes its request's on if that was the last.
-    pub fn add(&mut self, place: Place, response: Response) -> Result<(), E> {
-        let samples = &mut self.responses[place.request];
-        samples[place.sample] = Some(response);
-        if samples.iter().any(Option::is_none) {
-            return Ok(());
-        }
-        (self.each)(place.request, mem::take(samples).into_iter().flatten().collect())
-    }
-
-    /// Whether all have been passed on.
-    pub fn are_complete(&self) -> bool {
-        self.responses.iter().all(Vec::is_empty)
-    }
-
+/// Who takes what is judged.
+pub(crate) struct Taker<'a, E> {
     /// How many responses are not there yet.
-    pub fn missing(&self) -> usize {
-        self.responses.iter().flatten().filter(|response| response.is_none()).count()
+    pub missing: usize,
+    each: &'a mut dyn FnMut(usize, usize, Response) -> Result<(), E>,
+}
+
+impl<E> Taker<'_, E> {
+    pub fn take(&mut self, place: Place, response: Response) -> Result<(), E> {
+        self.missing -= 1;
+        (self.each)(place.request, place.sample, response)
+    }
+}
+
+/// The responses to each request, of so many samples each, until all of a request's are there.
+pub struct Groups(Vec<Vec<Option<Response>>>);
+
+impl Groups {
+    /// None is there.
+    pub fn new(requests: usize, samples: usize) -> Self {
+        Self(vec![vec![None; samples]; requests])
+    }
+
+    /// Takes a response. If it was the last of its request, that one's are returned, in the order of samples.
+    pub fn add(&mut self, request: usize, sample: usize, response: Response) -> Option<Vec<Response>> {
+        let samples = &mut self.0[request];
+        samples[sample] = Some(response);
+        samples.iter().all(Option::is_some).then(|| mem::take(samples).into_iter().flatten().collect())
     }
 }
 
@@ -88,7 +91,7 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
     problems: &[&Problem],
     judge: &Judge,
     batch: usize,
-    groups: &mut Groups<'_, E>,
+    taker: &mut Taker<'_, E>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<Responded, E> {
     let (mut places, mut sampled) = (Vec::new(), Vec::new());
@@ -98,7 +101,7 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
         let responses = judge.responses(mem::take(sampled))?;
         let took = begun.elapsed();
         verdicts += took;
-        places.drain(..).zip(responses).try_for_each(|(place, response)| groups.add(place, response))?;
+        places.drain(..).zip(responses).try_for_each(|(place, response)| taker.take(place, response))?;
         Ok::<_, E>(took)
     };
     let each = &mut |place: Place, completion| -> Result<(), E> {

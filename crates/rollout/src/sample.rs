@@ -53,7 +53,7 @@ impl<B: Backend> Sampler<'_, B> {
         observer: &mut dyn ProgressObserver,
     ) -> Result<ControlFlow<()>, E> {
         let Self { model, activation_cache, tokenizer, limits, phase, interrupt } = self;
-        let total = requests.iter().map(|r| r.samples).sum();
+        let total = requests.iter().map(|r| r.samples.len()).sum();
         let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &requests)), ..limits };
         let mut engine = Engine::new(model, Some(tokenizer), limits)?
             .decoding_at_the_end()
@@ -86,7 +86,7 @@ impl<B: Backend> Sampler<'_, B> {
 fn largest_need<B: Backend>(model: &Model<B>, requests: &[Request]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, request| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add((KvCache::<B>::pages_for(length) + 1).saturating_mul(request.samples))
+        sum.saturating_add((KvCache::<B>::pages_for(length) + 1).saturating_mul(request.samples.len()))
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

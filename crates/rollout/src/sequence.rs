@@ -54,7 +54,8 @@ pub(crate) struct Group<B: Backend> {
     pub key: Key,
     pub prompt: Arc<[u32]>,
     pub sampling: Arc<Sampling>,
-    pub samples: usize,
+    /// Their numbers.
+    pub samples: Vec<usize>,
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,

@@ -7,8 +7,8 @@ use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierError};
 use isentrope_rollout::{
-    Error, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request, Responded, Response,
-    Result, Sampler, Sampling, respond,
+    Error, Groups, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request, Responded,
+    Response, Result, Sampler, Sampling, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -148,7 +148,10 @@ impl Bench {
             let prompt = vec![3 + i as u32, 4, 5];
             let key = Key { seed: 11, step: 3, prompt: i as u64 };
             let sampling = sampling.clone();
-            (problem, Request { key, prompt, samples: SAMPLES, sampling, cache_activations: false })
+            (
+                problem,
+                Request { key, prompt, samples: (0..SAMPLES).collect(), sampling, cache_activations: false },
+            )
         };
         let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
         let judge = Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
@@ -162,8 +165,9 @@ impl Bench {
             interrupt: self.interrupt,
         };
         let mut groups = BTreeMap::new();
-        let each = &mut |request, responses: Vec<Response>| {
-            assert_eq!(responses.len(), SAMPLES);
+        let mut open = Groups::new(REQUESTS, SAMPLES);
+        let each = &mut |request, sample, response| {
+            let Some(responses) = open.add(request, sample, response) else { return Ok(()) };
             let earlier = groups.insert(request, responses);
             assert_eq!(earlier, None, "request {request} is complete twice");
             Ok(())

@@ -22,7 +22,13 @@ fn model() -> Model<Cpu> {
 
 fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> Request {
     let key = Key { seed: 11, step: 3, prompt: number };
-    Request { key, prompt: prompt.to_vec(), samples, sampling: Arc::new(sampling), cache_activations: true }
+    Request {
+        key,
+        prompt: prompt.to_vec(),
+        samples: (0..samples).collect(),
+        sampling: Arc::new(sampling),
+        cache_activations: true,
+    }
 }
 
 /// Completions in order of request and sample, and the text of each that came with its tokens.

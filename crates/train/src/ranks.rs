@@ -50,6 +50,11 @@ impl Ranks {
         self.world.is_first()
     }
 
+    /// Which of them this is, from 0.
+    pub fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.world.size()

@@ -76,7 +76,7 @@ fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
             &Request {
                 key,
                 prompt: vec![3, 4],
-                samples: 1,
+                samples: vec![0],
                 sampling: sampling.clone(),
                 cache_activations: false,
             },

@@ -128,7 +128,7 @@ impl Generate {
             let request = Request {
                 key: Key { seed: self.seed, step: 0, prompt: i as u64 },
                 prompt: prompt.tokens.clone(),
-                samples: self.n as usize,
+                samples: (0..self.n as usize).collect(),
                 sampling: sampling.clone(),
                 cache_activations: false,
             };

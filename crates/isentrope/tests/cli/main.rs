@@ -45,6 +45,7 @@ mod train_alarms;
 mod train_bad_recipe;
 mod train_data;
 mod train_evaluations;
+mod train_journal;
 mod train_learns;
 mod train_objectives;
 #[cfg(unix)]

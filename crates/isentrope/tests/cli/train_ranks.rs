@@ -190,7 +190,8 @@ fn ranks_of(out: &str) -> Vec<String> {
     names.filter_map(|name| name.into_string().ok()).filter(is_rank).collect()
 }
 
-fn kill_a_rank(out: &str) {
+/// Kills one of the ranks of a run.
+pub fn kill_a_rank(out: &str) {
     let ranks = ranks_of(out);
     let last = ranks.last().expect("there are ranks");
     assert!(Command::new("kill").args(["-9", last]).status().unwrap().success());

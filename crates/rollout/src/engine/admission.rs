@@ -30,12 +30,12 @@ impl<B: Backend> Engine<'_, B> {
             if self.start_samples(group, sources.len(), &mut due) {
                 sources.push(source);
             }
-            if self.groups[group].started < self.groups[group].samples {
+            if self.groups[group].started < self.groups[group].samples.len() {
                 break;
             }
         }
         self.copy_pages();
-        self.groups.retain(|g| g.started < g.samples);
+        self.groups.retain(|g| g.started < g.samples.len());
         let backend = &*self.model.backend;
         let mut rows = self.model.hidden(sources.len());
         let mut stored = 0;
@@ -74,7 +74,7 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
     fn pages_for_next(&self, group: &Group<B>) -> usize {
-        let kept = if group.started + 1 == group.samples {
+        let kept = if group.started + 1 == group.samples.len() {
             KvCache::<B>::pages_for(group.prompt.len())
         } else {
             group.prompt.len() / B::PAGE
@@ -86,7 +86,7 @@ impl<B: Backend> Engine<'_, B> {
     /// the prompt was let in.
     fn start_sample(&mut self, group: usize) -> bool {
         let g = &self.groups[group];
-        if g.started == g.samples || self.running.len() >= self.limits.sequences {
+        if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
             return false;
         }
         let needed = self.pages_for_next(g);
@@ -98,7 +98,7 @@ impl<B: Backend> Engine<'_, B> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) = (g.started + 1 == g.samples, g.prompt.len() / B::PAGE);
+        let (last, full) = (g.started + 1 == g.samples.len(), g.prompt.len() / B::PAGE);
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
@@ -120,7 +120,7 @@ impl<B: Backend> Engine<'_, B> {
         };
         self.running.push(Sample {
             id: g.id,
-            sample: g.started,
+            sample: g.samples[g.started],
             key: g.key,
             prompt: g.prompt.clone(),
             sampling: g.sampling.clone(),

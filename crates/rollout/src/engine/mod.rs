@@ -102,9 +102,9 @@ impl<'a, B: Backend> Engine<'a, B> {
                 prompt.len()
             )));
         }
-        let own = usize::from(samples > 1 && !prompt.len().is_multiple_of(B::PAGE));
+        let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(B::PAGE));
         let needed = self.pages_for(prompt.len(), &sampling) + own;
-        if needed > self.pages {
+        if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
             return Err(Error::Prompt(format!(
                 "the prompt's {} tokens and a response of up to {} need {} MiB of keys and values, and {} MiB are \
@@ -117,7 +117,7 @@ impl<'a, B: Backend> Engine<'a, B> {
         }
         let id = self.submitted;
         self.submitted += 1;
-        if samples > 0 {
+        if !samples.is_empty() {
             let prompt = prompt.into();
             let state = GroupState::Waiting;
             self.groups.push_back(Group {
@@ -170,7 +170,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             self.start_samples(group, row, &mut due);
         }
         self.copy_pages();
-        self.groups.retain(|g| g.started < g.samples);
+        self.groups.retain(|g| g.started < g.samples.len());
         events.extend(self.draw(&hidden, due)?);
         Ok(events)
     }

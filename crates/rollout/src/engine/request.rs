@@ -13,8 +13,8 @@ pub struct Request {
     pub key: Key,
     /// Tokens, at least one.
     pub prompt: Vec<u32>,
-    /// Responses wanted.
-    pub samples: usize,
+    /// Numbers of the responses wanted, each with random numbers of its own.
+    pub samples: Vec<usize>,
     /// How to draw them.
     pub sampling: Arc<Sampling>,
     /// Whether to cache their activations, where the engine has an activation cache.

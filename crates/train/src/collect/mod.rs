@@ -9,12 +9,13 @@ use crate::group::Group;
 use crate::observer::{Observer, Phase};
 use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
+use crate::run::{Asked, Journal};
 use crate::token_records::{Budget, Dropped};
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Model};
 use isentrope_rollout::{
-    Interrupt, Judge, Key, Limits, Prompter, Request, Responded, Sampler, Sampling, respond,
+    Interrupt, Judge, Key, Limits, Prompter, Request, Responded, Response, Sampler, Sampling, respond,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,10 @@ pub enum WhenShort {
     Train,
 }
 
+/// How many responses are sampled before a verifier without workers judges them. It computes where sampling does, and would leave
+/// cores idle for a single one; but what is not judged is not in the journal.
+const JUDGED_AT_A_TIME: usize = 64;
+
 /// One step's rollout in the making.
 pub(crate) struct Collector<'a, B: Backend> {
     /// Sizes and filter.
@@ -123,6 +128,8 @@ pub(crate) struct Collector<'a, B: Backend> {
     pub carried: usize,
     /// How much of the step is recorded.
     pub recorded: Budget,
+    /// Where responses are kept in case the step is broken off, and found again.
+    pub journal: Journal,
     /// Where problems come from.
     pub source: &'a mut Source,
     /// Whoever watches.
@@ -244,28 +251,34 @@ impl<B: Backend> Collector<'_, B> {
             places.iter().map(|&place| self.source.problem(position(place))).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
-        let own = places.len();
-        let question = |i: usize, samples, sampling: &Arc<Sampling>, cache_activations| {
-            let request = Request {
-                key: Key { seed: self.seed, step: self.step, prompt: taken + places[i] as u64 },
-                prompt: prompts[i].clone(),
-                samples,
-                sampling: sampling.clone(),
-                cache_activations,
-            };
-            (&problems[i], request)
-        };
-        let mut questions: Vec<_> = (0..own)
-            .map(|i| question(i, self.settings.responses, &self.sampling, places[i] < cached))
-            .collect();
-        if self.greedy {
-            let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
-            let greedy = Arc::new(greedy);
-            questions.extend((0..own).map(|i| question(i, 1, &greedy, false)));
+        // Of each prompt, its responses; then of each the most likely one, if it is wanted.
+        let mut wanted = Vec::new();
+        for (greedy, samples) in [(false, self.settings.responses), (true, usize::from(self.greedy))] {
+            for (own, &place) in places.iter().enumerate() {
+                let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
+                let known = |sample| self.journal.take(asked(sample), &prompts[own]);
+                wanted.push(Wanted { own, asked: asked(0), responses: (0..samples).map(known).collect() });
+            }
         }
-        let mut judged = vec![Vec::new(); questions.len()];
-        let keep = &mut |request: usize, responses| -> Result<()> {
-            judged[request] = responses;
+        let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
+        let greedy = Arc::new(greedy);
+        let question = |wanted: &Wanted| {
+            let Wanted { own, asked, .. } = *wanted;
+            let request = Request {
+                key: Key { seed: self.seed, step: self.step, prompt: asked.prompt },
+                prompt: prompts[own].clone(),
+                samples: wanted.missing(),
+                sampling: if asked.greedy { greedy.clone() } else { self.sampling.clone() },
+                cache_activations: !asked.greedy && places[own] < cached,
+            };
+            (&problems[own], request)
+        };
+        let questions = wanted.iter().map(question).collect();
+        let journal = &mut self.journal;
+        let keep = &mut |question: usize, sample: usize, response: Response| -> Result<()> {
+            let Wanted { own, asked, responses } = &mut wanted[question];
+            journal.add(Asked { sample, ..*asked }, &prompts[*own], &response)?;
+            responses[sample] = Some(response);
             Ok(())
         };
         let sampler = Sampler {
@@ -276,14 +289,36 @@ impl<B: Backend> Collector<'_, B> {
             phase: Phase::Rollout,
             interrupt: Interrupt::Never,
         };
-        // What computes where sampling computes had better wait until all cores are free.
-        let responded = respond(sampler, questions, self.judge, usize::MAX, keep, self.observer)?;
-        let mut greedy = judged.split_off(own).into_iter().flatten();
-        let parts = places.iter().zip(problems.into_iter().zip(prompts).zip(judged));
-        let groups = parts.map(|(&place, ((problem, prompt), responses))| {
-            let greedy = greedy.next();
-            Group { step: self.step, position: position(place), problem, prompt, responses, greedy }
+        let responded = respond(sampler, questions, self.judge, JUDGED_AT_A_TIME, keep, self.observer)?;
+        let mut all = wanted.into_iter().map(|wanted| wanted.responses.into_iter().flatten());
+        let responses: Vec<Vec<Response>> = all.by_ref().take(places.len()).map(Iterator::collect).collect();
+        let greedy = all.map(|mut greedy| greedy.next());
+        let parts =
+            places.iter().zip(problems.into_iter().zip(prompts)).zip(responses.into_iter().zip(greedy));
+        let groups = parts.map(|((&place, (problem, prompt)), (responses, greedy))| Group {
+            step: self.step,
+            position: position(place),
+            problem,
+            prompt,
+            responses,
+            greedy,
         });
         Ok((groups.collect(), responded))
+    }
+}
+
+/// The responses to a prompt that are wanted, as far as they are there.
+struct Wanted {
+    /// Which of this rank's prompts.
+    own: usize,
+    /// The first of them.
+    asked: Asked,
+    responses: Vec<Option<Response>>,
+}
+
+impl Wanted {
+    /// The numbers of those that are not there.
+    fn missing(&self) -> Vec<usize> {
+        (0..self.responses.len()).filter(|&sample| self.responses[sample].is_none()).collect()
     }
 }

@@ -23,7 +23,7 @@ use crate::group::Group;
 use crate::metrics::Metrics;
 use crate::minibatch::{BatchLoss, LossInputs, TrainingBatch};
 use crate::observer::{Observer, Phase, Progress};
-use crate::run::StepRecord;
+use crate::run::{Heading, StepRecord};
 use crate::token_records::{Budget, Dropped, TokenRecords};
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
@@ -91,9 +91,21 @@ impl Trainer for PolicyGradient {
         context: &mut GatherContext<'_, B>,
     ) -> Result<Collected> {
         let mut file = context.directory.rollouts(context.step)?;
+        let sampling = Arc::new(self.recipe.sampling(context.prompter));
+        let drawn_by =
+            (&self.recipe.rollout, &self.recipe.reward, self.recipe.run.seed, &sampling.eos_tokens);
+        let heading = Heading::new(context.model, &drawn_by)?;
+        let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
+        if journal.known() > 0 {
+            context.observer.note(&format!(
+                "step {}: {} of its responses were sampled before the run was broken off, and are not sampled again",
+                context.step,
+                journal.known()
+            ));
+        }
         let collector = Collector {
             settings: &self.recipe.rollout,
-            sampling: Arc::new(self.recipe.sampling(context.prompter)),
+            sampling,
             greedy: self.recipe.objective.needs_greedy_baseline(),
             first_update: self.recipe.prompts_per_update(),
             model: context.model,
@@ -111,6 +123,7 @@ impl Trainer for PolicyGradient {
                 seed: self.recipe.run.seed,
                 step: context.step,
             },
+            journal,
             source: &mut self.source,
             observer: context.observer,
         };

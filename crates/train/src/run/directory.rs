@@ -4,6 +4,7 @@
 //! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
+use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::log::{Log, TENSORBOARD};
 use super::place::{Existing, Place};
 use super::response_file::ResponseFile;
@@ -137,7 +138,8 @@ impl RunDirectory {
         Ok(write_json(&path, manifest)?)
     }
 
-    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from.
+    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from; not the journals of
+    /// these steps, which are made again.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -170,6 +172,22 @@ impl RunDirectory {
     /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn rollouts(&self, step: u64) -> Result<ResponseFile> {
         self.file(&RunFiles::new(&self.dir).rollout(step))
+    }
+
+    /// The journal of the responses sampled in a step, which goes on where there is one. Every rank has its own.
+    ///
+    /// # Errors
+    /// When a journal cannot be read or written.
+    pub fn journal(&self, step: u64, rank: usize, heading: &Heading) -> Result<Journal> {
+        Journal::open(&self.dir.join(ROLLOUTS), step, rank, heading)
+    }
+
+    /// Removes the journals of steps that a checkpoint has.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io).
+    pub(super) fn remove_journals(&self, step: u64) -> Result<()> {
+        if self.is_written() { remove_journals(&self.dir.join(ROLLOUTS), step) } else { Ok(()) }
     }
 
     /// Starts the file of a step's token records.
@@ -220,7 +238,8 @@ fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
 /// Removes the files `step-N...` of steps after this one, or of all steps.
 fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
     for name in names(dir)? {
-        if step_of(&name).is_some_and(|step| last_step.is_none_or(|last| step > last)) {
+        let later = step_of(&name).is_some_and(|step| last_step.is_none_or(|last| step > last));
+        if later && !is_journal(&name) {
             remove(&dir.join(&name))?;
         }
     }
@@ -256,6 +275,7 @@ mod tests {
             "step-000002.jsonl",
             "step-000003-7b.jsonl",
             "step-000003.jsonl.partial",
+            "step-000003.rank-0.journal",
             "step-1000000.jsonl",
             "step-x.jsonl",
         ];
@@ -268,8 +288,12 @@ mod tests {
             left
         };
         remove_later(dir.path(), Some(2)).unwrap();
-        assert_eq!(left(), ["mine.txt", "step-000000-set.jsonl", "step-000002.jsonl", "step-x.jsonl"]);
+        let journal = "step-000003.rank-0.journal";
+        assert_eq!(
+            left(),
+            ["mine.txt", "step-000000-set.jsonl", "step-000002.jsonl", journal, "step-x.jsonl"]
+        );
         remove_later(dir.path(), None).unwrap();
-        assert_eq!(left(), ["mine.txt", "step-x.jsonl"]);
+        assert_eq!(left(), ["mine.txt", journal, "step-x.jsonl"]);
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`,
 //! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`;
-//! when they are made, `save.rs`). `initial_states.rs` measures on the same states all along. A [`StepRecord`] is what is
-//! measured of a step, a [`RunSummary`] what is told at the end.
+//! when they are made, `save.rs`); a rollout under way has a [`Journal`]. `initial_states.rs` measures on the same states
+//! all along. A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
 
 mod checkpoint;
 mod directory;
 mod initial_states;
+mod journal;
 mod log;
 mod place;
 mod record;
@@ -17,6 +18,7 @@ pub mod sinks;
 mod summary;
 
 pub use directory::RunDirectory;
+pub use journal::{Asked, Heading, Journal};
 pub use place::{Existing, Place};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;

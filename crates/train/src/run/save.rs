@@ -111,10 +111,13 @@ impl Run {
         Ok(())
     }
 
-    /// Removes checkpoints that need not be kept.
+    /// Removes checkpoints that need not be kept, and journals of steps that the latest has.
     pub(super) fn retire(&self) -> Result<()> {
         match &self.log {
-            Some(_) => self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step)),
+            Some(_) => {
+                self.directory.remove_journals(self.step)?;
+                self.directory.checkpoints.retire(self.step, self.best.map(|(step, _)| step))
+            }
             None => Ok(()),
         }
     }

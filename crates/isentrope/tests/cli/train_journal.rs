@@ -1,0 +1,141 @@
+//! The journal of a rollout: what a run has sampled and judged before it was killed is not sampled again.
+
+use crate::program::{names, stderr};
+use crate::train_ranks::{Launcher, kill_a_rank};
+use crate::train_resume::{kill, start, wait_until};
+use crate::train_reward::{command as verifier, worker};
+use crate::training::{Bench, assert_same_results};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Questions after which no verdict comes any more, in the middle of the second step.
+const AT_ONCE: usize = 24;
+
+/// A run whose worker stops answering until it is let go on.
+struct Stopping {
+    bench: Bench,
+    script: String,
+    sets: Vec<String>,
+}
+
+impl Stopping {
+    fn new(more: &[&str]) -> Self {
+        let bench = Bench::train();
+        let asked = bench.scratch.file("asked", "");
+        let go = bench.scratch.path("go");
+        let before_each = format!(
+            "echo \"$line\" >> {asked:?}; until [ $(wc -l < {asked:?}) -le {AT_ONCE} ] || [ -e {go:?} ]; do sleep 0.02; done"
+        );
+        let script = worker(&bench.scratch, &before_each);
+        let verifier = verifier(&script, ", workers = 1");
+        let sets = ["run.steps=3", "eval.every=0", "checkpoint.every=0", "rollout.filter=false", &verifier];
+        let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
+        Self { bench, script, sets }
+    }
+
+    fn command(&self, out: &str, flags: &[&str]) -> Command {
+        let sets: Vec<&str> = self.sets.iter().map(String::as_str).collect();
+        self.bench.command(out, &sets, flags)
+    }
+
+    fn asked(&self) -> usize {
+        fs::read_to_string(self.bench.scratch.path("asked")).unwrap().lines().count()
+    }
+
+    fn go_on(&self) {
+        self.bench.scratch.file("go", "");
+    }
+
+    fn end(&self, mut command: Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    }
+}
+
+fn journals(out: &Path) -> Vec<String> {
+    let mut names = names(&out.join("rollouts"));
+    names.retain(|name| name.ends_with(".journal"));
+    names
+}
+
+/// In all journals.
+fn responses(out: &Path) -> usize {
+    let text = |name: &String| fs::read_to_string(out.join("rollouts").join(name)).unwrap();
+    let lines = |name: &String| text(name).lines().count().saturating_sub(1);
+    if out.join("rollouts").is_dir() { journals(out).iter().map(lines).sum() } else { 0 }
+}
+
+#[test]
+fn what_was_judged_before_a_kill_is_not_sampled_again() {
+    // Groups of four responses to four prompts; and of those with a fifth, the most likely.
+    for (more, each) in [(&[][..], 16), (&["objective.advantage=remax"], 20)] {
+        let run = Stopping::new(more);
+        let mut child = start(run.command("killed", &[]));
+        let written = || responses(&run.bench.out("killed"));
+        wait_until(&mut child, || run.asked() > AT_ONCE && written() == AT_ONCE);
+        assert!(kill(&mut child), "it ended before it was killed");
+        let killed = run.bench.out("killed");
+        assert_eq!(journals(&killed), ["step-000001.rank-0.journal", "step-000002.rank-0.journal"]);
+        run.go_on();
+        let said = run.end(run.command("killed", &["--resume"]));
+        assert!(said.contains("no checkpoint to resume from"), "{said}");
+        assert!(
+            said.contains(&format!("step 2: {} of its responses were sampled before", AT_ONCE - each)),
+            "{said}"
+        );
+        assert_eq!(
+            run.asked(),
+            3 * each + 1,
+            "but for the one that was not answered, none was asked about twice"
+        );
+        assert!(journals(&killed).is_empty(), "the checkpoint has these steps");
+        run.end(run.command("whole", &[]));
+        assert_same_results(&run.bench.out("whole"), &killed);
+    }
+}
+
+#[test]
+fn a_journal_serves_any_number_of_ranks() {
+    let run = Stopping::new(&["update.shards=4"]);
+    run.go_on();
+    run.end(run.command("whole", &[]));
+    for launcher in Launcher::installed() {
+        for (before, after) in [(2, 1), (4, 2)] {
+            let out = format!("killed-{before}");
+            fs::remove_file(run.bench.scratch.path("go")).unwrap();
+            fs::write(run.bench.scratch.path("asked"), "").unwrap();
+            let _ = fs::remove_dir_all(run.bench.out(&out));
+            let mut child = start(launcher.ranks(before, &run.command(&out, &[])));
+            // All of the first step's sixteen, and some of the second's.
+            wait_until(&mut child, || run.asked() >= AT_ONCE && responses(&run.bench.out(&out)) > 16);
+            kill_a_rank(&run.bench.scratch.path(&out));
+            child.wait().unwrap();
+            let missing = 3 * 16 - responses(&run.bench.out(&out));
+            let asked = run.asked();
+            run.go_on();
+            let mut job = launcher.ranks(after, &run.command(&out, &["--resume"]));
+            let ended = job.output().unwrap();
+            let said = stderr(&ended);
+            assert!(ended.status.success() && said.contains("were sampled before"), "{said}");
+            assert_eq!(run.asked(), asked + missing);
+            assert_same_results(&run.bench.out("whole"), &run.bench.out(&out));
+        }
+    }
+}
+
+#[test]
+fn a_mended_reward_function_judges_everything_again() {
+    let run = Stopping::new(&[]);
+    let mut child = start(run.command("killed", &[]));
+    wait_until(&mut child, || run.asked() > AT_ONCE);
+    assert!(kill(&mut child), "it ended before it was killed");
+    run.go_on();
+    let mended = fs::read_to_string(&run.script).unwrap().replace("+ 1) % 2", "+ 0) % 2");
+    fs::write(&run.script, mended).unwrap();
+    let said = run.end(run.command("killed", &["--resume"]));
+    assert!(!said.contains("were sampled before"), "{said}");
+    run.end(run.command("whole", &[]));
+    assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
+}

@@ -1,0 +1,336 @@
+//! The journal of a rollout: every response that was judged, written as soon as it is, so that a run that is killed need not sample
+//! it again.
+//!
+//! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. Who makes the step again reads those of all ranks,
+//! however many there were. The first line says what the responses follow from; a journal of other weights or other settings is
+//! not used. A line is the CRC-32C of its JSON, a space, and the JSON; what comes after a damaged line is not used either. The
+//! journals of a step are removed when a checkpoint has it.
+
+use super::directory::step_of;
+use crate::error::{Error, Result};
+use isentrope_files::{Digest, names, remove, sha256_of_file};
+use isentrope_kernels::Backend;
+use isentrope_model::Model;
+use isentrope_rollout::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+const EXTENSION: &str = ".journal";
+/// Longest line that is read.
+const MAX_LINE: u64 = 1 << 30;
+/// Of a checksum, with the space after it.
+const CHECKSUM_BYTES: usize = 9;
+
+/// What the responses of a step follow from, but for their prompts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heading {
+    program: String,
+    /// Of everything that says how responses are drawn and judged.
+    settings: String,
+    /// Bits of the norm of the weights: equal weights have the same, and others hardly ever.
+    weights: u64,
+}
+
+impl Heading {
+    /// Of a model that samples under these settings. Files that the settings name, such as a reward function's, count as well.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when the settings cannot be written.
+    pub fn new<B: Backend>(model: &Model<B>, settings: &impl Serialize) -> Result<Self> {
+        let settings = serde_json::to_value(settings).map_err(|error| {
+            Error::Run(format!("what a rollout is sampled with cannot be written: {error}"))
+        })?;
+        let mut digest = Digest::sha256();
+        digest.update(settings.to_string().as_bytes());
+        add_files(&settings, &mut digest);
+        let weights = model.backend.norm(&model.weights.buffers().iter().collect::<Vec<_>>()).to_bits();
+        Ok(Self { program: env!("CARGO_PKG_VERSION").to_owned(), settings: digest.hex(), weights })
+    }
+}
+
+/// Which response of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Asked {
+    /// The prompt's number in the step.
+    pub prompt: u64,
+    /// Whether it is the most likely response, the baseline of the others.
+    pub greedy: bool,
+    /// Its number among the responses to the prompt.
+    pub sample: usize,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    asked: Asked,
+    prompt: u32,
+    response: &'a Response,
+}
+
+#[derive(Deserialize)]
+struct ReadEntry {
+    asked: Asked,
+    /// CRC-32C of its tokens.
+    prompt: u32,
+    response: Response,
+}
+
+/// The journal of the step under way.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    known: HashMap<Asked, (u32, Response)>,
+}
+
+impl Journal {
+    /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if it is not there.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
+        let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
+        let mut known = HashMap::new();
+        let mut others = journals(dir)?;
+        others.retain(|other| other.file_name().and_then(step_of) == Some(step) && *other != path);
+        others.sort();
+        for other in others {
+            // One that another rank has opened may be without its heading yet.
+            let file = File::open(&other).map_err(|e| Error::io(&other, e))?;
+            read(&other, &file, heading, &mut known)?;
+        }
+        let mut options = File::options();
+        let file =
+            options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
+        let sound = read(&path, &file, heading, &mut known)?;
+        file.set_len(sound).map_err(|e| Error::io(&path, e))?;
+        let mut journal = Self { path, file, known };
+        if sound == 0 {
+            journal.line(heading)?;
+        }
+        Ok(journal)
+    }
+
+    /// How many responses are known from before.
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    /// The response to a prompt, if it is known from before. It is given once.
+    pub fn take(&mut self, asked: Asked, prompt: &[u32]) -> Option<Response> {
+        let (of, response) = self.known.remove(&asked)?;
+        (of == checksum_of(prompt)).then_some(response)
+    }
+
+    /// Writes a response down, unless it could not be judged: that may be mended when the step is made again.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io).
+    pub fn add(&mut self, asked: Asked, prompt: &[u32], response: &Response) -> Result<()> {
+        if !response.counts() {
+            return Ok(());
+        }
+        self.line(&Entry { asked, prompt: checksum_of(prompt), response })
+    }
+
+    /// Writes a line, whole: it is with the operating system when this returns.
+    fn line(&mut self, value: &impl Serialize) -> Result<()> {
+        let mut line = vec![b' '; CHECKSUM_BYTES];
+        serde_json::to_writer(&mut line, value)
+            .map_err(|error| Error::Run(format!("a response cannot be written: {error}")))?;
+        let checksum = format!("{:08x}", crc32c::crc32c(&line[CHECKSUM_BYTES..]));
+        line[..checksum.len()].copy_from_slice(checksum.as_bytes());
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(|e| Error::io(&self.path, e))
+    }
+}
+
+/// Removes the journals of steps up to this one.
+///
+/// # Errors
+/// [`Io`](isentrope_evaluation::Error::Io).
+pub(super) fn remove_journals(dir: &Path, step: u64) -> Result<()> {
+    for path in journals(dir)? {
+        if path.file_name().and_then(step_of).is_some_and(|of| of <= step) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file in a directory of rollouts is a journal.
+pub(super) fn is_journal(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(EXTENSION))
+}
+
+fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
+    Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
+}
+
+/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is of other weights or settings.
+fn read(
+    path: &Path,
+    file: &File,
+    heading: &Heading,
+    known: &mut HashMap<Asked, (u32, Response)>,
+) -> Result<u64> {
+    let mut lines = BufReader::new(file);
+    let (mut line, mut sound) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+        let Some(json) = json_of(&line) else { return Ok(sound) };
+        if sound == 0 {
+            match serde_json::from_slice::<Heading>(json) {
+                Ok(found) if found == *heading => {}
+                _ => return Ok(0),
+            }
+        } else {
+            let Ok(ReadEntry { asked, prompt, response }) = serde_json::from_slice(json) else {
+                return Ok(sound);
+            };
+            known.entry(asked).or_insert((prompt, response));
+        }
+        sound += line.len() as u64;
+    }
+}
+
+/// The JSON of a line that is whole and sound.
+fn json_of(line: &[u8]) -> Option<&[u8]> {
+    let (checksum, json) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_BYTES)?;
+    let checksum = std::str::from_utf8(checksum).ok()?.strip_suffix(' ')?;
+    (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
+}
+
+fn checksum_of(tokens: &[u32]) -> u32 {
+    tokens.iter().fold(0, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes()))
+}
+
+/// Adds the contents of the files that texts of the settings name, as `reward.py` or `reward.py:compute_score`.
+fn add_files(settings: &Value, digest: &mut Digest) {
+    match settings {
+        Value::String(text) => {
+            let script = text.rsplit_once(':').map(|(file, _)| file);
+            for file in [Some(text.as_str()), script].into_iter().flatten() {
+                if let Ok(hash) = sha256_of_file(Path::new(file)) {
+                    digest.update(hash.as_bytes());
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| add_files(value, digest)),
+        Value::Object(values) => values.values().for_each(|value| add_files(value, digest)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_reward::{Judgement, Verdict};
+    use std::fs;
+
+    fn heading(weights: f64) -> Heading {
+        Heading { program: "1".into(), settings: "s".into(), weights: weights.to_bits() }
+    }
+
+    fn response(text: &str, verdict: Verdict) -> Response {
+        Response {
+            text: text.into(),
+            tokens: vec![7, 8],
+            logprobs: vec![-0.1, f32::MIN_POSITIVE / 3.0],
+            entropies: vec![0.3, f32::NAN],
+            kept: None,
+            truncated: false,
+            judgement: Judgement::new(verdict, None, "why"),
+            reward: 0.1 + 0.2,
+            activation_slots: None,
+            vote: None,
+        }
+    }
+
+    fn asked(prompt: u64, sample: usize) -> Asked {
+        Asked { prompt, greedy: false, sample }
+    }
+
+    const PROMPT: [u32; 2] = [3, 4];
+
+    #[test]
+    fn what_any_rank_has_written_is_known_to_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |rank, weights| Journal::open(dir.path(), 12, rank, &heading(weights)).unwrap();
+        for rank in 0..3 {
+            let mut journal = open(rank, 1.0);
+            journal.add(asked(rank as u64, 5), &PROMPT, &response("a\nb", Verdict::Correct)).unwrap();
+            journal.add(asked(9, rank), &PROMPT, &response("x", Verdict::Fault)).unwrap();
+        }
+        let mut journal = open(1, 1.0);
+        assert_eq!(journal.known(), 3, "what could not be judged is sampled again");
+        let found = journal.take(asked(2, 5), &PROMPT).unwrap();
+        assert_eq!(found.logprobs, response("", Verdict::Correct).logprobs);
+        assert!(found.text == "a\nb" && found.reward == 0.1 + 0.2 && found.entropies[1].is_nan());
+        assert!(journal.take(asked(2, 5), &PROMPT).is_none(), "it is given once");
+        assert!(journal.take(asked(1, 5), &[3, 5]).is_none(), "to another prompt");
+        assert!(journal.take(Asked { greedy: true, ..asked(0, 5) }, &PROMPT).is_none());
+        drop(journal);
+
+        assert_eq!(Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap().known(), 0);
+        // With other weights, this rank's file begins anew and others are left alone.
+        assert_eq!(open(1, 2.0).known(), 0);
+        assert_eq!(open(5, 1.0).known(), 2);
+        remove_journals(dir.path(), 12).unwrap();
+        assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
+    }
+
+    #[test]
+    fn what_a_kill_has_cut_off_or_a_disk_has_changed_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("step-000001.rank-0.journal");
+        let open = || Journal::open(dir.path(), 1, 0, &heading(1.0)).unwrap();
+        let mut journal = open();
+        for sample in 0..4 {
+            journal.add(asked(0, sample), &PROMPT, &response("abc", Verdict::Wrong)).unwrap();
+        }
+        let whole = fs::read(&path).unwrap();
+        let ends: Vec<usize> =
+            whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(i, _)| i + 1).collect();
+        assert_eq!(ends.len(), 5);
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let lines = ends.iter().filter(|end| **end <= cut).count();
+            assert_eq!(open().known(), lines.saturating_sub(1), "{cut}");
+            let kept = if lines == 0 { ends[0] } else { ends[lines - 1] };
+            assert_eq!(fs::read(&path).unwrap(), &whole[..kept], "{cut}");
+        }
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            let line = ends.iter().filter(|end| **end <= at).count();
+            assert_eq!(open().known(), line.saturating_sub(1), "{at}");
+        }
+        let mut journal = open();
+        journal.add(asked(1, 0), &PROMPT, &response("after", Verdict::Wrong)).unwrap();
+        drop(journal);
+        assert!(open().take(asked(1, 0), &PROMPT).is_some());
+    }
+
+    #[test]
+    fn a_changed_reward_function_is_another_setting() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("reward.py");
+        let digest = |text: &str| {
+            let mut digest = Digest::sha256();
+            add_files(&serde_json::json!({ "verifier": { "python": [text] } }), &mut digest);
+            digest.hex()
+        };
+        let named = format!("{}:compute_score", file.display());
+        let without = digest(&named);
+        fs::write(&file, "1").unwrap();
+        let first = digest(&named);
+        fs::write(&file, "2").unwrap();
+        assert!(first != without && digest(&named) != first);
+        assert_eq!(digest("another"), without);
+    }
+}
