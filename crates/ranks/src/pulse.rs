@@ -37,9 +37,15 @@ struct Heard {
     beat: Beat,
 }
 
+/// What the thread is told.
+struct Told {
+    stop: bool,
+    watch: Watch,
+}
+
 /// The thread; it ends with this.
 pub(crate) struct Pulse {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    told: Arc<(Mutex<Told>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,17 +61,22 @@ pub(crate) struct Listener {
 
 impl Pulse {
     pub fn start(listener: Listener) -> std::io::Result<Self> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&stopped))?;
-        Ok(Self { stop, thread: Some(thread) })
+        let told = Arc::new((Mutex::new(Told { stop: false, watch: listener.watch }), Condvar::new()));
+        let heard = Arc::clone(&told);
+        let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&heard))?;
+        Ok(Self { told, thread: Some(thread) })
+    }
+
+    /// When nothing was heard of a rank for so long, it is given up; never, if none.
+    pub fn give_up_after(&self, silent: Option<Duration>) {
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).watch.silent = silent;
     }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.1.notify_all();
+        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.told.1.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic in it has been printed
         }
@@ -73,20 +84,21 @@ impl Drop for Pulse {
 }
 
 impl Listener {
-    fn listen(self, (stop, changed): &(Mutex<bool>, Condvar)) {
+    fn listen(mut self, (told, changed): &(Mutex<Told>, Condvar)) {
         let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
         let heard = |rank| Heard { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
         let mut others: Vec<Heard> = peers.map(heard).collect();
         loop {
             let begun = Instant::now();
-            let stopped = stop.lock().unwrap_or_else(PoisonError::into_inner);
-            let (stopped, _) = changed
-                .wait_timeout_while(stopped, self.watch.period, |stopped| !*stopped)
+            let now = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let (now, _) = changed
+                .wait_timeout_while(now, self.watch.period, |now| !now.stop)
                 .unwrap_or_else(PoisonError::into_inner);
-            if *stopped {
+            if now.stop {
                 return;
             }
-            drop(stopped);
+            self.watch = now.watch;
+            drop(now);
             // This process itself was stopped: what the others sent meanwhile has still to come in.
             if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
                 others.iter_mut().for_each(|other| other.at = Instant::now());

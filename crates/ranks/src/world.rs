@@ -13,6 +13,7 @@ use crate::settings::{Library, Settings};
 use crate::slices::Slices;
 use crate::{check, launch, sum};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The ranks that run together: this one and all others.
 ///
@@ -130,6 +131,13 @@ impl World {
     pub fn report(&self, what: &str, done: u64, of: u64) {
         if let Some(together) = &self.together {
             together.activity.report(what, done, of);
+        }
+    }
+
+    /// From now on a rank is given up when nothing was heard of it for so long; never, if none. All ranks say the same.
+    pub fn give_up_after(&self, silent: Option<Duration>) {
+        if let Some(together) = &self.together {
+            together.pulse.give_up_after(silent);
         }
     }
 

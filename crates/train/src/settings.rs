@@ -5,6 +5,7 @@ use isentrope_model::checkpoint::WeightDtype;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The run as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -207,6 +208,29 @@ pub struct MemorySettings {
     /// prompt that share its computation are (up to 1024 tokens). Unset: chosen from the budget.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: Option<usize>,
+}
+
+/// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RanksSettings {
+    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process is stopped, or its network cut.
+    /// 0: never.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub timeout_s: f64,
+}
+
+impl Default for RanksSettings {
+    fn default() -> Self {
+        Self { timeout_s: 600.0 }
+    }
+}
+
+impl RanksSettings {
+    /// How long a rank may be silent; none where it may be for ever.
+    pub fn patience(&self) -> Option<Duration> {
+        (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))
+    }
 }
 
 /// What is measured beside training, for the laboratory. Nothing here changes a weight.

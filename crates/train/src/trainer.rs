@@ -7,7 +7,7 @@ use crate::observer::Observer;
 use crate::plan::{Demand, ParameterSets, Plan};
 use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
-use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, Run};
+use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, RanksSettings, Run};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
@@ -87,6 +87,8 @@ pub struct Tables<'a> {
     pub checkpoint: &'a Checkpoints,
     /// `memory`.
     pub memory: &'a MemorySettings,
+    /// `ranks`.
+    pub ranks: &'a RanksSettings,
     /// `lab.track_states`.
     pub track_states: bool,
     /// `update.shards` or `sft.shards`.

@@ -37,6 +37,7 @@ pub fn train<T: Trainer, B: Backend>(
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
     let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, shards, .. } =
         trainer.tables();
+    world.give_up_after(trainer.tables().ranks.patience());
     let ranks = Ranks::new(world, shards)?;
     for set in &sets {
         let problems: Vec<_> =

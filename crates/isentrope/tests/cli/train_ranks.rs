@@ -192,9 +192,89 @@ fn ranks_of(out: &str) -> Vec<String> {
 
 /// Kills one of the ranks of a run.
 pub fn kill_a_rank(out: &str) {
+    signal_a_rank(out, "-KILL", usize::MAX);
+}
+
+/// Sends a signal to one of the ranks of a run, the last if there are not so many.
+fn signal_a_rank(out: &str, signal: &str, which: usize) {
     let ranks = ranks_of(out);
-    let last = ranks.last().expect("there are ranks");
-    assert!(Command::new("kill").args(["-9", last]).status().unwrap().success());
+    let rank = ranks.get(which).or(ranks.last()).expect("there are ranks");
+    assert!(Command::new("kill").args([signal, rank]).status().unwrap().success());
+}
+
+/// How many kills the long test makes.
+const KILLS: usize = 60;
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
+    let bench = Bench::train();
+    let sets = ["update.shards=4", "run.steps=40", "checkpoint.every=3"];
+    let whole = bench.run("whole", &sets, &[]);
+    let launchers = Launcher::installed();
+    assert!(!launchers.is_empty(), "no launcher of MPI is installed");
+    // xorshift (Marsaglia, 2003); which moment of a run a kill meets is the machine's anyway.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let (mut kills, mut completed, mut of_each_rank) = (0, 0, [0; 4]);
+    for run in 0.. {
+        if kills >= KILLS {
+            break;
+        }
+        let out = format!("run-{run}");
+        for start in 0.. {
+            let launcher = &launchers[random(launchers.len() as u64) as usize];
+            let count = [1, 2, 4][random(3) as usize];
+            let flags = if start == 0 { &[][..] } else { &["--resume"] };
+            let mut job = launcher.ranks(count, &bench.command(&out, &sets, flags));
+            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let (moment, which) = (Duration::from_millis(random(2500)), random(count as u64) as usize);
+            let begun = Instant::now();
+            while begun.elapsed() < moment && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if child.try_wait().unwrap().is_none() && ranks_of(&bench.scratch.path(&out)).len() == count {
+                signal_a_rank(&bench.scratch.path(&out), "-KILL", which);
+            }
+            let output = end_of(child);
+            if output.status.success() {
+                completed += 1;
+                break;
+            }
+            assert!(!stderr(&output).contains("error: "), "{}", stderr(&output));
+            (kills, of_each_rank[which]) = (kills + 1, of_each_rank[which] + 1);
+        }
+        assert_same_results(&whole, &bench.out(&out));
+    }
+    println!("{kills} kills {of_each_rank:?} of ranks, {completed} runs completed with the same bytes");
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_named_and_all_end() {
+    let bench = Bench::train();
+    let sets = ["update.shards=2", "run.steps=30", "checkpoint.every=5"];
+    let whole = bench.run("whole", &sets, &[]);
+    let patient = [&sets[..], &["ranks.timeout_s=2"]].concat();
+    for launcher in Launcher::installed() {
+        for which in [0, 1] {
+            let out = format!("stopped-{}-{which}", launcher.is_open_mpi);
+            let mut job = launcher.ranks(2, &bench.command(&out, &patient, &[]));
+            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for_lines(&mut child, &bench.out(&out), 8);
+            signal_a_rank(&bench.scratch.path(&out), "-STOP", which);
+            let output = end_of(child);
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.contains("its process is stopped"), "{said}");
+            assert!(said.contains("rank 0 (") || said.contains("rank 1 ("), "{said}");
+            succeed(&mut bench.command(&out, &sets, &["--resume"]));
+            assert_same_results(&whole, &bench.out(&out));
+        }
+    }
 }
 
 #[test]

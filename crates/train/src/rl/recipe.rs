@@ -4,7 +4,7 @@ use super::prime::PrimeSettings;
 use crate::collect;
 use crate::error::{Error, Result};
 use crate::plan::human;
-use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource};
+use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource, RanksSettings};
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_objective::Method;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
@@ -42,6 +42,8 @@ pub struct Recipe {
     pub checkpoint: Checkpoints,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
+    /// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+    pub ranks: RanksSettings,
     /// What is measured beside training, for the laboratory. Nothing here changes a weight.
     pub lab: LabSettings,
 }

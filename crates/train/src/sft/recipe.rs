@@ -1,7 +1,7 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, RanksSettings};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct Recipe {
     pub checkpoint: Checkpoints,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
+    /// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+    pub ranks: RanksSettings,
 }
 
 /// What is learnt at a time.
