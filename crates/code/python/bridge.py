@@ -48,14 +48,9 @@ class Bridge(Objects):
             return self.ask_alone(op, operands)
 
     def ask_alone(self, op, operands):
-        lends = self.lends(op, operands)
-        encoder = Encoder(self, lends=lends)
-        try:
-            question = encoder.message(op=op, v=encoder.element(operands), lends=lends)
-        except BaseException:
-            encoder.give_up()
-            raise
-        self.channel.send(b"q", question)
+        encoder = Encoder(self)
+        body = {"op": op, "v": encoder.element(operands), "o": encoder.complete()}
+        self.channel.send(b"q", json.dumps(body).encode())
         while True:
             kind, data = self.channel.receive()
             if kind == b"a":
@@ -63,7 +58,7 @@ class Bridge(Objects):
             self.answer(data)
         try:
             message = json.loads(data)
-            decoder = Decoder(self, message, encoder.objects, lends and op != "global")
+            decoder = Decoder(self, message, encoder.objects)
             for number, content in message.get("m", ()):
                 if type(encoder.objects[number]) not in MUTABLE and not self.is_shared(type(encoder.objects[number])):
                     raise Malformed("an object that cannot change has changed")
@@ -87,10 +82,6 @@ class Bridge(Objects):
             error = RuntimeError(f"{what} raised {type(error).__name__}")
         raise self.arrived(error)
 
-    def lends(self, op, operands):
-        """Whether what goes over with a question, and comes back, is to be one thing in both processes."""
-        return False
-
     def answer(self, data):
         """Answers a question of the other side."""
         try:
@@ -109,28 +100,27 @@ class Bridge(Objects):
             key, result = "x", error
             error.__traceback__ = None  # so that what it holds on to is given back
         if self.plain:  # from who has nothing that could change, and no input
-            self.reply((), (), False, key, result)
+            self.reply((), (), key, result)
         else:
-            self.reply(decoder.objects, before, message.get("lends", False), key, result)
+            self.reply(decoder.objects, before, key, result)
 
-    def reply(self, known, before, lends, key, result):
-        body = {"line": last_line(result)} if key == "x" else {}
+    def reply(self, known, before, key, result):
+        encoder = Encoder(self, known)
+        try:
+            body = {key: encoder.element(result)}
+            changed = [[number, encoder.content(thing)] for number, thing, old in before if not is_unchanged(thing, old)]
+            body["o"] = encoder.complete()
+        except Exception as error:
+            encoder, changed = Encoder(self), []
+            body = {"x": encoder.element(TypeError(f"the value cannot be passed on: {error}")), "o": encoder.complete()}
+        if key == "x":
+            body["line"] = last_line(result)
+        if changed:
+            body["m"] = changed
         printed = self.printed()
         if printed:
             body["out"] = printed
-        encoder = Encoder(self, known, lends)
-        try:
-            body[key] = encoder.element(result)
-            changed = [[number, encoder.content(thing)] for number, thing, old in before
-                       if not is_unchanged(thing, old) and not self.lent.element(thing)]
-            answer = encoder.message(**body, **{"m": changed} if changed else {})
-        except Exception as error:
-            encoder.give_up()
-            encoder = Encoder(self)
-            refusal = {"x": encoder.element(TypeError(f"the value cannot be passed on: {error}")), "o": encoder.complete()}
-            body.pop(key, None)
-            answer = json.dumps({**body, **refusal}).encode()
-        self.channel.send(b"a", answer)
+        self.channel.send(b"a", json.dumps(body).encode())
 
     def perform(self, op, operands):
         first, *others = operands

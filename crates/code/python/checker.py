@@ -25,7 +25,6 @@ from bridge import Bridge, last_line
 from objects import BUILTIN_ITERATORS, CLASSES
 from patching import PATCHING
 from program import PRELUDE
-from proxies import is_proxy, remote
 from run_process import Channel
 from test_code import TestCode
 from test_part import MOST_SHOWN
@@ -54,10 +53,6 @@ class Checker(Bridge):
 
     def is_cause(self, error):
         return self.code.is_cause(error)
-
-    def lends(self, op, operands):
-        first = operands[0] if operands else None
-        return op in ("global", "set_global") or is_proxy(first) and remote(first).lends
 
     def share(self, names):
         """Says under which names both sides define the same classes."""

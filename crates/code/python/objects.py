@@ -8,7 +8,6 @@ import types
 
 from attributes import CONTAINERS, PLAIN, Malformed, attributes_of, set_attributes
 from iterators import Numbered, coroutine, generator, iterator
-from lent import Lent
 from operations import OPERATIONS
 from proxies import Handle, INTERNAL, Remote, RemoteMeta, function, is_proxy, new_instance, new_value, remote
 
@@ -57,7 +56,6 @@ class Objects:
         self.export_numbers = {}
         self.plain_values = {}  # of objects that are values as well, by their numbers
         self.imports = {}
-        self.lent = Lent(self.careful)
         self.owned = {}  # second proxies, of what a test has made itself
         self.records = {}
 
@@ -168,10 +166,7 @@ class Objects:
             raise Malformed("a number of a handle")
         if number not in self.imports:
             self.imports[number] = self.imported_anew(e, number, decoder)
-        found = self.imports[number]
-        if decoder is not None and decoder.lends and is_proxy(found):
-            remote(found).lends = True
-        return found
+        return self.imports[number]
 
     def imported_anew(self, e, number, decoder):
         tag = e[0]

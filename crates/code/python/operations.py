@@ -8,7 +8,7 @@ from attributes import CONTAINERS
 
 
 def call(function, arguments, named):
-    return function(*arguments, **dict(named))
+    return function(*arguments, **named)
 
 
 def batch(iterator, count):

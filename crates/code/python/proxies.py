@@ -29,13 +29,12 @@ class Refused(TypeError):
 
 
 class Remote:
-    """Where an object is, and whether it is the test's own; of a class, whether the test names it. `lends`: whether it is an own
-    object's, so that containers which go to it and come from it are one thing in both processes."""
+    """Where an object is, and whether it is the test's own; of a class, whether the test names it."""
 
-    __slots__ = ("bridge", "number", "own", "lends", "is_plain", "value")
+    __slots__ = ("bridge", "number", "own", "is_plain", "value")
 
     def __init__(self, bridge, number, own=False):
-        self.bridge, self.number, self.own, self.lends, self.is_plain, self.value = bridge, number, own, own, False, None
+        self.bridge, self.number, self.own, self.is_plain, self.value = bridge, number, own, False, None
 
     def keep(self, value):
         """It is a value as well, by a type that its class derives from: this one, or if that changes None."""
@@ -132,7 +131,7 @@ class RemoteMeta(type):
         return super().__new__(meta, name, bases, content)
 
     def __call__(cls, *arguments, **named):
-        return _ask("call", cls, arguments, tuple(named.items()))
+        return _ask("call", cls, arguments, named)
 
     def __getattr__(cls, name):
         return _attribute(cls, name)
@@ -197,7 +196,7 @@ class Handle(metaclass=RemoteMeta):
     _isentrope = None
 
     def __call__(self, *arguments, **named):
-        return _ask("call", self, arguments, tuple(named.items()))
+        return _ask("call", self, arguments, named)
 
     def __getattr__(self, name):
         return _attribute(self, name)

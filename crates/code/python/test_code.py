@@ -114,7 +114,7 @@ class TestCode:
         """What the program has under a name."""
         found = bridge.ask("global", name)
         if type(found) is RemoteMeta:
-            remote(found).own = remote(found).lends = True
+            remote(found).own = True
         return found
 
     def candidate(self):

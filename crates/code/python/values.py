@@ -5,7 +5,6 @@ first item is a tag. Containers stand in `objects`, in any depth and with any cy
 
     ["r", n]     object n of this message             ["i", hex]    an integer of any size
     ["q", n]     object n of the question answered    ["f", text]   a float that JSON lacks
-    ["L", n], ["M", n]  containers that both sides have (lent.py)
 
 What needs knowledge of the other side (classes, handles, exceptions) is the business of the bridge.
 """
@@ -14,11 +13,9 @@ import collections
 import datetime
 import decimal
 import fractions
-import json
 import math
 
 from attributes import DICTS, JUDGING, MUTABLE, Malformed, attributes_of, set_attributes
-from lent import key_of
 
 SMALL = 1 << 63
 
@@ -55,12 +52,10 @@ VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()):
 
 
 class Encoder:
-    """Writes one message. `known` are the objects of the question that it answers; `lends`: whether containers are lent."""
+    """Writes one message. `known` are the objects of the question that it answers."""
 
-    def __init__(self, bridge, known=(), lends=False):
+    def __init__(self, bridge, known=()):
         self.bridge = bridge
-        self.lends = lends
-        self.lent = []  # number and place in the table of each that is lent with this message
         self.table = []
         self.objects = []  # in the order of the table; holding them keeps their identities
         self.numbers = {}
@@ -75,14 +70,6 @@ class Encoder:
             return x if -SMALL < x < SMALL else ["i", hex(x)]
         if kind is float:
             return x if math.isfinite(x) else ["f", repr(x)]
-        lent = self.bridge.lent.element(x)
-        if lent:
-            return lent
-        if self.lends and kind in MUTABLE:
-            number = self.bridge.lent.lend(x)
-            if number is not None:
-                self.lent.append([number, self.number(x)])
-                return ["L", number]
         number = self.known.get(id(x))
         if number is not None:
             return ["q", number]
@@ -93,19 +80,6 @@ class Encoder:
                 or self.bridge.is_shared(kind) or self.bridge.is_record(kind):
             return ["r", self.number(x)]
         return self.bridge.export(x, self)
-
-    def give_up(self):
-        """Nothing was written after all."""
-        for number, _ in self.lent:
-            self.bridge.lent.drop((True, number))
-
-    def message(self, **body):
-        """The message with these parts, and with all that the other side does not know yet of what is lent."""
-        changed = self.bridge.lent.changed()
-        parts = {"c": [[*self.bridge.lent.element(x), self.content(x)] for _, x in changed], "f": self.bridge.lent.unused(),
-                 "o": self.complete(), "l": self.lent}
-        self.bridge.lent.settle([key for key, _ in changed] + [(True, number) for number, _ in self.lent])
-        return json.dumps({**body, **{name: part for name, part in parts.items() if part or name == "o"}}).encode()
 
     def number(self, x):
         number = self.numbers.get(id(x))
@@ -155,33 +129,21 @@ class Encoder:
 
 
 class Decoder:
-    """Reads one message. `known` are the objects of the question that it answers; `lends`: whether what comes is an own object's
-    of the test."""
+    """Reads one message. `known` are the objects of the question that it answers."""
 
-    def __init__(self, bridge, message, known=(), lends=False):
+    def __init__(self, bridge, message, known=()):
         self.bridge = bridge
         self.known = known
-        self.lends = lends
-        self.lent = dict(message.get("l", ()))
         self.table = message["o"]
         self.objects = [None] * len(self.table)
         self.state = bytearray(len(self.table))  # 1: being built, 2: built
         for number in range(len(self.table)):
             self.build(number)
-        for number, place in self.lent.items():
-            self.borrowed(number, place)
         # What has a hash is filled before what asks for it.
         for first in (("o",), ("l", "deque"), ("s", "d", "od", "counter", "dd")):
             for number, content in enumerate(self.table):
                 if content[0] in first:
                     self.fill(self.objects[number], content)
-        lent = self.bridge.lent
-        changed = [key_of(change[:2]) for change in message.get("c", ())]
-        for key, (_, _, content) in zip(changed, message.get("c", ())):
-            self.fill(lent.things[key], content)
-        lent.settle(changed + [(False, number) for number in self.lent])
-        for element in message.get("f", ()):
-            lent.drop(key_of(element))
 
     def element(self, e):
         if type(e) is not list:
@@ -193,23 +155,12 @@ class Decoder:
             return self.build(e[1])
         if tag == "q":
             return self.known[e[1]]
-        if tag in ("L", "M"):
-            if tag == "L" and e[1] in self.lent:
-                return self.borrowed(e[1], self.lent[e[1]])
-            return self.bridge.lent.things[key_of(e)]
         if tag == "i":
             return int(e[1], 16)
         if tag == "f":
             return float(e[1])
         read = READ_SCALARS.get(tag)
         return read(*e[1:]) if read else self.bridge.imported(e, self)
-
-    def borrowed(self, number, place):
-        """What is lent with this message."""
-        lent = self.bridge.lent
-        if (False, number) not in lent.things:
-            lent.borrow(number, self.build(place))
-        return lent.things[False, number]
 
     def elements(self, items):
         return list(map(self.element, items)) if list in set(map(type, items)) else items

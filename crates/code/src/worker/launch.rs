@@ -10,10 +10,9 @@ use crate::Python;
 const LOADER: &str = include_str!("../../python/loader.py");
 
 /// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 18] = [
+const MODULES: [(&str, &str); 17] = [
     ("frames", include_str!("../../python/frames.py")),
     ("attributes", include_str!("../../python/attributes.py")),
-    ("lent", include_str!("../../python/lent.py")),
     ("verdicts", include_str!("../../python/verdicts.py")),
     ("operations", include_str!("../../python/operations.py")),
     ("iterators", include_str!("../../python/iterators.py")),
