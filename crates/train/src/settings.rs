@@ -214,8 +214,8 @@ pub struct MemorySettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RanksSettings {
-    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process is stopped, or its network cut.
-    /// 0: never.
+    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process is stopped, or its network
+    /// cut. 0: never.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
 }

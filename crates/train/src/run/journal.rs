@@ -1,5 +1,5 @@
-//! The journal of a rollout: every response that was judged, written as soon as it is, so that a run that is killed need not sample
-//! it again.
+//! The journal of a rollout: every response that was judged, written as soon as it is, so that a run that is killed need not
+//! sample it again.
 //!
 //! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. Who makes the step again reads those of all ranks,
 //! however many there were. The first line says what the responses follow from; a journal of other weights or other settings is
