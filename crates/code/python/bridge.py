@@ -75,12 +75,16 @@ class Bridge(Objects):
         if printed:
             sys.stdout.write(str(printed))
         if error is None:
+            self.received(op, decoder.objects)
             return value
         if op not in ENDING and isinstance(error, (StopIteration, StopAsyncIteration, GeneratorExit)):
             # Where a test does this in an iterator of its own, such an error would end that as if all were done.
             what = "a call" if op == "call" else op
             error = RuntimeError(f"{what} raised {type(error).__name__}")
         raise self.arrived(error)
+
+    def received(self, op, objects):
+        """These have come with the value of an operation."""
 
     def answer(self, data):
         """Answers a question of the other side."""

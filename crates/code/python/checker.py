@@ -21,6 +21,7 @@ import unittest
 
 import collecting
 import prelude
+from attributes import MUTABLE, is_unchanged, snapshot
 from bridge import Bridge, last_line
 from objects import BUILTIN_ITERATORS, CLASSES
 from patching import PATCHING
@@ -35,6 +36,8 @@ MODULES = CLASSES | {
     "math", "cmath", "random", "re", "string", "heapq", "bisect", "itertools", "functools", "operator", "copy", "json", "typing",
     "statistics", "time", "array", "enum", "dataclasses", "numpy",
 }
+# As many copies are remembered, and of those that come together so many items.
+MOST_COPIES, MOST_ITEMS = 1024, 16384
 OF_ITERATORS = {"batch", "next", "iter", "send", "is_iterator", "await"}
 OF_ATTRIBUTES = {"getattr", "setattr", "delattr"}
 OF_ANYTHING = {"str", "repr", "hash", "eq", "bool", "is_iterator"}
@@ -50,9 +53,25 @@ class Checker(Bridge):
         super().__init__(channel, code.space)
         self.code = code
         self.failure = None  # of a function of the test that the program has called
+        self.copies = []  # of containers that are the program's, each with what it held when it came
 
     def is_cause(self, error):
         return self.code.is_cause(error)
+
+    def received(self, op, objects):
+        if op in ("getattr", "global"):
+            containers = [thing for thing in objects if type(thing) in MUTABLE]
+            if len(self.copies) + len(containers) <= MOST_COPIES and sum(map(len, containers)) <= MOST_ITEMS:
+                self.copies += [(thing, snapshot(thing)) for thing in containers]
+
+    def forget_copies(self):
+        """Forgets those that nobody else has any more."""
+        self.copies = [copy for copy in self.copies if sys.getrefcount(copy[0]) > 2]  # the pair's and the call's
+
+    def has_changed_copies(self):
+        """Whether the test has changed what it got as an attribute of an object or of the program: that was a copy, and the
+        program does not see it."""
+        return any(not is_unchanged(thing, before) for thing, before in self.copies)
 
     def share(self, names):
         """Says under which names both sides define the same classes."""
@@ -135,8 +154,12 @@ def judge(run, code, bridge):
     """Runs a part, or one of its tests; how it went. A program that has called a function of the test can keep its failure to
     itself, but not undo it."""
     bridge.failure = None
+    bridge.forget_copies()
     result = outcome(run, code)
-    return bridge.failure or result
+    result = bridge.failure or result
+    if result and "test" not in result and bridge.has_changed_copies():
+        return {"test": "it changes a list of the program's, which has a copy here; what Python would do is not known"}
+    return result
 
 
 def outcome(run, code):
