@@ -13,13 +13,12 @@ use crate::group::Group;
 use crate::shards::shards_of;
 use isentrope_kernels::Backend;
 use isentrope_model::{Parameters, Scores};
-use isentrope_ranks::{HostFloats, Parameter, Slices, World, shards_of_rank};
+use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use isentrope_rollout::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The ranks that train together, and what of their work is this one's.
 #[derive(Clone)]
@@ -161,9 +160,9 @@ impl Ranks {
         Ok(self.world.share(&mut floats, &slices)?)
     }
 
-    /// How long this rank has waited for others so far.
-    pub fn waited(&self) -> Duration {
-        self.world.traffic().waited
+    /// What the exchanges of this rank have taken so far.
+    pub fn traffic(&self) -> Traffic {
+        self.world.traffic()
     }
 
     /// Whether any rank says so.

@@ -107,7 +107,9 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
                 succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
                 assert_same_results(&alone, &bench.out(&out));
                 let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
-                assert!(timings.lines().all(|line| line.contains("time/wait_s")), "{timings}");
+                for name in ["time/wait_s", "throughput/sent_mb"] {
+                    assert!(timings.lines().all(|line| line.contains(name)), "{timings}");
+                }
             }
         }
     }

@@ -42,11 +42,12 @@ use isentrope_lab::log::Origin;
 use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
+use isentrope_ranks::Traffic;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A run under way.
 pub struct Run {
@@ -75,8 +76,8 @@ pub struct Run {
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
-    /// How long this rank had waited for others when the step began.
-    waited: Duration,
+    /// What this rank's exchanges had taken when the step began.
+    traffic: Traffic,
 }
 
 impl Run {
@@ -132,7 +133,7 @@ impl Run {
             saved: None,
             started: Instant::now(),
             total: Clock::default(),
-            waited: Duration::ZERO,
+            traffic: Traffic::default(),
         };
         let state = match found {
             None => {
@@ -257,12 +258,15 @@ impl Run {
     /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
         let StepRecord { metrics, mut clock, remarks, .. } = record;
+        let (traffic, before) = (self.ranks.traffic(), self.traffic);
+        self.traffic = traffic;
         if self.ranks.count() > 1 {
-            let waited = self.ranks.waited();
-            clock.add("wait", waited.saturating_sub(self.waited));
-            self.waited = waited;
+            clock.add("wait", traffic.waited.saturating_sub(before.waited));
         }
-        let timings = clock.metrics();
+        let mut timings = clock.metrics();
+        if self.ranks.count() > 1 {
+            timings.set("throughput/sent_mb", (traffic.sent_bytes - before.sent_bytes) as f64 / 1e6);
+        }
         self.total.merge(&clock);
         self.ranks.note("the metrics of the step", &metrics)?;
         if let Some(log) = &mut self.log {
