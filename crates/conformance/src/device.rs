@@ -3,7 +3,9 @@
 use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
-use isentrope_kernels::{Attention, Backend, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks};
+use isentrope_kernels::{
+    Attention, Backend, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks, norm,
+};
 use isentrope_model::Model;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -90,10 +92,11 @@ pub(crate) fn gradient(shape: Linear) -> Role {
 fn numbers(role: Role) -> usize {
     match role {
         Role::Activation(rows, features) | Role::Exact(rows, features) => rows * features,
-        Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => match kind {
+        Role::Weight(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => len,
             Kind::Matrix(shape) => shape.inputs * shape.outputs,
         },
+        Role::Moment(numbers) => numbers,
         Role::Cache { .. } => panic!("nobody looks into a cache"),
     }
 }
@@ -106,11 +109,8 @@ fn with_tail(role: Role) -> Role {
         Role::Exact(rows, features) => Role::Exact(longer(rows, features), features),
         Role::Weight(Kind::Vector(len)) => Role::Weight(Kind::Vector(len + TAIL)),
         Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
-        Role::Moment(Kind::Vector(len)) => Role::Moment(Kind::Vector(len + TAIL)),
-        Role::Weight(Kind::Matrix(_))
-        | Role::Gradient(Kind::Matrix(_))
-        | Role::Moment(Kind::Matrix(_))
-        | Role::Cache { .. } => role,
+        Role::Moment(numbers) => Role::Moment(numbers + TAIL),
+        Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => role,
     }
 }
 
@@ -151,35 +151,33 @@ impl<S: Subject> Device<'_, S> {
         self.allocate(role).unwrap()
     }
 
-    /// These numbers, and poison behind them; what pads a gradient or a moment is zero.
+    /// These numbers, and poison behind them; what pads a gradient is zero.
     pub fn upload(&self, role: Role, data: &[f32]) -> Buffer<S> {
         assert_eq!(data.len(), numbers(role), "{role:?}");
         let mut buffer = match role {
-            Role::Gradient(Kind::Matrix(_)) | Role::Moment(Kind::Matrix(_)) => self.zeros(role),
+            Role::Gradient(Kind::Matrix(_)) => self.zeros(role),
             _ => self.blank(role),
         };
         match role {
-            Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => {
-                self.pack(kind, 0, data, &mut buffer);
-            }
+            Role::Weight(kind) | Role::Gradient(kind) => self.pack(kind, 0, data, &mut buffer),
+            Role::Moment(_) => self.write_numbers(&mut buffer, 0, data),
             _ => self.write(&mut buffer, 0, data),
         }
         buffer
     }
 
-    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient or a moment, zero.
+    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient, zero.
     pub fn download(&self, role: Role, buffer: &Buffer<S>) -> Vec<f32> {
         let whole = with_tail(role);
         let mut data = vec![POISON; numbers(whole)];
         match whole {
-            Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => {
-                self.unpack(kind, 0, buffer, &mut data);
-            }
+            Role::Weight(kind) | Role::Gradient(kind) => self.unpack(kind, 0, buffer, &mut data),
+            Role::Moment(_) => self.read_numbers(buffer, 0, &mut data),
             _ => self.read(buffer, 0, &mut data),
         }
         let tail = data.split_off(numbers(role));
         assert!(tail.into_iter().all(is_poison), "wrote beyond the end of {role:?}");
-        if let Role::Gradient(Kind::Matrix(_)) | Role::Moment(Kind::Matrix(_)) = role {
+        if let Role::Gradient(Kind::Matrix(_)) = role {
             let again = self.upload(role, &data);
             let (held, clean) = (self.contents(buffer), self.contents(&again));
             assert!(held == clean, "the padding of a gradient");
@@ -207,6 +205,15 @@ impl<S: Subject> Device<'_, S> {
     /// Rows of these runs, without a cache.
     pub fn runs(&self, rows: usize, runs: &[Run]) -> Batch<S> {
         self.batch(&HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), ..HostBatch::default() })
+    }
+
+    /// The norm of whole tensors together.
+    pub fn norm_of(&self, tensors: &[(Kind, &Buffer<S>)]) -> f64 {
+        let sums: Vec<Vec<f32>> = tensors
+            .iter()
+            .map(|&(kind, tensor)| self.square_sums(&[(tensor, 0..self.numbers(kind))]))
+            .collect();
+        norm(sums.iter().map(Vec::as_slice))
     }
 
     /// Log-probs and entropies of targets.

@@ -98,6 +98,7 @@ fn end(world: &World, error: &Error) -> Silent {
     }
     let said = crate::sentence(error);
     let told = world.fail(&said);
+    world.vote(&[]); // others may ask whether to save the run: not with this one, which has left it
     let is_over = !world.go_on();
     if world.is_first() {
         let is_theirs = error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>);

@@ -1,4 +1,4 @@
-//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass.
+//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass, and that norm.
 
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
@@ -23,43 +23,50 @@ pub struct AdamW {
     pub gradient_scale: f32,
 }
 
-/// One parameter in an update: buffers of one [`Kind`](crate::Kind).
+/// Some numbers of one parameter in an update.
 pub struct Updated<'a, B> {
-    /// Its weights.
+    /// The parameter's weights.
     pub weights: &'a mut B,
     /// Their gradient.
     pub gradient: &'a B,
-    /// The gradient's running mean.
+    /// Which numbers of these two.
+    pub numbers: Range<usize>,
+    /// The gradient's running mean: of those numbers alone.
     pub first: &'a mut B,
-    /// The running mean of its squares.
+    /// The running mean of its squares: likewise.
     pub second: &'a mut B,
 }
 
-/// Floats that one partial sum of the gradient norm covers: fixed, so that the norm does not depend on threads.
-const NORM_BLOCK: usize = 4096;
+/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does not depend on who sums.
+pub const NORM_BLOCK: usize = 4096;
 
-/// The square root of the sum of all squares: f32 chains in 16 lanes within blocks of 4096 floats, then f64 in order, the
-/// blocks of a tensor first.
-pub(crate) fn norm(workers: &Workers, tensors: &[&[f32]]) -> f64 {
-    // Where the blocks of each tensor start, and all of them end.
+/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in f64 in order, those of a
+/// tensor first.
+pub fn norm<'a>(tensors: impl IntoIterator<Item = &'a [f32]>) -> f64 {
+    let of_tensor = |sums: &[f32]| sums.iter().copied().map(f64::from).sum::<f64>();
+    tensors.into_iter().map(of_tensor).sum::<f64>().sqrt()
+}
+
+/// The sum of squares of each block of each part: f32 chains in 16 lanes.
+pub(crate) fn square_sums(workers: &Workers, parts: &[&[f32]]) -> Vec<f32> {
+    // Where the blocks of each part start, and all of them end.
     let mut starts = vec![0];
-    starts.extend(tensors.iter().scan(0, |end, x| {
+    starts.extend(parts.iter().scan(0, |end, x| {
         *end += x.len().div_ceil(NORM_BLOCK);
         Some(*end)
     }));
-    let mut sums = vec![0.0f32; starts[tensors.len()]];
+    let mut sums = vec![0.0f32; starts[parts.len()]];
     let shared = Shared::of(&mut sums);
-    workers.threads.ranges(starts[tensors.len()], 1, 8, |blocks| {
+    workers.threads.ranges(starts[parts.len()], 1, 8, |blocks| {
         for block in blocks {
-            let tensor = starts.partition_point(|&start| start <= block) - 1;
-            let (x, at) = (tensors[tensor], (block - starts[tensor]) * NORM_BLOCK);
+            let part = starts.partition_point(|&start| start <= block) - 1;
+            let (x, at) = (parts[part], (block - starts[part]) * NORM_BLOCK);
             let x = &x[at..(at + NORM_BLOCK).min(x.len())];
             // SAFETY: blocks are disjoint.
             unsafe { *shared.start().add(block) = workers.isa.run(SumOfSquares(x)) };
         }
     });
-    let of_tensor = |ends: &[usize]| sums[ends[0]..ends[1]].iter().copied().map(f64::from).sum::<f64>();
-    starts.windows(2).map(of_tensor).sum::<f64>().sqrt()
+    sums
 }
 
 struct SumOfSquares<'a>(&'a [f32]);

@@ -10,8 +10,8 @@
 //! A pass or a step describes its rows once, as a [`HostBatch`]; [`batch`](Backend::batch) uploads that, and every
 //! operation of every layer takes the uploaded one. Row numbers, slots and target tokens go the same way, by
 //! [`index`](Backend::index). So a layer uploads nothing, and waits for nothing. The host reads only what it needs to go
-//! on: drawn tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the gradient's norm
-//! ([`norm`](Backend::norm)), and weights to be saved ([`unpack`](Backend::unpack)).
+//! on: drawn tokens ([`draw`](Backend::draw)), log-probs and entropies ([`scores`](Backend::scores)), the sums of the gradient's
+//! norm ([`square_sums`](Backend::square_sums)), and weights to be saved ([`unpack`](Backend::unpack)).
 //!
 //! # Order and lifetime
 //! A backend works in one stream: operations take effect in the order of the calls, though a call may return before its
@@ -41,6 +41,7 @@ use crate::replay_key::ReplayKey;
 use crate::role::{Kind, OutOfMemory, Role, Work};
 use crate::rope::Turn;
 use crate::sampling_masks::SamplingMasks;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A device that computes.
@@ -297,17 +298,19 @@ pub trait Backend: Send + Sync + 'static {
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
 
-    /// How many numbers a gradient's buffer has, what pads it included.
-    fn numbers(&self, gradient: &Self::Buffer) -> usize;
-    /// Copies numbers `first ..` of a gradient's buffer to the host, in the order in which the backend keeps them: what ranks
-    /// exchange, all of them with the same backend.
-    fn read_numbers(&self, gradient: &Self::Buffer, first: usize, numbers: &mut [f32]);
-    /// Copies numbers from the host to `first ..` of a gradient's buffer, in the order of [`read_numbers`](Self::read_numbers).
-    fn write_numbers(&self, gradient: &mut Self::Buffer, first: usize, numbers: &[f32]);
+    /// How many numbers the weights of such a parameter have, and its gradient, what pads them included.
+    fn numbers(&self, kind: Kind) -> usize;
+    /// Copies numbers `first ..` of weights, of a gradient or of a moment to the host, in the order in which the backend keeps
+    /// them, which is the same in all three: what ranks exchange, all of them with the same backend.
+    fn read_numbers(&self, from: &Self::Buffer, first: usize, numbers: &mut [f32]);
+    /// Copies numbers from the host to `first ..` of weights, of a gradient or of a moment, in the order of
+    /// [`read_numbers`](Self::read_numbers).
+    fn write_numbers(&self, to: &mut Self::Buffer, first: usize, numbers: &[f32]);
     /// `to += from`, number by number, over the whole of two buffers of one role: the sum of two gradients.
     fn add(&self, from: &Self::Buffer, to: &mut Self::Buffer);
-    /// The Euclidean norm of tensors together: of the gradient, over all parameters.
-    fn norm(&self, tensors: &[&Self::Buffer]) -> f64;
-    /// One AdamW update of each parameter, in place.
+    /// The sum of squares of each block of [`NORM_BLOCK`](crate::NORM_BLOCK) numbers, of these numbers of weights or gradients,
+    /// each of which begin with a block: what [`norm`](crate::norm) takes.
+    fn square_sums(&self, parts: &[(&Self::Buffer, Range<usize>)]) -> Vec<f32>;
+    /// One AdamW update of these numbers of each parameter, in place. A number's bits do not depend on which others there are.
     fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, Self::Buffer>]);
 }

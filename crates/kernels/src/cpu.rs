@@ -17,6 +17,7 @@ use crate::sampling_masks::SamplingMasks;
 use crate::simd::Isa;
 use crate::swiglu;
 use crate::threads::{Threads, Workers};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The processor this program runs on.
@@ -56,10 +57,11 @@ impl Cpu {
 fn extent(role: Role) -> (usize, usize) {
     match role {
         Role::Activation(rows, features) | Role::Exact(rows, features) => (rows, features),
-        Role::Weight(kind) | Role::Gradient(kind) | Role::Moment(kind) => match kind {
+        Role::Weight(kind) | Role::Gradient(kind) => match kind {
             Kind::Vector(len) => (1, len),
             Kind::Matrix(shape) => shape.packed_extent(),
         },
+        Role::Moment(numbers) => (1, numbers),
         // A row is a layer.
         Role::Cache { shape, layers, pages } => (layers, pages.saturating_mul(shape.page_len())),
     }
@@ -387,24 +389,27 @@ impl Backend for Cpu {
         draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
     }
 
-    fn numbers(&self, gradient: &CpuBuffer) -> usize {
-        gradient.len()
+    fn numbers(&self, kind: Kind) -> usize {
+        let (rows, floats) = extent(Role::Gradient(kind));
+        rows.saturating_mul(floats)
     }
-    fn read_numbers(&self, gradient: &CpuBuffer, first: usize, numbers: &mut [f32]) {
-        numbers.copy_from_slice(&gradient[first..][..numbers.len()]);
+    fn read_numbers(&self, from: &CpuBuffer, first: usize, numbers: &mut [f32]) {
+        numbers.copy_from_slice(&from[first..][..numbers.len()]);
     }
-    fn write_numbers(&self, gradient: &mut CpuBuffer, first: usize, numbers: &[f32]) {
-        gradient[first..][..numbers.len()].copy_from_slice(numbers);
+    fn write_numbers(&self, to: &mut CpuBuffer, first: usize, numbers: &[f32]) {
+        to[first..][..numbers.len()].copy_from_slice(numbers);
     }
     fn add(&self, from: &CpuBuffer, to: &mut CpuBuffer) {
         rows::add(&self.workers, from, to);
     }
-    fn norm(&self, tensors: &[&CpuBuffer]) -> f64 {
-        let tensors: Vec<&[f32]> = tensors.iter().map(|tensor| &***tensor).collect();
-        adamw::norm(&self.workers, &tensors)
+    fn square_sums(&self, parts: &[(&CpuBuffer, Range<usize>)]) -> Vec<f32> {
+        let parts: Vec<&[f32]> = parts.iter().map(|(tensor, numbers)| &tensor[numbers.clone()]).collect();
+        adamw::square_sums(&self.workers, &parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, CpuBuffer>]) {
-        for Updated { weights, gradient, first, second } in parameters {
+        for Updated { weights, gradient, numbers, first, second } in parameters {
+            let (weights, gradient) = (&mut weights[numbers.clone()], &gradient[numbers.clone()]);
+            let (first, second) = (&mut first[..numbers.len()], &mut second[..numbers.len()]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }

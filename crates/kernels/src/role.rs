@@ -16,8 +16,8 @@ pub enum Role {
     Weight(Kind),
     /// The gradient of one parameter. What pads it stays zero.
     Gradient(Kind),
-    /// A moment of the optimizer, of one parameter. What pads it stays zero.
-    Moment(Kind),
+    /// A moment of the optimizer, of so many numbers of one parameter, in the order of its gradient's buffer.
+    Moment(usize),
     /// Keys and values of so many layers, in pages of [`Backend::PAGE`](crate::Backend::PAGE) positions.
     Cache {
         /// The layers' shape. Their windows may differ.

@@ -12,7 +12,12 @@ const HEAD_ROWS: usize = 3;
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
-    /// Bytes of one set of parameters: [`Role::Weight`], [`Role::Gradient`] or [`Role::Moment`].
+    /// Numbers of each parameter on a device, what pads it included.
+    pub fn numbers<B: Backend>(&self, backend: &B) -> impl Iterator<Item = usize> {
+        self.parameters.iter().map(|parameter| backend.numbers(parameter.kind))
+    }
+
+    /// Bytes of one set of parameters: [`Role::Weight`] or [`Role::Gradient`].
     pub fn parameter_bytes(&self, backend: &impl Backend, role: impl Fn(Kind) -> Role) -> usize {
         let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)

@@ -1,9 +1,9 @@
-//! A set of parameters on a device: weights, a gradient, or an optimizer moment.
+//! A set of parameters on a device: weights or a gradient.
 
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, Layout, NamedTensor, Parameter};
-use isentrope_kernels::{Backend, Kind, Role};
+use isentrope_kernels::{Backend, Kind, Role, norm};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
@@ -14,7 +14,7 @@ pub(crate) const ROWS_PER_CALL: usize = 256;
 pub struct Parameters<B: Backend>(Vec<B::Buffer>);
 
 impl<B: Backend> Parameters<B> {
-    /// All zeros. `role` is what they are: [`Role::Weight`], [`Role::Gradient`] or [`Role::Moment`].
+    /// All zeros. `role` is what they are: [`Role::Weight`] or [`Role::Gradient`].
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -38,13 +38,28 @@ impl<B: Backend> Parameters<B> {
         // Before memory is asked for: a config that claims a larger model than the files hold fails here.
         Self::expect(layout, checkpoint, prefix)?;
         let mut parameters = Self::zeros(backend, layout, role)?;
+        parameters.fill(backend, layout, checkpoint, prefix)?;
+        Ok(parameters)
+    }
+
+    /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing, has another shape or is not finite; some tensors are read then.
+    pub fn fill(
+        &mut self,
+        backend: &B,
+        layout: &Layout,
+        checkpoint: &Checkpoint,
+        prefix: &str,
+    ) -> Result<()> {
         for (id, parameter, tensor) in layout.tensors() {
             let (name, shape) = (format!("{prefix}{}", tensor.name), parameter.shape(tensor));
             checkpoint.read_rows(&name, &shape, ROWS_PER_CALL, |first, rows| {
-                parameters.set_rows(backend, id, parameter, tensor, first, rows);
+                self.set_rows(backend, id, parameter, tensor, first, rows);
             })?;
         }
-        Ok(parameters)
+        Ok(())
     }
 
     /// Looks whether every tensor of the layout is there and has its shape.
@@ -70,6 +85,13 @@ impl<B: Backend> Parameters<B> {
     /// Adds parameters of the same layout and role to these, number by number.
     pub fn add(&mut self, backend: &B, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
+    }
+
+    /// The Euclidean norm of all of them.
+    pub fn norm(&self, backend: &B, layout: &Layout) -> f64 {
+        let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
+        let sums: Vec<Vec<f32>> = self.0.iter().zip(layout.numbers(backend)).map(of_parameter).collect();
+        norm(sums.iter().map(Vec::as_slice))
     }
 
     /// The buffers, in the layout's order.

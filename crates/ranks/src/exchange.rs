@@ -43,11 +43,13 @@ pub(crate) struct State {
     noted: String,
     /// Why nothing more is exchanged: the same on all ranks.
     over: Option<Error>,
+    /// What was so until ranks went on nevertheless.
+    told: Option<Error>,
 }
 
 impl Exchange {
     pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, tell: Tell) -> Self {
-        let state = State { number: 0, digest: Sha256::new(), noted: String::new(), over: None };
+        let state = State { number: 0, digest: Sha256::new(), noted: String::new(), over: None, told: None };
         Self { line, activity, tell, names: OnceLock::new(), state: Mutex::new(state) }
     }
 
@@ -82,10 +84,23 @@ impl Exchange {
     pub fn go_on(&self) -> bool {
         let mut state = self.state();
         let possible = !matches!(state.over, Some(Error::Engine(_)));
-        if possible {
-            state.over = None;
+        if possible && let Some(told) = state.over.take() {
+            state.told.get_or_insert(told);
         }
         possible
+    }
+
+    /// Whether ranks have gone on after a failure before.
+    pub fn has_gone_on(&self) -> bool {
+        self.state().told.is_some()
+    }
+
+    /// Nothing more is exchanged, for the reason that all were told before they went on.
+    pub fn stop_again(&self) {
+        let mut state = self.state();
+        if !matches!(state.over, Some(Error::Engine(_))) {
+            state.over = state.told.clone();
+        }
     }
 
     /// Nothing more is exchanged, for a reason that all ranks see alike.

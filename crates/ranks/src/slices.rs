@@ -43,6 +43,16 @@ impl Slices {
         self.end().0
     }
 
+    /// How many numbers each parameter has.
+    pub fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.starts.windows(2).map(|ends| ends[1].1 - ends[0].1)
+    }
+
+    /// The blocks of each parameter.
+    pub fn blocks_of_parameters(&self) -> impl Iterator<Item = Range<usize>> {
+        self.starts.windows(2).map(|ends| ends[0].0..ends[1].0)
+    }
+
     /// The numbers of a rank's slice.
     pub fn of_rank(&self, rank: usize) -> Range<usize> {
         self.numbers_of(self.blocks_of_rank(rank))

@@ -236,6 +236,24 @@ impl World {
         together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
     }
 
+    /// After a failure that all ranks were told of: what each of them says, in rank order. All ranks come here once, with an
+    /// empty record where they have nothing to say; nothing comes back the second time, and when the engine has failed. Then they
+    /// may exchange more, all of them alike, until they [`stop_again`](Self::stop_again).
+    pub fn vote(&self, record: &[u8]) -> Option<Vec<Vec<u8>>> {
+        match &self.together {
+            None => Some(vec![record.to_vec()]),
+            Some(together) if together.exchange.has_gone_on() || !together.exchange.go_on() => None,
+            Some(_) => self.gather(record).ok(),
+        }
+    }
+
+    /// After a [`vote`](Self::vote) and what followed it: the failure that all were told of is again why nothing is exchanged.
+    pub fn stop_again(&self) {
+        if let Some(together) = &self.together {
+            together.exchange.stop_again();
+        }
+    }
+
     /// After a failure that all ranks were told of: they may exchange once more, all of them alike, to save what came before it.
     /// Returns whether they can: not when the engine has failed.
     pub fn go_on(&self) -> bool {

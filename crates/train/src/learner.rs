@@ -3,15 +3,18 @@
 //! Reinforcement learning and SFT differ in nothing here: both give the derivatives of a loss, one to three per token.
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, Update};
+use crate::optimizer::{Optimizer, Progress, Update};
 use crate::passes::{Cut, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
 use crate::shards::ShardedGradient;
 use isentrope_kernels::{Backend, SamplingMasks};
-use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{ActivationCache, Derivatives, Model, Packed, Scores, Sequence, apart, units};
+use isentrope_model::checkpoint::{Tensor, WriteOptions};
+use isentrope_model::{
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, apart, units,
+};
 use std::ops::Range;
+use std::path::Path;
 
 /// d(loss)/d(log-prob), d(loss)/d(entropy) and d(loss)/d(log-mass) of each target, `[targets]`.
 #[derive(Default)]
@@ -221,9 +224,32 @@ impl<B: Backend> Learner<B> {
     /// As [`Optimizer::update`]; when another rank has failed.
     pub fn step(&mut self, learning_rate: f64) -> Result<Update> {
         let gradient = self.gradient.finish(&self.model);
-        self.ranks.sum_gradients(&*self.model.backend, gradient)?;
-        let update = self.optimizer.update(&mut self.model, gradient, learning_rate);
+        let update = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
         self.gradient.reset(&*self.model.backend);
         update
+    }
+
+    /// Goes on from moments that were written after so many updates. The gradient, still zero, has room for them.
+    ///
+    /// # Errors
+    /// As [`Moments::read`].
+    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: Progress) -> Result<()> {
+        let Self { model, optimizer, gradient, .. } = self;
+        let read = optimizer.moments.read(model, checkpoint, gradient.room());
+        gradient.reset(&*model.backend);
+        optimizer.progress = progress;
+        read
+    }
+
+    /// Writes the moments of all ranks, between two updates, or helps the rank that does: the gradient, zero then, has room for
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Moments::write`].
+    pub(crate) fn write_moments(&mut self, to: Option<(&Path, WriteOptions<'_>)>) -> Result<()> {
+        let Self { model, optimizer, ranks, gradient, .. } = self;
+        let written = optimizer.moments.write(model, ranks, gradient.room(), to);
+        gradient.reset(&*model.backend);
+        written
     }
 }

@@ -1,15 +1,13 @@
 //! AdamW's state, and one update from a finished gradient.
 
 use crate::error::{Error, Result};
+use crate::moments::Moments;
+use crate::ranks::Ranks;
 use crate::settings::{self, POLICY_OPTIMIZER};
-use isentrope_kernels::{AdamW, Backend, Role, Updated};
-use isentrope_model::checkpoint::Tensor;
-use isentrope_model::{Checkpoint, Model, Parameters};
+use isentrope_kernels::{AdamW, Backend, norm};
+use isentrope_model::{Model, Parameters};
 use serde::{Deserialize, Serialize};
 
-/// Names of the moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
-const FIRST: &str = "exp_avg.";
-const SECOND: &str = "exp_avg_sq.";
 /// After this many gradients in a row that are not finite, the run has failed.
 const HOPELESS: u32 = 5;
 
@@ -24,13 +22,12 @@ pub struct Progress {
     pub skipped_in_a_row: u32,
 }
 
-/// Both moments of every parameter, and how many updates made them.
+/// The moments of this rank's slice of all numbers, and how many updates made them.
 pub struct Optimizer<B: Backend> {
     settings: settings::Optimizer,
     /// The recipe's table of these settings.
     table: &'static str,
-    first: Parameters<B>,
-    second: Parameters<B>,
+    pub(crate) moments: Moments<B>,
     /// How far it has come.
     pub progress: Progress,
 }
@@ -49,25 +46,9 @@ impl<B: Backend> Optimizer<B> {
     ///
     /// # Errors
     /// When there is no memory for the moments.
-    pub fn new(model: &Model<B>, settings: settings::Optimizer) -> Result<Self> {
-        let zeros = || Parameters::zeros(&*model.backend, &model.layout, Role::Moment);
-        let progress = Progress::default();
-        Ok(Self { settings, table: POLICY_OPTIMIZER, first: zeros()?, second: zeros()?, progress })
-    }
-
-    /// As it was when its moments were written.
-    ///
-    /// # Errors
-    /// Names the file and the tensor that is missing or malformed.
-    pub fn read(
-        model: &Model<B>,
-        settings: settings::Optimizer,
-        checkpoint: &Checkpoint,
-        progress: Progress,
-    ) -> Result<Self> {
-        let Model { backend, layout, .. } = model;
-        let read = |prefix| Parameters::read(&**backend, layout, Role::Moment, checkpoint, prefix);
-        Ok(Self { settings, table: POLICY_OPTIMIZER, first: read(FIRST)?, second: read(SECOND)?, progress })
+    pub fn new(model: &Model<B>, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
+        let moments = Moments::zeros(model, ranks)?;
+        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: Progress::default() })
     }
 
     /// The same, with its settings in another table of the recipe than `optimizer`.
@@ -90,25 +71,24 @@ impl<B: Backend> Optimizer<B> {
         Some(format!("{what} left out of this step: the gradient is not finite"))
     }
 
-    /// The moments, to be written.
-    pub fn tensors<'a>(&'a self, model: &'a Model<B>) -> Vec<Tensor<'a>> {
-        let mut tensors = self.first.tensors(&model.backend, &model.layout, FIRST);
-        tensors.extend(self.second.tensors(&model.backend, &model.layout, SECOND));
-        tensors
-    }
-
-    /// Updates the weights.
+    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient, updates that slice of the
+    /// weights, and gives it to the others. `gradient` is that of this rank's shards, and of no more use then.
     ///
     /// # Errors
-    /// [`Error::Run`] when gradients have not been finite for several updates in a row.
+    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when another rank has failed.
     pub fn update(
         &mut self,
         model: &mut Model<B>,
-        gradient: &Parameters<B>,
+        gradient: &mut Parameters<B>,
+        ranks: &Ranks,
         learning_rate: f64,
     ) -> Result<Update> {
         let b = &*model.backend;
-        let norm = b.norm(&gradient.buffers().iter().collect::<Vec<_>>());
+        let slices = &self.moments.slices;
+        ranks.sum_gradients(b, gradient, slices)?;
+        let own = b.square_sums(&self.moments.of_gradient(gradient));
+        let sums = ranks.gather_slices(own, |rank| slices.blocks_of_rank(rank))?;
+        let norm = norm(slices.blocks_of_parameters().map(|blocks| &sums[blocks]));
         if !norm.is_finite() {
             self.progress.skipped += 1;
             self.progress.skipped_in_a_row += 1;
@@ -133,13 +113,8 @@ impl<B: Backend> Optimizer<B> {
             step: self.progress.updates,
             gradient_scale: (clip_norm / norm).min(1.0) as f32,
         };
-        let moments = self.first.buffers_mut().iter_mut().zip(self.second.buffers_mut());
-        let weights = model.weights.buffers_mut().iter_mut().zip(gradient.buffers());
-        let mut updated: Vec<Updated<'_, B::Buffer>> = weights
-            .zip(moments)
-            .map(|((weights, gradient), (first, second))| Updated { weights, gradient, first, second })
-            .collect();
-        b.adamw(step, &mut updated);
+        b.adamw(step, &mut self.moments.updated(&mut model.weights, gradient));
+        ranks.share(b, &mut model.weights, &self.moments.slices)?;
         Ok(Update { norm, applied: true })
     }
 }

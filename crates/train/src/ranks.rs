@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::shards::shards_of;
 use isentrope_kernels::Backend;
-use isentrope_model::{Parameters, Scores};
+use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use isentrope_rollout::Response;
 use serde::Serialize;
@@ -141,23 +141,55 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Before the optimizer: the gradient of each rank's shards, to the gradient of the minibatch.
+    /// Which numbers of all parameters each rank updates.
+    pub fn slices<B: Backend>(&self, model: &Model<B>) -> Slices {
+        Slices::new(model.layout.numbers(&*model.backend), self.world.size())
+    }
+
+    /// Before the optimizer: the gradient of each rank's shards, to the gradient of the minibatch. Each rank then has its slice
+    /// of it, and nothing of use in the rest.
     ///
     /// f32 additions in another order give other bits. The order in which gradients are added therefore follows from the
     /// shards alone (docs/numerics.md), and is the same for any number of ranks.
     ///
     /// # Errors
     /// As [`gather_groups`](Self::gather_groups).
-    pub fn sum_gradients<B: Backend>(&self, backend: &B, gradient: &mut Parameters<B>) -> Result<()> {
-        if self.world.size() == 1 {
-            return Ok(());
+    pub fn sum_gradients<B: Backend>(
+        &self,
+        backend: &B,
+        gradient: &mut Parameters<B>,
+        slices: &Slices,
+    ) -> Result<()> {
+        Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
+    }
+
+    /// Each rank's slice of weights or moments, to the whole of them.
+    ///
+    /// # Errors
+    /// As [`gather_groups`](Self::gather_groups).
+    pub fn share<B: Backend>(
+        &self,
+        backend: &B,
+        parameters: &mut Parameters<B>,
+        slices: &Slices,
+    ) -> Result<()> {
+        Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
+    }
+
+    /// The numbers of each rank, of which `place` says where they belong: to those of all.
+    ///
+    /// # Errors
+    /// As [`gather_groups`](Self::gather_groups).
+    pub fn gather_slices(&self, own: Vec<f32>, place: impl Fn(usize) -> Range<usize>) -> Result<Vec<f32>> {
+        let [gathered] = self.gather_numbers([own])?;
+        let mut all = vec![0.0; gathered.len()];
+        let mut rest = &gathered[..];
+        for rank in 0..self.world.size() {
+            let (of_rank, after) = rest.split_at(place(rank).len());
+            all[place(rank)].copy_from_slice(of_rank);
+            rest = after;
         }
-        let lengths = gradient.buffers().iter().map(|buffer| backend.numbers(buffer));
-        let slices = Slices::new(lengths, self.world.size());
-        let parameters = gradient.buffers_mut().iter_mut().map(|buffer| OfGradient { backend, buffer });
-        let mut floats = HostFloats::new(parameters);
-        self.world.sum(&mut floats, &slices)?;
-        Ok(self.world.share(&mut floats, &slices)?)
+        Ok(all)
     }
 
     /// What the exchanges of this rank have taken so far.
@@ -182,6 +214,24 @@ impl Ranks {
             return Ok(value);
         }
         decoded(&self.world.broadcast(&encoded(&value)?)?)
+    }
+
+    /// After an error that ends the run: tells all ranks of it, unless they know, and then gathers what each says about what is
+    /// still to be done together. Nothing, where nothing can be: where a rank is not with the others any more.
+    pub fn vote<T: Serialize + DeserializeOwned>(&self, error: &Error, own: &T) -> Vec<T> {
+        self.world.fail(&error.to_string());
+        let votes = encoded(own).ok().and_then(|own| self.world.vote(&own)).unwrap_or_default();
+        votes.iter().map(|vote| decoded(vote)).collect::<Result<_>>().unwrap_or_default()
+    }
+
+    /// Ends what ranks have done together after a [`vote`](Self::vote): a rank that has failed in it says so, and nothing more
+    /// is exchanged.
+    pub fn end_vote(&self, done: Result<()>) {
+        let _ = match done {
+            Ok(()) => self.world.any(false).map(drop), // all wait for the last
+            Err(error) => Err(self.world.fail(&error.to_string())),
+        };
+        self.world.stop_again();
     }
 
     /// Notes what was computed, which must be the same everywhere: the next meeting compares.
@@ -214,15 +264,25 @@ impl Ranks {
     }
 }
 
-/// A parameter of a gradient, on whatever device it is.
-struct OfGradient<'a, B: Backend> {
+/// Parameters as ranks exchange them, on whatever device they are.
+fn floats<'a, B: Backend>(
     backend: &'a B,
+    parameters: &'a mut Parameters<B>,
+    slices: &Slices,
+) -> HostFloats<OnDevice<'a, B>> {
+    let counted = slices.lengths().zip(parameters.buffers_mut());
+    HostFloats::new(counted.map(|(count, buffer)| OnDevice { backend, count, buffer }))
+}
+
+struct OnDevice<'a, B: Backend> {
+    backend: &'a B,
+    count: usize,
     buffer: &'a mut B::Buffer,
 }
 
-impl<B: Backend> Parameter for OfGradient<'_, B> {
+impl<B: Backend> Parameter for OnDevice<'_, B> {
     fn count(&self) -> usize {
-        self.backend.numbers(self.buffer)
+        self.count
     }
 
     fn read(&self, first: usize, numbers: &mut [f32]) {

@@ -77,6 +77,11 @@ impl<B: Backend> ShardedGradient<B> {
         self.gradient.parameters_mut()
     }
 
+    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes it zero again.
+    pub fn room(&mut self) -> &mut Parameters<B> {
+        self.gradient.parameters_mut()
+    }
+
     /// Back to zero, keeping the memory.
     pub fn reset(&mut self, backend: &B) {
         self.gradient.reset(backend);

@@ -45,7 +45,7 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
         let Tables { process_model, shards, .. } = self.tables();
         let (reference, process_model) = (self.needs_reference(), process_model.is_some());
-        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks) }
+        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks }
     }
 
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
-use crate::optimizer::Optimizer;
+use crate::optimizer::{Optimizer, Progress};
 use crate::plan::Plan;
 use crate::ranks::Ranks;
 use crate::run::{Ending, Example, Learners, Place, Run, RunSummary, StepRecord};
@@ -15,6 +15,7 @@ use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
 use isentrope_rollout::Sampling;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ pub fn train<T: Trainer, B: Backend>(
                 return Ok((learner, process_model));
             }
             let begin = |model: Model<B>, settings: &Settings, table, limits| {
-                let optimizer = Optimizer::new(&model, settings.clone())?.of_table(table);
+                let optimizer = Optimizer::new(&model, settings.clone(), &ranks)?.of_table(table);
                 Learner::new(model, optimizer, limits, ranks.clone())
             };
             let process_model = process_model
@@ -114,14 +115,47 @@ pub fn train<T: Trainer, B: Backend>(
         model_dir: &model_dir,
         observer,
     };
-    let mut stop = training.begin()?;
-    while !stop && training.run.step < training.run.steps {
-        stop = training.step()?;
-    }
-    let ending = if stop { Ending::Interrupted } else { Ending::Complete };
+    let ending = match training.all_steps() {
+        Ok(ending) => ending,
+        Err(Failure { error, left }) => {
+            training.save_before_failing(&error, left);
+            return Err(error);
+        }
+    };
     let (evaluated, latest) = training.run.evaluations();
     let laws = training.trainer.laws(&training.state, evaluated, latest);
     Ok(training.run.summary(ending, example, laws))
+}
+
+/// Why a run ends before its time, and what may be saved of it.
+struct Failure {
+    error: Error,
+    left: Left,
+}
+
+/// What a step that failed has left.
+enum Left {
+    /// Nothing that is whole, or that is not saved.
+    Nothing,
+    /// The weights of a step that was made: if that is the step that has failed, with what it has measured.
+    Step(Option<Box<StepRecord>>),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, left: Left::Nothing }
+    }
+}
+
+/// What a rank says about saving before the run ends with an error.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Vote {
+    /// Whether this rank, if it is the one that writes, has something to save.
+    saves: bool,
+    /// Whether weights that training has damaged may be the cause.
+    doubts: bool,
+    /// The updates that its moments are of.
+    progress: Vec<Progress>,
 }
 
 /// A run under way.
@@ -143,14 +177,23 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
 }
 
 impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
+    /// Every step from where the run is.
+    fn all_steps(&mut self) -> Result<Ending, Failure> {
+        let mut stop = self.begin()?;
+        while !stop && self.run.step < self.run.steps {
+            stop = self.step()?;
+        }
+        Ok(if stop { Ending::Interrupted } else { Ending::Complete })
+    }
+
     /// What comes before the first step: the evaluation of the model as it is, or what the step of the checkpoint still
     /// lacks. Returns whether to stop before the last step.
-    fn begin(&mut self) -> Result<bool> {
+    fn begin(&mut self) -> Result<bool, Failure> {
         if self.run.step == 0 {
             let mut record = StepRecord::default();
             self.evaluate(&mut record)?;
             self.run.record(record, self.observer)?;
-            return self.learner.ranks.any(self.observer.stop_requested()); // there is nothing to save
+            return Ok(self.learner.ranks.any(self.observer.stop_requested())?); // there is nothing to save
         }
         match self.run.take_unrecorded() {
             Some(record) => self.finish_step(record),
@@ -159,7 +202,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     }
 
     /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
-    fn step(&mut self) -> Result<bool> {
+    fn step(&mut self) -> Result<bool, Failure> {
         self.run.begin_step();
         let mut record = StepRecord::default();
         let mut context = GatherContext {
@@ -179,8 +222,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             Err(error) => {
                 // Neither weights nor state have changed: the run is where the step before has left it.
                 self.run.undo_step();
-                self.save_before_failing(&error, None);
-                return Err(error);
+                return Err(Failure { error, left: Left::Step(None) });
             }
         };
         self.trim_if_tight();
@@ -212,15 +254,14 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     }
 
     /// Evaluates, records and saves. Returns whether to stop before the last step.
-    fn finish_step(&mut self, mut record: StepRecord) -> Result<bool> {
+    fn finish_step(&mut self, mut record: StepRecord) -> Result<bool, Failure> {
         let tokens = std::mem::take(&mut record.tokens);
         let measured = StepRecord { metrics: record.metrics.clone(), tokens, ..StepRecord::default() };
         if let Err(error) = self.record_step(record, &measured.tokens) {
-            self.save_before_failing(&error, Some(measured));
-            return Err(error);
+            return Err(Failure { error, left: Left::Step(Some(Box::new(measured))) });
         }
-        let learners = Learners { policy: &self.learner, process_model: self.process_model.as_ref() };
-        self.run.save_if_due(&learners, self.model_dir, &self.state, self.observer)
+        let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        Ok(self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?)
     }
 
     /// What a step still needs when its updates are made. All of it can be done again, and comes to the same.
@@ -250,17 +291,33 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         Ok(())
     }
 
-    /// Saves what the run has come to before it ends with this error, unless the error leaves the weights in doubt.
-    /// `unrecorded` is what a step has measured, if what comes after its updates is what failed.
-    fn save_before_failing(&mut self, error: &Error, unrecorded: Option<StepRecord>) {
-        // What another rank doubts is not known here.
-        let in_doubt = match error {
-            Error::Ranks(_) => !self.learner.tells_probabilities(),
-            error => error.doubts_weights(),
+    /// Saves what the run has come to before it ends with this error, unless that leaves the weights in doubt. All ranks come
+    /// here, from wherever in the step they were: one writes, and its moments and those of the others must be of the same
+    /// updates.
+    fn save_before_failing(&mut self, error: &Error, left: Left) {
+        let ranks = self.learner.ranks.clone();
+        let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        let own = Vote {
+            saves: matches!(left, Left::Step(_)) && self.run.has_unsaved(),
+            doubts: error.doubts_weights(),
+            progress: learners.iter().map(|learner| learner.optimizer.progress).collect(),
         };
-        if !in_doubt {
-            let learners = Learners { policy: &self.learner, process_model: self.process_model.as_ref() };
-            self.run.save_before_failing(&learners, self.model_dir, &self.state, unrecorded, self.observer);
+        let votes = ranks.vote(error, &own);
+        let agreed = votes.first().is_some_and(|first| {
+            first.saves && votes.iter().all(|vote| !vote.doubts && vote.progress == first.progress)
+        });
+        if agreed {
+            let saved = match left {
+                Left::Step(unrecorded) if ranks.is_first() => self.run.save_before_failing(
+                    &mut learners,
+                    self.model_dir,
+                    &self.state,
+                    unrecorded.map(|record| *record),
+                    self.observer,
+                ),
+                _ => learners.help_to_save(),
+            };
+            ranks.end_vote(saved);
         }
     }
 

@@ -17,8 +17,12 @@ pub const TEMPERATURE: f32 = 0.9;
 fn learner(limits: PassLimits) -> Learner<Cpu> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
-    let optimizer =
-        Optimizer::new(&model, settings::Optimizer { learning_rate: 0.01, ..Default::default() }).unwrap();
+    let optimizer = Optimizer::new(
+        &model,
+        settings::Optimizer { learning_rate: 0.01, ..Default::default() },
+        &Ranks::alone(1),
+    )
+    .unwrap();
     Learner::new(model, optimizer, limits, Ranks::alone(1)).unwrap()
 }
 

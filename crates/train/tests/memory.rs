@@ -50,15 +50,15 @@ fn updates_take_no_more_memory_than_was_planned() {
         loss_tokens: SEQUENCES * TOKENS,
         activation_slots: 0,
         kept_tokens: 0,
-        sets: ParameterSets { reference: false, process_model: false, shards: 3 },
+        sets: ParameterSets { reference: false, process_model: false, shards: 3, ranks: 1 },
         process_tokens: 0,
     };
     // Passes of several sizes, whose activations are kept.
     let settings = MemorySettings { micro_batch_tokens: Some(2 * TOKENS), ..Default::default() };
     let plan = Plan::new(&*model.backend, &model.layout, demand, &settings, 8 << 30).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
-    let mut learner =
-        Learner::new(model, optimizer, plan.passes(), Ranks::alone(demand.sets.shards)).unwrap();
+    let ranks = Ranks::alone(demand.sets.shards);
+    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
+    let mut learner = Learner::new(model, optimizer, plan.passes(), ranks).unwrap();
 
     let token = |s: usize, i: usize| ((s * 7919 + i * 104_729) % VOCABULARY) as u32;
     let tokens: Vec<Vec<u32>> =

@@ -46,8 +46,8 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
     for (name, settings) in [("grpo-second", ObjectiveSettings::default()), ("kl-cov", kl_cov())] {
         let mut learner = fixture.learner();
         // AdamW's first step turns a gradient that is all rounding into a whole step: both begin from the same gradient.
-        let first = fixture.parameters(&learner.model, "grpo.gradient.");
-        learner.optimizer.update(&mut learner.model, &first, LEARNING_RATE).unwrap();
+        let mut first = fixture.parameters(&learner.model, "grpo.gradient.");
+        learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
         let said = accumulate(&mut learner, &groups, 1, &settings);
         fixture.require_loss_and_gradient(name, &said, &mut learner);
     }
@@ -57,11 +57,11 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
 fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     let fixture = Fixture::read("parity");
     let mut model = fixture.model();
-    let mut optimizer = Optimizer::new(&model, adamw()).unwrap();
+    let mut optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
     for name in ["grpo", "kl-cov"] {
         let before = weights(&model);
-        let gradient = fixture.parameters(&model, &format!("{name}.gradient."));
-        let update = optimizer.update(&mut model, &gradient, LEARNING_RATE).unwrap();
+        let mut gradient = fixture.parameters(&model, &format!("{name}.gradient."));
+        let update = optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
         assert!(update.applied && update.norm > adamw().clip_norm, "clipping has to be part of it");
         for ((parameter, ours), before) in weights(&model).into_iter().zip(before.into_values()) {
             let theirs = fixture.floats(&format!("{name}.weights.{parameter}"));
@@ -154,7 +154,7 @@ impl Fixture {
     /// With passes of a few responses each.
     pub fn learner(&self) -> Learner<Cpu> {
         let model = self.model();
-        let optimizer = Optimizer::new(&model, adamw()).unwrap();
+        let optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
         Learner::new(
             model,
             optimizer,

@@ -40,9 +40,10 @@ fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>, &Faults) -> T + Sync
 fn learner(world: Arc<World>, shards: usize) -> Learner<Cpu> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
+    let ranks = Ranks::new(world, shards).unwrap();
+    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
     let limits = PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, Ranks::new(world, shards).unwrap()).unwrap()
+    Learner::new(model, optimizer, limits, ranks).unwrap()
 }
 
 /// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is scored on the way.

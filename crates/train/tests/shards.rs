@@ -14,9 +14,10 @@ const TEMPERATURE: f32 = 0.9;
 fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner<Cpu> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(model);
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
-    let optimizer = Optimizer::new(&model, settings::Optimizer::default()).unwrap();
+    let ranks = Ranks::alone(shards);
+    let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
     let limits = PassLimits { micro_batch_tokens, tape_bytes: usize::MAX, activation_slots: 0 };
-    Learner::new(model, optimizer, limits, Ranks::alone(shards)).unwrap()
+    Learner::new(model, optimizer, limits, ranks).unwrap()
 }
 
 /// Eleven sequences, of which several share the four tokens of their prompt.

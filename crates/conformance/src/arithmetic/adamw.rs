@@ -4,13 +4,14 @@ use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, noise, wide};
 use crate::device::{Buffer, Device, Trial, assert_variants_agree, vector, vector_gradient};
 use crate::{Subject, properties};
-use isentrope_kernels::{AdamW, Backend, Kind, Role, Updated};
+use isentrope_kernels::{AdamW, Backend, Kind, Linear, NORM_BLOCK, Role, Updated};
 
 properties!(
     steps_against_the_reference,
     steps_against_torch,
     zero_gradients_only_decay,
     several_parameters_in_one_call,
+    parts_have_the_bits_of_the_whole,
     variants,
     norms,
     the_norm_equals_its_scalar_sum
@@ -42,20 +43,14 @@ impl<S: Subject> Parameter<S> {
 
     fn with_moments(device: &Device<'_, S>, [weights, first, second]: [&[f32]; 3]) -> Self {
         let len = weights.len();
-        let hold = |role, data: &[f32]| {
-            let mut buffer = device.zeros(role);
-            device.pack(Kind::Vector(len), 0, data, &mut buffer);
-            buffer
-        };
-        let moment = Role::Moment(Kind::Vector(len));
-        let (weights, first, second) =
-            (hold(vector(len), weights), hold(moment, first), hold(moment, second));
-        Self { len, weights, first, second }
+        let moment = Role::Moment(len);
+        let weights = device.upload(vector(len), weights);
+        Self { len, weights, first: device.upload(moment, first), second: device.upload(moment, second) }
     }
 
     fn updated<'a>(&'a mut self, gradient: &'a Buffer<S>) -> Updated<'a, Buffer<S>> {
-        let Self { weights, first, second, .. } = self;
-        Updated { weights, gradient, first, second }
+        let Self { len, weights, first, second } = self;
+        Updated { weights, gradient, numbers: 0..*len, first, second }
     }
 
     fn step(&mut self, device: &Device<'_, S>, settings: AdamW, gradient: &[f32]) {
@@ -65,11 +60,9 @@ impl<S: Subject> Parameter<S> {
 
     /// `[weights, first, second]`.
     fn values(&self, device: &Device<'_, S>) -> [Vec<f32>; 3] {
-        [&self.weights, &self.first, &self.second].map(|buffer| {
-            let mut values = vec![f32::NAN; self.len];
-            device.unpack(Kind::Vector(self.len), 0, buffer, &mut values);
-            values
-        })
+        let moment = Role::Moment(self.len);
+        let held = [(vector(self.len), &self.weights), (moment, &self.first), (moment, &self.second)];
+        held.map(|(role, buffer)| device.download(role, buffer))
     }
 }
 
@@ -163,6 +156,44 @@ fn several_parameters_in_one_call<S: Subject>(trial: &Trial<S>) {
     }
 }
 
+/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one makes alone, and the sums
+/// of squares of parts are those of the whole.
+fn parts_have_the_bits_of_the_whole<S: Subject>(trial: &Trial<S>) {
+    let device = &trial.device();
+    let settings = AdamW { step: 3, gradient_scale: 0.5, ..SETTINGS };
+    for kind in [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })] {
+        let (weights, gradient) = (Role::Weight(kind), Role::Gradient(kind));
+        let numbers = device.numbers(kind);
+        let hold = |role, seed| device.upload(role, &device.noise(role, seed));
+        let (before, gradient) = (device.noise(weights, 1), hold(gradient, 2));
+        let [first, second] = [3, 4].map(|seed| noise(seed, numbers).into_iter().map(f32::abs).collect());
+        let of_parts = |cuts: &[usize]| {
+            let mut updated = device.upload(weights, &before);
+            let (mut moments, mut sums) = ([Vec::new(), Vec::new()], Vec::new());
+            for ends in cuts.windows(2) {
+                let part = ends[0]..ends[1];
+                let moment = |of: &Vec<f32>| device.upload(Role::Moment(part.len()), &of[part.clone()]);
+                let mut of_part = [moment(&first), moment(&second)];
+                let [first, second] = &mut of_part;
+                let weights = &mut updated;
+                let one = Updated { weights, gradient: &gradient, numbers: part.clone(), first, second };
+                device.adamw(settings, &mut [one]);
+                for (all, of_part) in moments.iter_mut().zip(&of_part) {
+                    all.extend(device.download(Role::Moment(part.len()), of_part));
+                }
+                sums.extend(device.square_sums(&[(&gradient, part)]));
+            }
+            (device.download(weights, &updated), moments, sums)
+        };
+        let whole = of_parts(&[0, numbers]);
+        let parts = of_parts(&[0, NORM_BLOCK, 3 * NORM_BLOCK, numbers]);
+        assert_bits("weights", &parts.0, &whole.0);
+        parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| assert_bits("moments", parts, whole));
+        assert_bits("sums of squares", &parts.2, &whole.2);
+        assert_eq!(whole.2.len(), numbers.div_ceil(NORM_BLOCK));
+    }
+}
+
 fn variants<S: Subject>(trial: &Trial<S>) {
     let len = 70_003;
     let settings = AdamW {
@@ -191,7 +222,8 @@ fn norms<S: Subject>(trial: &Trial<S>) {
             .devices()
             .map(|device| {
                 let tensors: Vec<_> = x.iter().map(|x| tensor(&device, x)).collect();
-                device.norm(&tensors.iter().collect::<Vec<_>>())
+                let tensors: Vec<_> = lens.iter().map(|&len| Kind::Vector(len)).zip(&tensors).collect();
+                device.norm_of(&tensors)
             })
             .collect();
         let error = (norms[0] - want).abs();
@@ -205,5 +237,6 @@ fn the_norm_equals_its_scalar_sum<S: Subject>(trial: &Trial<S>) {
     let device = trial.device();
     let x = [noise(1, 9000), noise(2, 100)];
     let tensors = [0, 1].map(|i| tensor(&device, &x[i]));
-    assert_eq!(device.norm(&[&tensors[0], &tensors[1]]).to_bits(), trial.subject().norm(&x).to_bits());
+    let tensors = [0, 1].map(|i| (Kind::Vector(x[i].len()), &tensors[i]));
+    assert_eq!(device.norm_of(&tensors).to_bits(), trial.subject().norm(&x).to_bits());
 }

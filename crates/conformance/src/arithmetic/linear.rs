@@ -191,6 +191,6 @@ fn packing_is_undone_by_unpacking<S: Subject>(trial: &Trial<S>) {
         device.unpack(Kind::Matrix(shape), cut, &packed, &mut piece);
         assert_bits("piece", &piece, tail);
         let norm = rows.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-        prop_assert!((device.norm(&[&packed]) - norm).abs() <= trial.tolerance().norm * norm);
+        prop_assert!((device.norm_of(&[(Kind::Matrix(shape), &packed)]) - norm).abs() <= trial.tolerance().norm * norm);
     });
 }

@@ -116,7 +116,7 @@ fn gradients_that_travel_as_numbers_add_up_as_on_the_device<S: Subject>(trial: &
             gradient
         });
         let numbers = |of: &_| -> Vec<f32> {
-            let mut numbers = vec![POISON; device.numbers(of)];
+            let mut numbers = vec![POISON; device.numbers(kind)];
             let pieces = numbers.chunks_mut(100).enumerate();
             pieces.for_each(|(i, piece)| device.read_numbers(of, 100 * i, piece));
             numbers

@@ -376,6 +376,30 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
 }
 
 #[test]
+fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
+    let bench = Bench::train();
+    let sets = ["update.shards=4", "run.steps=12", "eval.every=0", "checkpoint.every=0"];
+    let whole = bench.run("whole", &sets, &[]);
+    for launcher in Launcher::installed() {
+        let out = format!("in-the-way-{}", launcher.is_open_mpi);
+        let run = |flags: &[&str]| bench.command(&out, &sets, flags);
+        let mut job = launcher.ranks(4, &run(&[]));
+        let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for_lines(&mut child, &bench.out(&out), 1);
+        // The others have all responses of the step by then, and go on to learn from them.
+        let rollout = bench.out(&out).join("rollouts/step-000008.jsonl");
+        fs::create_dir_all(&rollout).unwrap();
+        let output = end_of(child);
+        assert_failed_once(&output, "step-000008.jsonl");
+        assert!(stderr(&output).contains("step 7 is saved"), "{}", stderr(&output));
+        fs::remove_dir(&rollout).unwrap();
+        succeed(&mut launcher.ranks(2, &run(&["--resume"])));
+        fs::remove_dir_all(checkpoint(&bench.out(&out), 7)).unwrap(); // the one that nobody asked for
+        assert_same_results(&whole, &bench.out(&out));
+    }
+}
+
+#[test]
 fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];

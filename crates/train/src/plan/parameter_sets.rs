@@ -1,5 +1,6 @@
 //! The sets of parameters that a run holds all along: weights, gradients, moments.
 
+use crate::moments::moment_bytes;
 use crate::shards::waiting_sums;
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::Layout;
@@ -13,6 +14,8 @@ pub struct ParameterSets {
     pub process_model: bool,
     /// Shards of an update: beside the gradient of one of them, sums of others wait.
     pub shards: usize,
+    /// Ranks that share the moments.
+    pub ranks: usize,
 }
 
 impl ParameterSets {
@@ -21,14 +24,14 @@ impl ParameterSets {
         1 + usize::from(self.process_model)
     }
 
-    /// Bytes of all weights, gradients and moments.
+    /// Bytes of all weights, gradients and moments, of a rank.
     pub fn bytes<B: Backend>(self, backend: &B, layout: &Layout) -> [usize; 3] {
         let trained = self.trained();
         let models = trained + usize::from(self.reference);
         [
             (models, layout.parameter_bytes(backend, Role::Weight)),
             (trained * (1 + waiting_sums(self.shards)), layout.parameter_bytes(backend, Role::Gradient)),
-            (trained * 2, layout.parameter_bytes(backend, Role::Moment)),
+            (trained, moment_bytes(backend, layout, self.ranks)),
         ]
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }

@@ -4,7 +4,7 @@ use isentrope_model::ModelConfig;
 use std::path::Path;
 
 /// A policy and nothing beside it.
-const ALONE: ParameterSets = ParameterSets { reference: false, process_model: false, shards: 1 };
+const ALONE: ParameterSets = ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1 };
 
 fn cpu() -> Cpu {
     Cpu::new(Isa::available()[0], 1).unwrap()
@@ -200,7 +200,7 @@ fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
     let plan = |reference, process_model: Option<usize>| {
-        let sets = ParameterSets { reference, process_model: process_model.is_some(), shards: 1 };
+        let sets = ParameterSets { reference, process_model: process_model.is_some(), shards: 1, ranks: 1 };
         let demand = Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
         let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
@@ -213,7 +213,7 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     assert_eq!(plan(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
 
     let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
-    let has = ParameterSets { reference: true, process_model: true, shards: 5 };
+    let has = ParameterSets { reference: true, process_model: true, shards: 5, ranks: 1 };
     let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
     // Of a gradient, three sums of shards wait beside the one under way.
     let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));

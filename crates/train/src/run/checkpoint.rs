@@ -16,7 +16,7 @@ use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
 use isentrope_lab::alarms::Alarms;
 use isentrope_lab::tokens::TokenRecord;
-use isentrope_model::checkpoint::{WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
+use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -83,15 +83,24 @@ impl<S> RunState<S> {
 /// What a run trains, to be saved.
 pub(crate) struct Learners<'a, B: Backend> {
     /// The policy.
-    pub policy: &'a Learner<B>,
+    pub policy: &'a mut Learner<B>,
     /// The process model, if one is trained.
-    pub process_model: Option<&'a Learner<B>>,
+    pub process_model: Option<&'a mut Learner<B>>,
 }
 
-impl<'a, B: Backend> Learners<'a, B> {
+impl<B: Backend> Learners<'_, B> {
     /// The policy, then what is trained beside it.
-    pub fn iter(&self) -> impl Iterator<Item = &'a Learner<B>> {
-        std::iter::once(self.policy).chain(self.process_model)
+    pub fn iter(&self) -> impl Iterator<Item = &Learner<B>> {
+        std::iter::once(&*self.policy).chain(self.process_model.as_deref())
+    }
+
+    /// Gives the rank that [saves](CheckpointStore::save) what only this one has.
+    ///
+    /// # Errors
+    /// When another rank has failed.
+    pub fn help_to_save(&mut self) -> Result<()> {
+        self.policy.write_moments(None)?;
+        self.process_model.as_mut().map_or(Ok(()), |learner| learner.write_moments(None))
     }
 }
 
@@ -145,13 +154,15 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Saves. Tokenizer and chat template are copied from `source`.
+    /// Saves, with the moments of all ranks: one saves, the others [help](Learners::help_to_save). Tokenizer and chat template
+    /// are copied from `source`.
     ///
     /// # Errors
-    /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay.
+    /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay. When another
+    /// rank has failed.
     pub(crate) fn save<B: Backend, S: Serialize>(
         &self,
-        learners: &Learners<'_, B>,
+        learners: &mut Learners<'_, B>,
         source: &Path,
         state: &RunState<S>,
     ) -> Result<()> {
@@ -162,27 +173,23 @@ impl CheckpointStore {
         let staged = AtomicDirectory::create(&target)?;
         let dir = staged.path();
         let Learners { policy: learner, process_model } = learners;
-        let model = &learner.model;
         let options = WriteOptions {
             dtype: self.settings.dtype.into(),
             max_shard_bytes: MAX_SHARD_BYTES,
             carry_from: Some(source),
         };
         let exact = WriteOptions { dtype: WeightDtype::F32, carry_from: None, ..options };
-        let weights = || model.weights.tensors(&model.backend, &model.layout, "");
-        write_checkpoint_files(dir, &model.config.json, weights(), options)?;
         let trainer = dir.join("trainer");
         let make = |dir: PathBuf| fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e)).map(|()| dir);
-        write_tensors(&make(trainer.join("moments"))?, learner.optimizer.tensors(model), exact)?;
+        write_model(dir, &learner.model, options)?;
         if self.settings.dtype != Dtype::Float32 {
-            write_tensors(&make(trainer.join("weights"))?, weights(), exact)?;
+            write_tensors(&make(trainer.join("weights"))?, weights(&learner.model), exact)?;
         }
-        if let Some(Learner { model, optimizer, .. }) = process_model {
+        learner.write_moments(Some((&make(trainer.join("moments"))?, exact)))?;
+        if let Some(learner) = process_model {
             let dir = make(trainer.join(PROCESS_MODEL))?;
-            let weights = model.weights.tensors(&model.backend, &model.layout, "");
-            let options = WriteOptions { carry_from: Some(source), ..exact };
-            write_checkpoint_files(&dir, &model.config.json, weights, options)?;
-            write_tensors(&make(dir.join("moments"))?, optimizer.tensors(model), exact)?;
+            write_model(&dir, &learner.model, WriteOptions { carry_from: Some(source), ..exact })?;
+            learner.write_moments(Some((&make(dir.join("moments"))?, exact)))?;
         }
         write_json(&trainer.join("state.json"), state)?;
         write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
@@ -300,9 +307,11 @@ impl<S> FoundCheckpoint<S> {
             let exact = Checkpoint::open(&exact)?;
             model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
+        let optimizer = Optimizer::new(&model, settings, &ranks)?;
+        let mut learner = Learner::new(model, optimizer, limits, ranks)?;
         let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
-        let optimizer = Optimizer::read(&model, settings, &moments, self.state.optimizer)?;
-        Learner::new(model, optimizer, limits, ranks)
+        learner.read_moments(&moments, self.state.optimizer)?;
+        Ok(learner)
     }
 
     /// The process model as it was.
@@ -323,9 +332,10 @@ impl<S> FoundCheckpoint<S> {
         };
         let dir = self.dir.join("trainer").join(PROCESS_MODEL);
         let model = Model::load(&dir, backend)?;
-        let moments = Checkpoint::open(&dir.join("moments"))?;
-        let optimizer = Optimizer::read(&model, settings, &moments, progress)?.of_table(PROCESS_OPTIMIZER);
-        Learner::new(model, optimizer, limits, ranks)
+        let optimizer = Optimizer::new(&model, settings, &ranks)?.of_table(PROCESS_OPTIMIZER);
+        let mut learner = Learner::new(model, optimizer, limits, ranks)?;
+        learner.read_moments(&Checkpoint::open(&dir.join("moments"))?, progress)?;
+        Ok(learner)
     }
 }
 
@@ -348,6 +358,14 @@ impl Files {
         }
         Ok(Self(files))
     }
+}
+
+fn write_model<B: Backend>(dir: &Path, model: &Model<B>, options: WriteOptions<'_>) -> Result<()> {
+    Ok(write_checkpoint_files(dir, &model.config.json, weights(model), options)?)
+}
+
+fn weights<B: Backend>(model: &Model<B>) -> Vec<Tensor<'_>> {
+    model.weights.tensors(&model.backend, &model.layout, "")
 }
 
 fn hash_file(path: &Path) -> Result<Hashed> {

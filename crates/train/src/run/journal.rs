@@ -47,7 +47,7 @@ impl Heading {
         let mut digest = Digest::sha256();
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
-        let weights = model.backend.norm(&model.weights.buffers().iter().collect::<Vec<_>>()).to_bits();
+        let weights = model.weights.norm(&model.backend, &model.layout).to_bits();
         Ok(Self { program: env!("CARGO_PKG_VERSION").to_owned(), settings: digest.hex(), weights })
     }
 }

@@ -16,7 +16,7 @@ impl Run {
     /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has failed.
     pub(crate) fn save_if_due<B: Backend, S: Serialize>(
         &mut self,
-        learners: &Learners<'_, B>,
+        learners: &mut Learners<'_, B>,
         source: &Path,
         trainer: &S,
         observer: &mut dyn Observer,
@@ -52,31 +52,37 @@ impl Run {
         Ok(stop && self.step < self.steps)
     }
 
-    /// Saves a checkpoint of the last step, unless there is one, because the run is about to end with an error. If what comes
-    /// after the step's updates has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The
-    /// observer is told of it, and of a failure to save.
+    /// Whether the last step that was made is in no checkpoint.
+    pub(crate) fn has_unsaved(&self) -> bool {
+        self.step > 0 && self.saved.as_ref() != Some(&self.directory.checkpoints.path(self.step))
+    }
+
+    /// Saves a checkpoint of the last step because the run is about to end with an error. If what comes after the step's updates
+    /// has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The observer is told of it, and of a
+    /// failure to save.
+    ///
+    /// # Errors
+    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
     pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
         &mut self,
-        learners: &Learners<'_, B>,
+        learners: &mut Learners<'_, B>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
         observer: &mut dyn Observer,
-    ) {
+    ) -> Result<()> {
         let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
-        if step == 0 || self.saved.as_ref() == Some(&target) || self.log.is_none() {
-            return;
-        }
-        let said = match self.save(learners, source, trainer, unrecorded, observer) {
+        let saved = self.save(learners, source, trainer, unrecorded, observer);
+        observer.note(&match &saved {
             Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
             Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
-        };
-        observer.note(&said);
+        });
+        saved
     }
 
     fn save<B: Backend, S: Serialize>(
         &mut self,
-        learners: &Learners<'_, B>,
+        learners: &mut Learners<'_, B>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -92,7 +98,7 @@ impl Run {
         let state = RunState {
             step: self.step,
             optimizer: learners.policy.optimizer.progress,
-            process_optimizer: learners.process_model.map(|learner| learner.optimizer.progress),
+            process_optimizer: learners.process_model.as_ref().map(|learner| learner.optimizer.progress),
             best: self.best,
             first: self.first.clone(),
             last: self.last.clone(),
@@ -103,9 +109,12 @@ impl Run {
             initial_states: self.initial_states.sha256().cloned(),
             trainer,
         };
-        if let Some(log) = &self.log {
-            log.sync()?;
-            self.directory.checkpoints.save(learners, source, &state)?;
+        match &self.log {
+            Some(log) => {
+                log.sync()?;
+                self.directory.checkpoints.save(learners, source, &state)?;
+            }
+            None => learners.help_to_save()?,
         }
         self.saved = Some(self.directory.checkpoints.path(self.step));
         Ok(())

@@ -1,0 +1,161 @@
+//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1, arXiv:1910.02054); a
+//! checkpoint has all, and whoever goes on from it takes its own.
+
+use crate::error::Result;
+use crate::ranks::Ranks;
+use isentrope_kernels::{Backend, NORM_BLOCK, Role, Updated};
+use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
+use isentrope_model::{Checkpoint, Error as ModelError, Layout, Model, Parameters};
+use isentrope_ranks::{BLOCK, Slices};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::path::Path;
+
+/// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
+const NAMES: [&str; 2] = ["exp_avg.", "exp_avg_sq."];
+// Whoever has a block of the gradient sums its squares.
+const _: () = assert!(BLOCK == NORM_BLOCK);
+/// Numbers that are copied at a time.
+const COPIED: usize = 1 << 18;
+
+/// Both moments of a rank's slice of all numbers.
+pub(crate) struct Moments<B: Backend> {
+    /// Which numbers are whose.
+    pub slices: Slices,
+    parts: Vec<Part<B>>,
+}
+
+/// What the slice has of one parameter.
+struct Part<B: Backend> {
+    parameter: usize,
+    numbers: Range<usize>,
+    moments: [B::Buffer; 2],
+}
+
+/// Bytes of both moments on each of so many ranks, at most.
+pub(crate) fn moment_bytes<B: Backend>(backend: &B, layout: &Layout, ranks: usize) -> usize {
+    let (blocks, numbers) =
+        layout.numbers(backend).fold((0usize, 0usize), |(blocks, numbers), of_parameter| {
+            let blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
+            (blocks, numbers.saturating_add(of_parameter))
+        });
+    let of_rank = blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(numbers);
+    backend.bytes(Role::Moment(of_rank)).saturating_mul(NAMES.len())
+}
+
+impl<B: Backend> Moments<B> {
+    /// Before the first update.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn zeros(model: &Model<B>, ranks: &Ranks) -> Result<Self> {
+        let slices = ranks.slices(model);
+        let part = |(parameter, numbers): (usize, Range<usize>)| {
+            let zeros = || model.backend.allocate(Role::Moment(numbers.len())).map_err(ModelError::from);
+            Ok(Part { parameter, moments: [zeros()?, zeros()?], numbers })
+        };
+        let parts = slices.by_parameter(slices.of_rank(ranks.rank())).map(part).collect::<Result<_>>()?;
+        Ok(Self { slices, parts })
+    }
+
+    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of no use.
+    ///
+    /// # Errors
+    /// Names the file and the tensor that is missing or malformed.
+    pub fn read(
+        &mut self,
+        model: &Model<B>,
+        checkpoint: &Checkpoint,
+        room: &mut Parameters<B>,
+    ) -> Result<()> {
+        for (which, prefix) in NAMES.iter().enumerate() {
+            room.fill(&model.backend, &model.layout, checkpoint, prefix)?;
+            for Part { parameter, numbers, moments } in &mut self.parts {
+                let from = (&room.buffers()[*parameter], numbers.start);
+                copy(&*model.backend, from, (&mut moments[which], 0), numbers.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes those of all ranks into an existing directory, which one rank alone has; the others help it. `room` is a gradient
+    /// of zeros; what is in it then is of no use.
+    ///
+    /// # Errors
+    /// Names the file that could not be written; when another rank has failed.
+    pub fn write(
+        &self,
+        model: &Model<B>,
+        ranks: &Ranks,
+        room: &mut Parameters<B>,
+        to: Option<(&Path, WriteOptions<'_>)>,
+    ) -> Result<()> {
+        let Model { backend, layout, .. } = model;
+        let gather = |which: usize, room: &mut Parameters<B>| {
+            for Part { parameter, numbers, moments } in &self.parts {
+                let to = (&mut room.buffers_mut()[*parameter], numbers.start);
+                copy(&**backend, (&moments[which], 0), to, numbers.len());
+            }
+            ranks.share(&**backend, room, &self.slices)
+        };
+        let Some((dir, options)) = to else {
+            return (0..NAMES.len()).try_for_each(|which| gather(which, room));
+        };
+        // With which moment is in it. The others give each as a whole, when its first tensor is written.
+        let room = RefCell::new((room, None));
+        let room = &room;
+        let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
+            layout.tensors().map(move |(id, parameter, tensor)| Tensor {
+                name: format!("{prefix}{}", tensor.name),
+                shape: parameter.shape(tensor),
+                values: Box::new(move || {
+                    let (room, has) = &mut *room.borrow_mut();
+                    if *has != Some(which) {
+                        gather(which, room).map_err(|error| ModelError::Input(error.to_string()))?;
+                        *has = Some(which);
+                    }
+                    Ok(Cow::Owned(room.tensor(backend, id, parameter, tensor)))
+                }),
+            })
+        });
+        Ok(write_tensors(dir, tensors.collect(), options)?)
+    }
+
+    /// The numbers of a gradient that this rank updates.
+    pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters<B>) -> Vec<(&'a B::Buffer, Range<usize>)> {
+        let part = |part: &Part<B>| (&gradient.buffers()[part.parameter], part.numbers.clone());
+        self.parts.iter().map(part).collect()
+    }
+
+    /// The numbers that this rank updates.
+    pub fn updated<'a>(
+        &'a mut self,
+        weights: &'a mut Parameters<B>,
+        gradient: &'a Parameters<B>,
+    ) -> Vec<Updated<'a, B::Buffer>> {
+        let mut parts = self.parts.iter_mut().peekable();
+        let parameters = weights.buffers_mut().iter_mut().zip(gradient.buffers()).enumerate();
+        let of_parameter = |(index, (weights, gradient))| {
+            let Part { numbers, moments: [first, second], .. } =
+                parts.next_if(|part| part.parameter == index)?;
+            Some(Updated { weights, gradient, numbers: numbers.clone(), first, second })
+        };
+        parameters.filter_map(of_parameter).collect()
+    }
+}
+
+/// Copies so many numbers from one place to another.
+fn copy<B: Backend>(
+    backend: &B,
+    (from, at): (&B::Buffer, usize),
+    (to, start): (&mut B::Buffer, usize),
+    count: usize,
+) {
+    let mut numbers = vec![0.0; COPIED.min(count)];
+    for done in (0..count).step_by(COPIED) {
+        let numbers = &mut numbers[..COPIED.min(count - done)];
+        backend.read_numbers(from, at + done, numbers);
+        backend.write_numbers(to, start + done, numbers);
+    }
+}
