@@ -3,7 +3,7 @@
 use crate::Subject;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
-use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
+use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use isentrope_model::{Derivatives, Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -178,7 +178,12 @@ pub fn write_wide(dir: &Path) {
     };
     let tensors =
         (0..).zip(layout.tensors()).map(|(seed, (_, p, t))| tensor((seed, p.shape(t), t.name.clone())));
-    let options = WriteOptions { dtype: WeightDtype::F32, max_shard_bytes: u64::MAX, carry_from: None };
+    let options = WriteOptions {
+        dtype: WeightDtype::F32,
+        max_shard_bytes: u64::MAX,
+        carry_from: None,
+        writer: Writer::ALONE,
+    };
     write_checkpoint(dir, &config, tensors.collect(), options).unwrap();
 }
 

@@ -5,14 +5,18 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{ORACLES, directory, oracle};
-use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint};
+use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
 use isentrope_model::{Checkpoint, Error, ModelConfig};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use serde_json::{Map, Value, json};
 
-const WHOLE: WriteOptions =
-    WriteOptions { dtype: WeightDtype::F32, max_shard_bytes: u64::MAX, carry_from: None };
+const WHOLE: WriteOptions = WriteOptions {
+    dtype: WeightDtype::F32,
+    max_shard_bytes: u64::MAX,
+    carry_from: None,
+    writer: Writer::ALONE,
+};
 
 fn tensor<'a>(name: &str, shape: &[usize], values: &'a [f32]) -> Tensor<'a> {
     Tensor {

@@ -3,7 +3,7 @@
 
 use crate::common::{directory, oracle, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};
-use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{Model, Packed, Result, Scores, Sequence};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -38,7 +38,7 @@ fn weights(model: &Model<Cpu>) -> Vec<(String, Vec<u32>)> {
 }
 
 fn options(dtype: WeightDtype, max_shard_bytes: u64) -> WriteOptions<'static> {
-    WriteOptions { dtype, max_shard_bytes, carry_from: None }
+    WriteOptions { dtype, max_shard_bytes, carry_from: None, writer: Writer::ALONE }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod beat;
 mod check;
+mod directory;
 pub mod engine;
 mod error;
 mod exchange;

@@ -186,18 +186,26 @@ impl World {
     /// # Errors
     /// Names the first rank that has another, on all ranks alike; otherwise as [`gather`](Self::gather).
     pub fn same(&self, what: &str, value: &str) -> Result<()> {
-        let Some(together) = &self.together else { return Ok(()) };
         let values = self.gather(value.as_bytes())?;
         let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
         let told =
             |rank: usize| format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]));
-        Err(together.exchange.conclude(Error::Start(format!(
+        Err(self.refuse(format!(
             "{} has another {what} than {}: {}, {}; give all ranks the same",
             self.name(odd),
             self.name(0),
             told(odd),
             told(0)
-        ))))
+        )))
+    }
+
+    /// Nothing more is exchanged, for a reason that all ranks see alike and that starting again does not mend.
+    pub(crate) fn refuse(&self, why: String) -> Error {
+        let error = Error::Start(why);
+        match &self.together {
+            Some(together) => together.exchange.conclude(error),
+            None => error,
+        }
     }
 
     /// Adds what all ranks have, in the tree of `tree.rs`: a rank then has the sum in its own slice

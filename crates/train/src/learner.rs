@@ -14,7 +14,7 @@ use isentrope_model::{
     ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, apart, units,
 };
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// d(loss)/d(log-prob), d(loss)/d(entropy) and d(loss)/d(log-mass) of each target, `[targets]`.
 #[derive(Default)]
@@ -241,14 +241,14 @@ impl<B: Backend> Learner<B> {
         read
     }
 
-    /// Writes the moments of all ranks, between two updates, or helps the rank that does: the gradient, zero then, has room for
-    /// them.
+    /// Writes the moments of all ranks, together with them, between two updates: the gradient, zero then, has room for them.
+    /// Returns what this rank has written.
     ///
     /// # Errors
     /// As [`Moments::write`].
-    pub(crate) fn write_moments(&mut self, to: Option<(&Path, WriteOptions<'_>)>) -> Result<()> {
+    pub(crate) fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
-        let written = optimizer.moments.write(model, ranks, gradient.room(), to);
+        let written = optimizer.moments.write(model, ranks, gradient.room(), (dir, options));
         gradient.reset(&*model.backend);
         written
     }

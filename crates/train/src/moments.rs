@@ -1,7 +1,7 @@
 //! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1, arXiv:1910.02054); a
 //! checkpoint has all, and whoever goes on from it takes its own.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use isentrope_kernels::{Backend, NORM_BLOCK, Role, Updated};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
@@ -10,7 +10,7 @@ use isentrope_ranks::{BLOCK, Slices};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
 const NAMES: [&str; 2] = ["exp_avg.", "exp_avg_sq."];
@@ -79,8 +79,8 @@ impl<B: Backend> Moments<B> {
         Ok(())
     }
 
-    /// Writes those of all ranks into an existing directory, which one rank alone has; the others help it. `room` is a gradient
-    /// of zeros; what is in it then is of no use.
+    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is a gradient of zeros; what is
+    /// in it then is of no use. Returns what this rank has written.
     ///
     /// # Errors
     /// Names the file that could not be written; when another rank has failed.
@@ -89,37 +89,38 @@ impl<B: Backend> Moments<B> {
         model: &Model<B>,
         ranks: &Ranks,
         room: &mut Parameters<B>,
-        to: Option<(&Path, WriteOptions<'_>)>,
-    ) -> Result<()> {
+        (dir, options): (&Path, WriteOptions<'_>),
+    ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        let gather = |which: usize, room: &mut Parameters<B>| {
-            for Part { parameter, numbers, moments } in &self.parts {
-                let to = (&mut room.buffers_mut()[*parameter], numbers.start);
-                copy(&**backend, (&moments[which], 0), to, numbers.len());
-            }
-            ranks.share(&**backend, room, &self.slices)
-        };
-        let Some((dir, options)) = to else {
-            return (0..NAMES.len()).try_for_each(|which| gather(which, room));
-        };
-        // With which moment is in it. The others give each as a whole, when its first tensor is written.
-        let room = RefCell::new((room, None));
+        // With how many of the moments have been in it. All ranks bring them together in the same order, each before the first
+        // tensor of it that it writes.
+        let room = RefCell::new((room, 0));
         let room = &room;
+        let gather = |moments: usize| {
+            let (room, had) = &mut *room.borrow_mut();
+            while *had < moments {
+                for Part { parameter, numbers, moments } in &self.parts {
+                    let to = (&mut room.buffers_mut()[*parameter], numbers.start);
+                    copy(&**backend, (&moments[*had], 0), to, numbers.len());
+                }
+                ranks.share(&**backend, room, &self.slices)?;
+                *had += 1;
+            }
+            Ok::<_, Error>(())
+        };
         let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
             layout.tensors().map(move |(id, parameter, tensor)| Tensor {
                 name: format!("{prefix}{}", tensor.name),
                 shape: parameter.shape(tensor),
                 values: Box::new(move || {
-                    let (room, has) = &mut *room.borrow_mut();
-                    if *has != Some(which) {
-                        gather(which, room).map_err(|error| ModelError::Input(error.to_string()))?;
-                        *has = Some(which);
-                    }
-                    Ok(Cow::Owned(room.tensor(backend, id, parameter, tensor)))
+                    gather(which + 1).map_err(|error| ModelError::Input(error.to_string()))?;
+                    Ok(Cow::Owned(room.borrow().0.tensor(backend, id, parameter, tensor)))
                 }),
             })
         });
-        Ok(write_tensors(dir, tensors.collect(), options)?)
+        let written = write_tensors(dir, tensors.collect(), options)?;
+        gather(NAMES.len())?;
+        Ok(written)
     }
 
     /// The numbers of a gradient that this rank updates.

@@ -18,6 +18,7 @@ use isentrope_rollout::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The ranks that train together, and what of their work is this one's.
@@ -245,8 +246,22 @@ impl Ranks {
         Ok(())
     }
 
+    /// Requires that all see the directory of a run.
+    ///
+    /// # Errors
+    /// When one does not.
+    pub fn require_directory(&self, dir: &Path) -> Result<()> {
+        if self.world.size() == 1 {
+            return Ok(());
+        }
+        Ok(self.world.require_directory(dir, "run.out")?)
+    }
+
     /// Each rank's items, in the order of ranks. Its own are those that it has given.
-    fn gather<T: Serialize + DeserializeOwned>(&self, own: Vec<T>) -> Result<Vec<T>> {
+    ///
+    /// # Errors
+    /// As [`gather_groups`](Self::gather_groups).
+    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: Vec<T>) -> Result<Vec<T>> {
         if self.world.size() == 1 {
             return Ok(own);
         }

@@ -307,17 +307,17 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             first.saves && votes.iter().all(|vote| !vote.doubts && vote.progress == first.progress)
         });
         if agreed {
-            let saved = match left {
-                Left::Step(unrecorded) if ranks.is_first() => self.run.save_before_failing(
-                    &mut learners,
-                    self.model_dir,
-                    &self.state,
-                    unrecorded.map(|record| *record),
-                    self.observer,
-                ),
-                _ => learners.help_to_save(),
+            let unrecorded = match left {
+                Left::Step(unrecorded) => unrecorded.map(|record| *record),
+                Left::Nothing => None,
             };
-            ranks.end_vote(saved);
+            ranks.end_vote(self.run.save_before_failing(
+                &mut learners,
+                self.model_dir,
+                &self.state,
+                unrecorded,
+                self.observer,
+            ));
         }
     }
 

@@ -1,7 +1,7 @@
 //! An update's bits, however its passes are made.
 
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
-use isentrope_model::checkpoint::{WeightDtype, WriteOptions};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
 use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
 use isentrope_train::optimizer::Optimizer;
@@ -29,7 +29,12 @@ fn learner(limits: PassLimits) -> Learner<Cpu> {
 pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
-    let options = WriteOptions { dtype: WeightDtype::F32, max_shard_bytes: u64::MAX, carry_from: None };
+    let options = WriteOptions {
+        dtype: WeightDtype::F32,
+        max_shard_bytes: u64::MAX,
+        carry_from: None,
+        writer: Writer::ALONE,
+    };
     learner.model.save(&saved, options).unwrap();
     fs::read(saved.join("model.safetensors")).unwrap()
 }

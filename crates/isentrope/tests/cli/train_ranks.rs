@@ -350,6 +350,25 @@ fn ranks_that_have_other_data_are_found() {
 }
 
 #[test]
+fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
+    let bench = Bench::train();
+    for launcher in Launcher::installed() {
+        let places = ["here", "there"].map(|name| {
+            let dir = bench.scratch.path(&format!("{name}-{}", launcher.is_open_mpi));
+            fs::create_dir(&dir).unwrap();
+            dir
+        });
+        let command = bench.command("unused", &["update.shards=2", "run.out=out"], &[]);
+        let options = places.each_ref().map(|dir| format!("--chdir={dir}"));
+        let output = ended(launcher.jobs(&[(1, &options[0]), (1, &options[1])], &command));
+        assert_failed_once(&output, "rank 1 (");
+        assert!(stderr(&output).contains("run.out must be one that all machines share"));
+        assert!(!Path::new(&places[1]).join("out").exists(), "the second has written something");
+        assert!(fs::read_dir(Path::new(&places[0]).join("out")).unwrap().next().is_none());
+    }
+}
+
+#[test]
 fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
     let bench = Bench::train();
     let refused = ["update.shards=2", "eval.files=['nowhere.jsonl']"];

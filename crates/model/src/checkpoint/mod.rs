@@ -5,7 +5,9 @@ mod read;
 mod write;
 
 pub use read::Checkpoint;
-pub use write::{Tensor, WeightDtype, WriteOptions, write_checkpoint, write_checkpoint_files, write_tensors};
+pub use write::{
+    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files, write_tensors,
+};
 
 /// The weights of a checkpoint in one file.
 const SINGLE_FILE: &str = "model.safetensors";

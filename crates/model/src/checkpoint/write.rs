@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -68,6 +68,26 @@ pub struct WriteOptions<'a> {
     pub max_shard_bytes: u64,
     /// The model directory whose tokenizer, chat template and generation files are copied byte for byte.
     pub carry_from: Option<&'a Path>,
+    /// Which files this writer writes, where several write into one directory.
+    pub writer: Writer,
+}
+
+/// One of several that write the same tensors into one directory, each some of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writer {
+    /// Which it is, from 0. The first writes what is not tensors, too.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Writer {
+    /// The only one.
+    pub const ALONE: Self = Self { number: 0, of: 1 };
+
+    fn has(self, file: usize) -> bool {
+        file % self.of == self.number
+    }
 }
 
 /// A tensor to write.
@@ -99,7 +119,7 @@ pub fn write_checkpoint(
 }
 
 /// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own before an
-/// [`AtomicDirectory::commit`].
+/// [`AtomicDirectory::commit`]. Returns what it has written.
 ///
 /// # Errors
 /// As [`write_checkpoint`], but for what had been written until then.
@@ -108,12 +128,18 @@ pub fn write_checkpoint_files(
     config: &Map<String, Value>,
     tensors: Vec<Tensor>,
     options: WriteOptions,
-) -> Result<()> {
-    write_json(&dir.join("config.json"), &with_dtype(config, options.dtype))?;
-    if let Some(source) = options.carry_from {
-        copy_companions(source, dir)?;
+) -> Result<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    if options.writer.number == 0 {
+        let path = dir.join("config.json");
+        write_json(&path, &with_dtype(config, options.dtype))?;
+        written.push(path);
+        if let Some(source) = options.carry_from {
+            written.extend(copy_companions(source, dir)?);
+        }
     }
-    write_tensors(dir, tensors, options)
+    written.extend(write_tensors(dir, tensors, options)?);
+    Ok(written)
 }
 
 /// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes `dtype`, earlier
@@ -133,25 +159,27 @@ fn with_dtype(config: &Map<String, Value>, dtype: WeightDtype) -> Map<String, Va
     config
 }
 
-fn copy_companions(source: &Path, dir: &Path) -> Result<()> {
+fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut copied = Vec::new();
     for name in COMPANIONS {
-        let from = source.join(name);
+        let (from, to) = (source.join(name), dir.join(name));
         if !from.is_file() {
             continue;
         }
-        let mut file = NewFile::create(&dir.join(name))?;
+        let mut file = NewFile::create(&to)?;
         file.copy(&from)?;
         file.finish()?;
+        copied.push(to);
     }
-    Ok(())
+    Ok(copied)
 }
 
 /// Writes tensors alone into the existing directory `dir`, sharded as asked, for [`Checkpoint`](super::Checkpoint) to
-/// read.
+/// read. Returns what it has written.
 ///
 /// # Errors
 /// As [`write_checkpoint`], but for what had been written until then.
-pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<()> {
+pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<Vec<PathBuf>> {
     let mut names = HashSet::new();
     let mut total_bytes = 0;
     let mut shards: Vec<(u64, Vec<Tensor>)> = vec![(0, Vec::new())];
@@ -170,19 +198,28 @@ pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) ->
         }
     }
 
-    if shards.len() == 1 {
-        let single = shards.into_iter().flat_map(|(_, shard)| shard).collect();
-        return write_safetensors(&dir.join(SINGLE_FILE), single, options.dtype);
-    }
     let count = shards.len();
     let mut weight_map = Map::new();
-    for (number, (_, shard)) in (1..).zip(shards) {
-        let file_name = format!("model-{number:05}-of-{count:05}.safetensors");
-        weight_map.extend(shard.iter().map(|tensor| (tensor.name.clone(), file_name.as_str().into())));
-        write_safetensors(&dir.join(&file_name), shard, options.dtype)?;
+    let mut written = Vec::new();
+    for (file, (_, shard)) in shards.into_iter().enumerate() {
+        let name = match count {
+            1 => SINGLE_FILE.to_owned(),
+            _ => format!("model-{:05}-of-{count:05}.safetensors", file + 1),
+        };
+        weight_map.extend(shard.iter().map(|tensor| (tensor.name.clone(), name.as_str().into())));
+        if options.writer.has(file) {
+            let path = dir.join(&name);
+            write_safetensors(&path, shard, options.dtype)?;
+            written.push(path);
+        }
     }
-    let index = json!({ "metadata": { "total_size": total_bytes }, "weight_map": weight_map });
-    write_json(&dir.join(INDEX_FILE), &index)
+    if count > 1 && options.writer.number == 0 {
+        let index = json!({ "metadata": { "total_size": total_bytes }, "weight_map": weight_map });
+        let path = dir.join(INDEX_FILE);
+        write_json(&path, &index)?;
+        written.push(path);
+    }
+    Ok(written)
 }
 
 /// Values in a tensor of this shape, few enough that the bytes of a checkpoint can be summed without overflow.

@@ -16,7 +16,9 @@ use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
 use isentrope_lab::alarms::Alarms;
 use isentrope_lab::tokens::TokenRecord;
-use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, write_checkpoint_files, write_tensors};
+use isentrope_model::checkpoint::{
+    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
+};
 use isentrope_model::{Checkpoint, Model, Parameters};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,17 +28,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Largest file of weights, as `huggingface_hub` shards them.
-const MAX_SHARD_BYTES: u64 = 5_000_000_000;
+const MAX_FILE_BYTES: u64 = 5_000_000_000;
 const STEP_PREFIX: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
-/// The directory of a process model in `trainer/`.
-const PROCESS_MODEL: &str = "process_model";
+// What a checkpoint has beside the model.
+const STATE: &str = "trainer/state.json";
+const FILES: &str = "trainer/files.json";
+const MOMENTS: &str = "trainer/moments";
+const WEIGHTS: &str = "trainer/weights";
+const PROCESS_MODEL: &str = "trainer/process_model";
+const PROCESS_MOMENTS: &str = "trainer/process_model/moments";
 
 /// The checkpoints of one run.
 pub struct CheckpointStore {
     dir: PathBuf,
     settings: Checkpoints,
+    max_file_bytes: u64,
 }
 
 /// What a run goes on from, beside weights and moments. `S` is the trainer's own.
@@ -93,15 +101,6 @@ impl<B: Backend> Learners<'_, B> {
     pub fn iter(&self) -> impl Iterator<Item = &Learner<B>> {
         std::iter::once(&*self.policy).chain(self.process_model.as_deref())
     }
-
-    /// Gives the rank that [saves](CheckpointStore::save) what only this one has.
-    ///
-    /// # Errors
-    /// When another rank has failed.
-    pub fn help_to_save(&mut self) -> Result<()> {
-        self.policy.write_moments(None)?;
-        self.process_model.as_mut().map_or(Ok(()), |learner| learner.write_moments(None))
-    }
 }
 
 /// A checkpoint whose hashes are right.
@@ -125,7 +124,7 @@ struct Hashed {
 impl CheckpointStore {
     /// The checkpoints in `dir`, which need not be there yet.
     pub fn new(dir: PathBuf, settings: Checkpoints) -> Self {
-        Self { dir, settings }
+        Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
     /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
@@ -154,8 +153,8 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Saves, with the moments of all ranks: one saves, the others [help](Learners::help_to_save). Tokenizer and chat template
-    /// are copied from `source`.
+    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is saved, and tokenizer and chat
+    /// template are copied from its `source`.
     ///
     /// # Errors
     /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay. When another
@@ -166,52 +165,69 @@ impl CheckpointStore {
         source: &Path,
         state: &RunState<S>,
     ) -> Result<()> {
-        let target = self.path(state.step);
+        let ranks = learners.policy.ranks.clone();
+        let staged = if ranks.is_first() { Some(self.stage(state.step)?) } else { None };
+        let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
+        let dir = self.dir.join(ranks.first_says(name.unwrap_or_default().to_owned())?);
+        let options = WriteOptions {
+            dtype: self.settings.dtype.into(),
+            max_shard_bytes: self.max_file_bytes,
+            carry_from: Some(source),
+            writer: Writer { number: ranks.rank(), of: ranks.count() },
+        };
+        let exact = WriteOptions { dtype: WeightDtype::F32, carry_from: None, ..options };
+        let make = |dir: PathBuf| fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e)).map(|()| dir);
+        let Learners { policy, process_model } = learners;
+        let mut written = write_model(&dir, &policy.model, options)?;
+        if self.settings.dtype != Dtype::Float32 {
+            written.extend(write_tensors(&make(dir.join(WEIGHTS))?, weights(&policy.model), exact)?);
+        }
+        written.extend(policy.write_moments(&make(dir.join(MOMENTS))?, exact)?);
+        if let Some(learner) = process_model {
+            let options = WriteOptions { carry_from: Some(source), ..exact };
+            written.extend(write_model(&make(dir.join(PROCESS_MODEL))?, &learner.model, options)?);
+            written.extend(learner.write_moments(&make(dir.join(PROCESS_MOMENTS))?, exact)?);
+        }
+        if ranks.is_first() {
+            written.push(dir.join(STATE));
+            write_json(&dir.join(STATE), state)?;
+        }
+        let files = ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
+        if let Some(staged) = staged {
+            write_json(&dir.join(FILES), &Files(files.into_iter().collect()))?;
+            staged.commit()?;
+        }
+        Ok(())
+    }
+
+    /// The directory that is to become a step's checkpoint.
+    fn stage(&self, step: u64) -> Result<AtomicDirectory> {
+        let target = self.path(step);
         if target.exists() {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
-        let staged = AtomicDirectory::create(&target)?;
-        let dir = staged.path();
-        let Learners { policy: learner, process_model } = learners;
-        let options = WriteOptions {
-            dtype: self.settings.dtype.into(),
-            max_shard_bytes: MAX_SHARD_BYTES,
-            carry_from: Some(source),
-        };
-        let exact = WriteOptions { dtype: WeightDtype::F32, carry_from: None, ..options };
-        let trainer = dir.join("trainer");
-        let make = |dir: PathBuf| fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e)).map(|()| dir);
-        write_model(dir, &learner.model, options)?;
-        if self.settings.dtype != Dtype::Float32 {
-            write_tensors(&make(trainer.join("weights"))?, weights(&learner.model), exact)?;
-        }
-        learner.write_moments(Some((&make(trainer.join("moments"))?, exact)))?;
-        if let Some(learner) = process_model {
-            let dir = make(trainer.join(PROCESS_MODEL))?;
-            write_model(&dir, &learner.model, WriteOptions { carry_from: Some(source), ..exact })?;
-            learner.write_moments(Some((&make(dir.join("moments"))?, exact)))?;
-        }
-        write_json(&trainer.join("state.json"), state)?;
-        write_json(&trainer.join("files.json"), &Files::of(dir)?)?;
-        Ok(staged.commit()?)
+        Ok(AtomicDirectory::create(&target)?)
     }
 
-    /// The latest checkpoint that is whole. Tells `note` of damaged ones that it passed over.
+    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the files. Tells `note` of damaged ones
+    /// that were passed over.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`] when there are
     /// checkpoints and all are damaged; [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none
-    /// that this version can go on from.
+    /// that this version can go on from; when another rank has failed.
     pub fn latest<S: DeserializeOwned>(
         &self,
+        ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
-        let steps = self.steps()?;
+        let steps = ranks.first_says(if ranks.is_first() { self.steps()? } else { Vec::new() })?;
         for &step in steps.iter().rev() {
             let dir = self.path(step);
-            match Self::verify(&dir) {
-                Ok(()) => return Ok(Some(FoundCheckpoint { state: read_state(&dir)?, dir })),
-                Err(e) => note(&format!("passing over a damaged checkpoint: {e}")),
+            let damage = Self::verify(&dir, ranks).err().map(|error| error.to_string());
+            match ranks.gather(damage.into_iter().collect())?.first() {
+                None => return Ok(Some(FoundCheckpoint { state: read_state(&dir)?, dir })),
+                Some(damage) => note(&format!("passing over a damaged checkpoint: {damage}")),
             }
         }
         match steps.last() {
@@ -223,30 +239,16 @@ impl CheckpointStore {
         }
     }
 
-    /// The checkpoint of a step, which another rank has found whole.
-    ///
-    /// # Errors
-    /// As [`latest`](Self::latest); [`Error::Run`] when it is not there.
-    pub fn of_step<S: DeserializeOwned>(&self, step: u64) -> Result<FoundCheckpoint<S>> {
-        let dir = self.path(step);
-        if !dir.is_dir() {
-            return Err(Error::Run(format!(
-                "{}: the first rank goes on from here, and this one cannot see it: run.out must be a directory that all \
-                 machines share",
-                dir.display()
-            )));
-        }
-        Self::verify(&dir)?;
-        Ok(FoundCheckpoint { state: read_state(&dir)?, dir })
-    }
-
-    fn verify(dir: &Path) -> Result<()> {
-        let list = dir.join("trainer/files.json");
-        let Files(expected) = read_json(&list)?;
-        let Files(found) = Files::of(dir)?;
-        for (name, hashed) in &expected {
-            if found.get(name) != Some(hashed) {
-                return Err(Error::invalid(&dir.join(name), "the file is not what was saved"));
+    /// Looks at this rank's part of the files.
+    fn verify(dir: &Path, ranks: &Ranks) -> Result<()> {
+        let Files(expected) = read_json(&dir.join(FILES))?;
+        let sizes: Vec<usize> =
+            expected.values().map(|hashed| usize::try_from(hashed.bytes).unwrap_or(usize::MAX)).collect();
+        let own = ranks.own(&sizes);
+        for (name, hashed) in expected.iter().skip(own.start).take(own.len()) {
+            let path = dir.join(name);
+            if hash_file(&path).ok().as_ref() != Some(hashed) {
+                return Err(Error::invalid(&path, "the file is not what was saved"));
             }
         }
         Ok(())
@@ -302,14 +304,14 @@ impl<S> FoundCheckpoint<S> {
         ranks: Ranks,
     ) -> Result<Learner<B>> {
         let mut model = Model::load(&self.dir, backend)?;
-        let exact = self.dir.join("trainer/weights");
+        let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
             let exact = Checkpoint::open(&exact)?;
             model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
         let optimizer = Optimizer::new(&model, settings, &ranks)?;
         let mut learner = Learner::new(model, optimizer, limits, ranks)?;
-        let moments = Checkpoint::open(&self.dir.join("trainer/moments"))?;
+        let moments = Checkpoint::open(&self.dir.join(MOMENTS))?;
         learner.read_moments(&moments, self.state.optimizer)?;
         Ok(learner)
     }
@@ -330,37 +332,22 @@ impl<S> FoundCheckpoint<S> {
                         anew in another run.out with model.path set to the checkpoint";
             return Err(Error::setting("objective.advantage", what));
         };
-        let dir = self.dir.join("trainer").join(PROCESS_MODEL);
-        let model = Model::load(&dir, backend)?;
+        let model = Model::load(&self.dir.join(PROCESS_MODEL), backend)?;
         let optimizer = Optimizer::new(&model, settings, &ranks)?.of_table(PROCESS_OPTIMIZER);
         let mut learner = Learner::new(model, optimizer, limits, ranks)?;
-        learner.read_moments(&Checkpoint::open(&dir.join("moments"))?, progress)?;
+        learner.read_moments(&Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)?;
         Ok(learner)
     }
 }
 
-impl Files {
-    /// Hashes every file below `dir` but the list itself.
-    fn of(dir: &Path) -> Result<Self> {
-        let mut files = BTreeMap::new();
-        let mut pending = vec![String::new()];
-        while let Some(below) = pending.pop() {
-            let here = dir.join(&below);
-            for entry in fs::read_dir(&here).map_err(|e| Error::io(&here, e))? {
-                let entry = entry.map_err(|e| Error::io(&here, e))?;
-                let name = format!("{below}{}", entry.file_name().to_string_lossy());
-                if entry.path().is_dir() {
-                    pending.push(format!("{name}/"));
-                } else if name != "trainer/files.json" {
-                    files.insert(name, hash_file(&entry.path())?);
-                }
-            }
-        }
-        Ok(Self(files))
-    }
+/// What is said of a file of a checkpoint.
+fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, Hashed)> {
+    let below = path.strip_prefix(checkpoint).unwrap_or(path);
+    let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+    Ok((parts.join("/"), hash_file(path)?))
 }
 
-fn write_model<B: Backend>(dir: &Path, model: &Model<B>, options: WriteOptions<'_>) -> Result<()> {
+fn write_model<B: Backend>(dir: &Path, model: &Model<B>, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
     Ok(write_checkpoint_files(dir, &model.config.json, weights(model), options)?)
 }
 
@@ -382,7 +369,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// Reads the state of a checkpoint whose hashes are right.
 fn read_state<S: DeserializeOwned>(dir: &Path) -> Result<RunState<S>> {
-    let path = dir.join("trainer/state.json");
+    let path = dir.join(STATE);
     let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
     serde_json::from_slice(&text).map_err(|e| {
         let what = format!(

@@ -36,16 +36,18 @@ impl RunDirectory {
     /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made.
+    /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made; when a rank does not
+    /// see it.
     pub(super) fn open(place: &Place, checkpoints: Checkpoints, ranks: &Ranks) -> Result<Self> {
         let dir = place.dir.clone();
         let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
-        if !ranks.is_first() {
-            return Ok(Self { dir, checkpoints, lock: None });
+        let mut lock = None;
+        if ranks.is_first() {
+            place.check()?;
+            make_directory(&dir)?;
+            lock = Some(lock_directory(&dir, "training")?);
         }
-        place.check()?;
-        make_directory(&dir)?;
-        let lock = Some(lock_directory(&dir, "training")?);
+        ranks.require_directory(&dir)?;
         Ok(Self { dir, checkpoints, lock })
     }
 
@@ -59,34 +61,27 @@ impl RunDirectory {
     ///
     /// # Errors
     /// As [`CheckpointStore::latest`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started
-    /// with cannot be read; when another rank has failed.
+    /// with cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &Place,
         ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
-        let found = if self.is_written() { self.latest(place, note)? } else { None };
-        let step = ranks.first_says(found.as_ref().map(|found| found.state.step))?;
-        match (found, step) {
-            (None, Some(step)) => self.checkpoints.of_step(step).map(Some),
-            (found, _) => Ok(found),
-        }
+        let goes_on = self.is_written() && self.goes_on(place, note)?;
+        if ranks.first_says(goes_on)? { self.checkpoints.latest(ranks, note) } else { Ok(None) }
     }
 
-    fn latest<S: DeserializeOwned>(
-        &self,
-        place: &Place,
-        note: &mut dyn FnMut(&str),
-    ) -> Result<Option<FoundCheckpoint<S>>> {
+    /// Whether there is a run to go on with.
+    fn goes_on(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<bool> {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
-            return Ok(None);
+            return Ok(false);
         }
         let changes = place.changes()?;
         if !changes.is_empty() {
             note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
         }
-        self.checkpoints.latest(note)
+        Ok(true)
     }
 
     /// Writes the recipe, now that the run can start. A run that it takes the place of is removed first; `note` is told where

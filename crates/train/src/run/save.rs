@@ -109,13 +109,10 @@ impl Run {
             initial_states: self.initial_states.sha256().cloned(),
             trainer,
         };
-        match &self.log {
-            Some(log) => {
-                log.sync()?;
-                self.directory.checkpoints.save(learners, source, &state)?;
-            }
-            None => learners.help_to_save()?,
+        if let Some(log) = &self.log {
+            log.sync()?;
         }
+        self.directory.checkpoints.save(learners, source, &state)?;
         self.saved = Some(self.directory.checkpoints.path(self.step));
         Ok(())
     }

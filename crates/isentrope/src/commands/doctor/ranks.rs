@@ -6,7 +6,6 @@ use anyhow::Result;
 use isentrope_ranks::Node;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 /// The ranks of a job.
@@ -47,7 +46,6 @@ struct Neighbour {
 struct Own {
     threads: usize,
     training_gflop_per_s: f64,
-    sees_directory: bool,
 }
 
 impl RanksReport {
@@ -55,8 +53,7 @@ impl RanksReport {
     pub fn gather(ranks: &Ranks, training_gflop_per_s: f64) -> Result<Option<Self>> {
         let world = &ranks.world;
         let Some(library) = world.library() else { return Ok(None) };
-        let trace = Trace::leave(ranks)?;
-        let own = Own { threads: ranks.threads, training_gflop_per_s, sees_directory: trace.is_seen() };
+        let own = Own { threads: ranks.threads, training_gflop_per_s };
         let owns = world.gather(&serde_json::to_vec(&own)?)?;
         let owns: Vec<Own> = owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
         let speeds = world.bandwidth()?;
@@ -78,14 +75,13 @@ impl RanksReport {
                 }
             },
         );
-        let blind = (0..owns.len()).filter(|&rank| !owns[rank].sees_directory).collect();
         Ok(Some(Self {
             library: library.version.clone(),
             library_path: library.path.clone(),
             launcher: library.launcher.clone(),
             ranks: reports.collect(),
             directory: std::env::current_dir().map_or_else(|_| ".".into(), |dir| dir.display().to_string()),
-            without_directory: trace.is_left().then_some(blind),
+            without_directory: world.without_directory(Path::new("."))?,
         }))
     }
 }
@@ -126,39 +122,6 @@ impl fmt::Display for RanksReport {
                 self.directory,
                 blind.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             ),
-        }
-    }
-}
-
-/// A file that the first rank leaves in its directory for the others to find, until it is dropped.
-struct Trace {
-    name: String,
-    is_own: bool,
-}
-
-impl Trace {
-    fn leave(ranks: &Ranks) -> Result<Self> {
-        let name = ranks.first_finds(|| {
-            let name = format!(".isentrope-doctor-{}", std::process::id());
-            // A file of that name is not ours to write to.
-            fs::File::create_new(&name).map_or_else(|_| String::new(), |_| name)
-        })?;
-        Ok(Self { is_own: ranks.is_first() && !name.is_empty(), name })
-    }
-
-    fn is_left(&self) -> bool {
-        !self.name.is_empty()
-    }
-
-    fn is_seen(&self) -> bool {
-        self.is_left() && Path::new(&self.name).exists()
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        if self.is_own {
-            let _ = fs::remove_file(&self.name);
         }
     }
 }
