@@ -146,16 +146,19 @@ impl Listener {
         let patience = self.watch.period * self.line.rank().min(3) as u32;
         if self.watch.silent.is_some_and(|limit| silent > limit + patience) {
             return Some(format!(
-                "{name} was {}, last heard of {:.0} s ago: its process is stopped, or its network is cut; all ranks end",
-                beat.told(),
-                silent.as_secs_f64()
+                "{name} was last heard of {:.0} s ago ({}): its process is stopped, or its network is cut; all ranks end",
+                silent.as_secs_f64(),
+                beat.told()
             ));
         }
         let quiet = beat.quiet + silent;
         let stuck = !beat.waits && self.watch.stuck.is_some_and(|limit| quiet > limit + patience);
         stuck.then(|| {
             let seconds = quiet.as_secs_f64();
-            format!("{name} is {}, without progress for {seconds:.0} s; all ranks end", beat.told())
+            format!(
+                "{name} lives, and has made no progress for {seconds:.0} s ({}); all ranks end",
+                beat.told()
+            )
         })
     }
 }

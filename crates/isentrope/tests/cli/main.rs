@@ -47,6 +47,8 @@ mod train_data;
 mod train_evaluations;
 mod train_journal;
 mod train_learns;
+#[cfg(target_os = "linux")]
+mod train_network;
 mod train_objectives;
 #[cfg(unix)]
 mod train_prime;

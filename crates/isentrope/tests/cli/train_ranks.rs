@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A launcher that is installed.
 pub struct Launcher {
     program: PathBuf,
-    is_open_mpi: bool,
+    pub is_open_mpi: bool,
 }
 
 impl Launcher {
@@ -37,7 +37,7 @@ impl Launcher {
     }
 
     /// The command on ranks of several kinds, each with a variable, or another option of `env`.
-    fn jobs(&self, kinds: &[(usize, &str)], command: &Command) -> Command {
+    pub fn jobs(&self, kinds: &[(usize, &str)], command: &Command) -> Command {
         let mut launched = Command::new(&self.program);
         if self.is_open_mpi {
             // More ranks than processors, which a test may be, and root, which containers are.
@@ -66,7 +66,7 @@ fn ended(mut command: Command) -> Output {
 }
 
 /// How a job ends that is under way.
-fn end_of(mut child: Child) -> Output {
+pub fn end_of(mut child: Child) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if started.elapsed() > PATIENCE {
@@ -171,7 +171,7 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     }
 }
 
-fn wait_for_lines(child: &mut Child, out: &Path, count: usize) {
+pub fn wait_for_lines(child: &mut Child, out: &Path, count: usize) {
     let started = Instant::now();
     while lines(out) < count && child.try_wait().unwrap().is_none() {
         assert!(started.elapsed() < PATIENCE, "nothing happened");
