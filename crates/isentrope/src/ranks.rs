@@ -9,6 +9,7 @@ use anyhow::{Error, Result, anyhow};
 use isentrope_kernels::thread_count;
 use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use std::cell::Cell;
 use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub struct Ranks {
     pub world: Arc<World>,
     /// That it computes with.
     pub threads: usize,
+    /// Whether recipe and data have been found good: what fails before would fail again.
+    pub is_settled: Cell<bool>,
 }
 
 /// Exit status of what ends all ranks, and would again however often the job is started.
@@ -55,22 +58,23 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     };
     let world = Arc::new(World::begin(&settings)?);
     if world.size() == 1 {
-        return work(&Ranks { world, threads });
+        return work(&Ranks { world, threads, is_settled: Cell::new(false) });
     }
     let is_free = asked.is_none() && std::env::var_os("ISENTROPE_THREADS").is_none();
-    let ranks = Ranks { threads: if is_free { fair_threads(&world, threads) } else { threads }, world };
+    let threads = if is_free { fair_threads(&world, threads) } else { threads };
+    let ranks = Ranks { threads, world, is_settled: Cell::new(false) };
     ranks.introduce();
     let result = match work(&ranks) {
         Err(error) if error.is::<ReaderGone>() => Ok(()), // the work is done
         result => result,
     };
-    let Ranks { world, .. } = ranks;
+    let Ranks { world, is_settled, .. } = ranks;
     let result = match result {
         Err(error) if !error.is::<Interrupted>() => Err(error),
         // Where the first cannot write what is left at the end, the others hear it here.
         ended => world.any(false).map_err(Error::from).and(ended),
     };
-    let result = result.map_err(|error| end(&world, &error).into());
+    let result = result.map_err(|error| end(&world, &error, is_settled.get()).into());
     // What has worked with it is gone.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
@@ -88,7 +92,7 @@ fn fair_threads(world: &World, threads: usize) -> usize {
 
 /// Tells the other ranks of an error, unless it came from them. The first says it before any rank ends: a launcher ends all when
 /// one ends with an error.
-fn end(world: &World, error: &Error) -> Silent {
+fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     if error.is::<Interrupted>() {
         // So are all.
         if world.is_first() {
@@ -109,12 +113,18 @@ fn end(world: &World, error: &Error) -> Silent {
     if !is_over {
         let _ = world.any(false); // the first may still be saving the run
     }
-    Silent(if is_of_no_use(error) { NO_USE } else { 1 })
+    let is_no_use = is_of_no_use(error) || !is_settled && !is_of_the_hub(error);
+    Silent(if is_no_use { NO_USE } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
 pub fn is_of_no_use(error: &Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
+}
+
+/// Whether a model hub could not be reached, which it may be the next time.
+fn is_of_the_hub(error: &Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_model::Error::Hub(_))))
 }
 
 impl Ranks {

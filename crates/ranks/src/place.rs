@@ -120,10 +120,11 @@ pub struct ThreadNote<'a> {
 impl fmt::Display for ThreadNote<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Node { host, ranks, threads, .. } = self.node;
-        let (ranks, processors) = (ranks.len(), self.processors);
-        write!(f, "{host}: {ranks} ranks with {threads} threads together on {processors} processors; ")?;
+        let processors = self.processors;
+        let ranks = if ranks.len() == 1 { "1 rank".into() } else { format!("{} ranks", ranks.len()) };
+        write!(f, "{host}: {ranks} with {threads} threads on {processors} processors; ")?;
         if *threads < processors {
-            f.write_str("Open MPI binds each rank to one core unless told otherwise: mpirun --bind-to none, or --threads")
+            f.write_str("where --threads has not asked for that, Open MPI has bound each rank to a core: mpirun --bind-to none")
         } else {
             f.write_str(
                 "they take turns: give each rank fewer threads (--threads), or start fewer ranks there",

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Write the recipes, the base models of the built-in tasks, problems of arithmetic and an example of a reward of your own
+/// Write the recipes, the base models of the built-in tasks, and examples: own problems, an own reward, jobs of clusters
 ///
 /// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in them are relative to the
 /// directory that they are written to. A file that is there already is left as it is.
@@ -69,6 +69,11 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/arithmetic/make.py"
     "examples/arithmetic/test.jsonl"
     "examples/arithmetic/train.jsonl"
+    "examples/clusters/Dockerfile"
+    "examples/clusters/README.md"
+    "examples/clusters/kubeflow.yaml"
+    "examples/clusters/ray_launch.py"
+    "examples/clusters/slurm.sbatch"
     "examples/own-reward/functions.py"
     "examples/own-reward/held_out.jsonl"
     "examples/own-reward/problems.jsonl"

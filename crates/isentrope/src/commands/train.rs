@@ -146,6 +146,7 @@ impl RunArguments {
         let count = ranks.world.size();
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
         let plan = prepared.plan(&device, available)?;
+        ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&device, &plan)?.to_string());
         watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));

@@ -300,20 +300,21 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
 fn what_ends_a_run_is_said_once() {
     let bench = Bench::train();
     bench.run("there", &["run.steps=1"], &[]);
-    let cases: [(&str, &[&str], &[&str]); 4] = [
+    let cases: [(&str, &[&str], &[&str]); 5] = [
         // Of the first rank alone.
         ("there", &["update.shards=2"], &["holds a run", "--resume"]),
         // Of all alike.
         ("shards", &["update.shards=3"], &["3 shards (update.shards, sft.shards)", "not over 2"]),
         ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
         ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
+        ("data", &["update.shards=2", "eval.files=['nowhere.jsonl']"], &["nowhere.jsonl"]),
     ];
     for launcher in Launcher::installed() {
         for (out, sets, parts) in &cases {
             let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
             let said = stderr(&output);
             // What starting again would not help has a status of its own.
-            let expected = if *out == "shards" { 2 } else { 1 };
+            let expected = if *out == "filter" { 1 } else { 2 };
             assert_eq!(output.status.code(), Some(expected), "{said}");
             let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
             assert_eq!(errors.len(), 1, "{said}");
