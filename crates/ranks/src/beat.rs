@@ -95,7 +95,7 @@ impl Beat {
 
     /// `sampling, 41 of 64 done`.
     pub fn told(&self) -> String {
-        let waits = if self.waits { " (waiting for others)" } else { "" };
+        let waits = if self.waits { ", waiting for others" } else { "" };
         if self.of == 0 {
             return format!("{}{waits}", self.what);
         }

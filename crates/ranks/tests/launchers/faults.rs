@@ -70,7 +70,7 @@ pub fn stopped(launcher: &Launcher) {
         assert!(!ended.success && ended.took < Duration::from_secs(40), "{:?} {}", ended.took, ended.told());
         let named = ended.stderr.lines().find(|line| line.starts_with(&format!("rank {rank} (")));
         let named = named.unwrap_or_else(|| panic!("{}", ended.told()));
-        assert!(named.contains("was last heard of ") && named.contains("of 1000000 done)"), "{named}");
+        assert!(named.contains("was last heard of ") && named.contains("of 1000000 done"), "{named}");
     }
 }
 
