@@ -131,12 +131,7 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     let scratch = Scratch::new();
     let disk = scratch.path("disk");
     fs::create_dir(&disk).unwrap();
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &disk]).output();
-    if !mount.is_ok_and(|m| m.status.success()) {
-        eprintln!("skipped: mounting a small disk needs root");
-        return;
-    }
-    let disk = Mounted(disk);
+    let Some(disk) = SmallDisk::new(disk, "64k") else { return };
     let (input, model) = (with_input(&scratch), token_model("llama-mha"));
     let out = format!("{}/out.jsonl", disk.0);
     let arguments = [
@@ -156,9 +151,28 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     assert!(names(Path::new(&disk.0)).is_empty());
 }
 
-struct Mounted(String);
+/// A file system of its own at a directory, until it is dropped.
+pub struct SmallDisk(pub String);
 
-impl Drop for Mounted {
+impl SmallDisk {
+    /// None, with a sentence, where this user may not mount one.
+    pub fn new(directory: String, size: &str) -> Option<Self> {
+        let options = format!("size={size}");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs", &directory]).output();
+        if !mount.is_ok_and(|mount| mount.status.success()) {
+            eprintln!("skipped: mounting a small disk needs root");
+            return None;
+        }
+        Some(Self(directory))
+    }
+
+    pub fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(Command::new("mount").args(["-o", &options, &self.0]).status().unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }

@@ -1,6 +1,7 @@
 //! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
 
-use crate::program::stderr;
+use crate::output::SmallDisk;
+use crate::program::{names, stderr};
 use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, succeed, tree};
@@ -104,7 +105,8 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
             // The first case with every number of ranks, the others with one that differs.
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
-                succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
+                let said = succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
+                assert!(!said.contains("sampled before"), "of another rank, at the same time: {said}");
                 assert_same_results(&alone, &bench.out(&out));
                 let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
                 for name in ["time/wait_s", "throughput/sent_mb"] {
@@ -433,5 +435,58 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
         let steps = lines(&bench.out(&out)) as u64 - 1;
         assert!(steps < 40, "it has come to its end");
         assert!(checkpoint(&bench.out(&out), steps).is_dir(), "step {steps} is not saved");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_ends_all_in_one_sentence() {
+    let bench = Bench::train();
+    let sets = ["update.shards=2", "run.steps=8", "checkpoint.every=1", "checkpoint.keep=1"];
+    let whole = bench.run("whole", &sets, &[]);
+    for launcher in Launcher::installed() {
+        // The steps do not fit, then not all files of a checkpoint, which two ranks write.
+        for kilobytes in [64, 400] {
+            let out = format!("disk-{kilobytes}-{}", launcher.is_open_mpi);
+            fs::create_dir(bench.scratch.path(&out)).unwrap();
+            let Some(disk) = SmallDisk::new(bench.scratch.path(&out), &format!("{kilobytes}k")) else {
+                return;
+            };
+            let output = ended(launcher.ranks(2, &bench.command(&out, &sets, &[])));
+            assert_failed_once(&output, "No space left");
+            assert!(lines(&bench.out(&out)) < 9, "it had come to its end");
+            disk.resize("64m");
+            succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &["--resume"])));
+            assert_same_results(&whole, &bench.out(&out));
+        }
+    }
+}
+
+/// Another disk than the others' is played by a limit on the size of a rank's files.
+#[test]
+fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
+    let bench = Bench::train();
+    let sets = ["update.shards=2", "run.steps=24", "checkpoint.every=8"];
+    let whole = bench.run("whole", &sets, &[]);
+    for launcher in Launcher::installed() {
+        for which in [0, 1] {
+            let out = format!("full-{which}-{}", launcher.is_open_mpi);
+            let run = bench.command(&out, &sets, &[]);
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
+            command.arg(run.get_program()).args(run.get_args());
+            let mut job = launcher.ranks(2, &command);
+            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for_lines(&mut child, &bench.out(&out), 2);
+            let rank = &ranks_of(&bench.scratch.path(&out))[which];
+            assert!(
+                Command::new("prlimit").args(["--fsize=2048", "--pid", rank]).status().unwrap().success()
+            );
+            let output = end_of(child);
+            assert_failed_once(&output, "too large");
+            let kept = names(&bench.out(&out).join("checkpoints"));
+            assert!(kept.iter().all(|name| name.starts_with("step-")), "half a checkpoint is left: {kept:?}");
+            succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &["--resume"])));
+            assert_same_results(&whole, &bench.out(&out));
+        }
     }
 }

@@ -18,6 +18,19 @@ pub fn error(launcher: &Launcher) {
     );
 }
 
+pub fn panicked(launcher: &Launcher) {
+    for rank in [2, 0] {
+        let ended = launcher.run(3, &format!("panic {rank}"), &[]);
+        let said = ended.stderr.contains("a mistake of ours");
+        assert!(
+            !ended.success && said && ended.took < Duration::from_secs(20),
+            "{:?} {}",
+            ended.took,
+            ended.told()
+        );
+    }
+}
+
 /// A job of three ranks that work for ever, of which one gets a signal.
 fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> Ended {
     let directory = env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));

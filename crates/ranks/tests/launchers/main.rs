@@ -43,10 +43,11 @@ fn main() -> ExitCode {
 
 type Test = fn(&Launcher);
 
-const TESTS: [(&str, Test); 6] = [
+const TESTS: [(&str, Test); 7] = [
     ("the same bits on any number of ranks", results::same_bits),
     ("a launcher of one rank loads nothing", results::one_rank),
     ("an error ends all ranks", faults::error),
+    ("a rank that panics ends all", faults::panicked),
     ("a killed rank ends all", faults::killed),
     ("a stopped rank is named and all end", faults::stopped),
     ("a library that is none is refused", faults::no_library),

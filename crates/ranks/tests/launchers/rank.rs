@@ -35,6 +35,7 @@ pub fn run(task: &str) -> ExitCode {
     };
     let result = match task.split_once(' ') {
         Some(("sum", shards)) => sum(&world, shards.parse().unwrap()),
+        Some(("panic", rank)) => panic(&world, rank.parse().unwrap()),
         None if task == "error" => error(&world),
         None if task == "endless" => endless(&world),
         None if task == "alone" => alone(&world),
@@ -125,6 +126,15 @@ fn error(world: &World) -> Result<(), String> {
         if step == 3 && world.rank() == world.size() - 1 {
             return Err("metrics.jsonl: no space left on device".into());
         }
+        told(world.gather(b"record"))?;
+    }
+    Ok(())
+}
+
+/// Works until a rank panics.
+fn panic(world: &World, rank: usize) -> Result<(), String> {
+    for step in 0.. {
+        assert!(step < 3 || world.rank() != rank, "a mistake of ours");
         told(world.gather(b"record"))?;
     }
     Ok(())

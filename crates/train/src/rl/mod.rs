@@ -96,6 +96,7 @@ impl Trainer for PolicyGradient {
             (&self.recipe.rollout, &self.recipe.reward, self.recipe.run.seed, &sampling.eos_tokens);
         let heading = Heading::new(context.model, &drawn_by)?;
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
+        context.ranks.any(false)?; // all know what there is before anyone writes more
         if journal.known() > 0 {
             context.observer.note(&format!(
                 "step {}: {} of its responses were sampled before the run was broken off, and are not sampled again",
