@@ -1,5 +1,6 @@
 //! A response to a problem, judged.
 
+use crate::Sampling;
 use crate::kept::KeptTokens;
 use isentrope_data::Problem;
 use isentrope_files::Digest;
@@ -42,6 +43,26 @@ impl Response {
     /// Whether it could be judged: a fault of the verifier says nothing about the response.
     pub fn counts(&self) -> bool {
         self.judgement.verdict.is_scored()
+    }
+
+    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed since.
+    pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
+        let count = self.tokens.len();
+        let is_token = |&token: &u32| (token as usize) < vocabulary;
+        (1..=sampling.max_tokens).contains(&count)
+            && self.logprobs.len() == count
+            && self.entropies.len() == count
+            && self.tokens.iter().all(is_token)
+            && self.kept.is_some() == sampling.records_kept
+            && self.kept.as_ref().is_none_or(|kept| {
+                let is_ascending = |draw: usize| kept.masks.of(draw).is_sorted_by(|a, b| a < b);
+                let has_drawn = |draw: usize| match kept.masks.of(draw) {
+                    [] => true,
+                    mask => mask.contains(&self.tokens[draw]) && mask.last().is_some_and(is_token),
+                };
+                let has_all = kept.masks.len() == count && kept.log_masses.len() == count;
+                has_all && (0..count).all(|draw| is_ascending(draw) && has_drawn(draw))
+            })
     }
 
     /// Mean entropy over its tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
@@ -136,6 +157,47 @@ mod tests {
         let hash = "afb3bbecac846785e46b87edbed49d7e06a9e186e9ce70ef8e59b33c9c72145f";
         assert_eq!(repeated(&long), json!({"sha256": hash, "bytes": REPEATED + 2}));
         assert_eq!(repeated(&Value::from("x".repeat(REPEATED - 2))), json!("x".repeat(REPEATED - 2)));
+    }
+
+    #[test]
+    fn what_no_sampler_can_have_drawn_is_told() {
+        let response = Response {
+            text: "7 8".into(),
+            tokens: vec![7, 8],
+            logprobs: vec![-0.5, -0.1],
+            entropies: vec![0.25, 0.0],
+            kept: None,
+            truncated: false,
+            judgement: Judgement::new(Verdict::Correct, None, "equal"),
+            reward: 1.0,
+            activation_slots: None,
+            vote: None,
+        };
+        let whole = Sampling { max_tokens: 2, records_kept: false, ..Sampling::default() };
+        assert!(response.can_be_of(9, &whole) && !response.can_be_of(8, &whole));
+        assert!(!response.can_be_of(9, &Sampling { max_tokens: 1, ..whole.clone() }));
+        let empty = Response { tokens: vec![], logprobs: vec![], entropies: vec![], ..response.clone() };
+        assert!(!empty.can_be_of(9, &whole));
+        assert!(!Response { logprobs: vec![-0.5], ..response.clone() }.can_be_of(9, &whole));
+        assert!(!Response { entropies: vec![0.1; 3], ..response.clone() }.can_be_of(9, &whole));
+
+        let cut = Sampling { records_kept: true, ..whole.clone() };
+        let with = |masks: [&[u32]; 2], log_masses: &[f32]| {
+            let mut kept = KeptTokens { log_masses: log_masses.to_vec(), ..KeptTokens::default() };
+            masks.iter().for_each(|mask| kept.masks.push(mask));
+            Response { kept: Some(kept), ..response.clone() }
+        };
+        let sound = with([&[3, 7][..], &[]], &[-0.1, 0.0]);
+        assert!(sound.can_be_of(9, &cut) && !sound.can_be_of(9, &whole) && !response.can_be_of(9, &cut));
+        for (masks, log_masses) in [
+            ([&[3, 7][..], &[]], &[-0.1][..]),
+            ([&[3, 6], &[]], &[-0.1, 0.0]),
+            ([&[7, 3], &[]], &[-0.1, 0.0]),
+            ([&[7, 7], &[]], &[-0.1, 0.0]),
+            ([&[7, 9], &[]], &[-0.1, 0.0]),
+        ] {
+            assert!(!with(masks, log_masses).can_be_of(9, &cut), "{masks:?} {log_masses:?}");
+        }
     }
 }
 

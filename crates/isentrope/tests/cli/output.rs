@@ -131,7 +131,10 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     let scratch = Scratch::new();
     let disk = scratch.path("disk");
     fs::create_dir(&disk).unwrap();
-    let Some(disk) = SmallDisk::new(disk, "64k") else { return };
+    let Some(disk) = SmallDisk::new(disk, "64k") else {
+        eprintln!("skipped: mounting a small disk needs root");
+        return;
+    };
     let (input, model) = (with_input(&scratch), token_model("llama-mha"));
     let out = format!("{}/out.jsonl", disk.0);
     let arguments = [
@@ -155,15 +158,11 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
 pub struct SmallDisk(pub String);
 
 impl SmallDisk {
-    /// None, with a sentence, where this user may not mount one.
+    /// None where this user may not mount one, who is to say so.
     pub fn new(directory: String, size: &str) -> Option<Self> {
         let options = format!("size={size}");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs", &directory]).output();
-        if !mount.is_ok_and(|mount| mount.status.success()) {
-            eprintln!("skipped: mounting a small disk needs root");
-            return None;
-        }
-        Some(Self(directory))
+        mount.is_ok_and(|mount| mount.status.success()).then_some(Self(directory))
     }
 
     pub fn resize(&self, size: &str) {

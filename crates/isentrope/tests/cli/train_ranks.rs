@@ -451,6 +451,7 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
             let out = format!("disk-{kilobytes}-{}", launcher.is_open_mpi);
             fs::create_dir(bench.scratch.path(&out)).unwrap();
             let Some(disk) = SmallDisk::new(bench.scratch.path(&out), &format!("{kilobytes}k")) else {
+                eprintln!("skipped: mounting a small disk needs root");
                 return;
             };
             let output = ended(launcher.ranks(2, &bench.command(&out, &sets, &[])));

@@ -251,24 +251,29 @@ impl<B: Backend> Collector<'_, B> {
             places.iter().map(|&place| self.source.problem(position(place))).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
+        let most_likely =
+            Arc::new(Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() });
+        let vocabulary = self.model.config.vocab_size;
         // Of each prompt, its responses; then of each the most likely one, if it is wanted.
         let mut wanted = Vec::new();
         for (greedy, samples) in [(false, self.settings.responses), (true, usize::from(self.greedy))] {
             for (own, &place) in places.iter().enumerate() {
                 let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
-                let known = |sample| self.journal.take(asked(sample), &prompts[own]);
+                let drawn_as = if greedy { &most_likely } else { &self.sampling };
+                let known = |sample| {
+                    let known = self.journal.take(asked(sample), &prompts[own])?;
+                    known.can_be_of(vocabulary, drawn_as).then_some(known)
+                };
                 wanted.push(Wanted { own, asked: asked(0), responses: (0..samples).map(known).collect() });
             }
         }
-        let greedy = Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() };
-        let greedy = Arc::new(greedy);
         let question = |wanted: &Wanted| {
             let Wanted { own, asked, .. } = *wanted;
             let request = Request {
                 key: Key { seed: self.seed, step: self.step, prompt: asked.prompt },
                 prompt: prompts[own].clone(),
                 samples: wanted.missing(),
-                sampling: if asked.greedy { greedy.clone() } else { self.sampling.clone() },
+                sampling: if asked.greedy { most_likely.clone() } else { self.sampling.clone() },
                 cache_activations: !asked.greedy && places[own] < cached,
             };
             (&problems[own], request)
