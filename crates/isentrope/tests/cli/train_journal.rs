@@ -139,3 +139,19 @@ fn a_mended_reward_function_judges_everything_again() {
     run.end(run.command("whole", &[]));
     assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
 }
+
+#[test]
+fn a_mended_ground_truth_judges_everything_again() {
+    let run = Stopping::new(&[]);
+    let mut child = start(run.command("killed", &[]));
+    wait_until(&mut child, || run.asked() > AT_ONCE);
+    assert!(kill(&mut child), "it ended before it was killed");
+    run.go_on();
+    let file = run.bench.scratch.path("problems.jsonl");
+    let mended = fs::read_to_string(&file).unwrap().replace("\"target\":", "\"target\":1");
+    fs::write(&file, mended).unwrap();
+    run.end(run.command("killed", &["--resume"]));
+    assert!(run.asked() > AT_ONCE + 3 * 16, "{} were asked about", run.asked());
+    run.end(run.command("whole", &[]));
+    assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
+}

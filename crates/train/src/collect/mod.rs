@@ -9,7 +9,7 @@ use crate::group::Group;
 use crate::observer::{Observer, Phase};
 use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
-use crate::run::{Asked, Journal};
+use crate::run::{Asked, Journal, checksum_of};
 use crate::token_records::{Budget, Dropped};
 use isentrope_data::{Problem, Source};
 use isentrope_kernels::Backend;
@@ -251,6 +251,11 @@ impl<B: Backend> Collector<'_, B> {
             places.iter().map(|&place| self.source.problem(position(place))).collect();
         let prompts: Vec<Vec<u32>> =
             problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
+        let checksums: Vec<u32> = problems
+            .iter()
+            .zip(&prompts)
+            .map(|(problem, prompt)| checksum_of(problem, prompt))
+            .collect::<Result<_>>()?;
         let most_likely =
             Arc::new(Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() });
         let vocabulary = self.model.config.vocab_size;
@@ -261,7 +266,7 @@ impl<B: Backend> Collector<'_, B> {
                 let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
                 let drawn_as = if greedy { &most_likely } else { &self.sampling };
                 let known = |sample| {
-                    let known = self.journal.take(asked(sample), &prompts[own])?;
+                    let known = self.journal.take(asked(sample), checksums[own])?;
                     known.can_be_of(vocabulary, drawn_as).then_some(known)
                 };
                 wanted.push(Wanted { own, asked: asked(0), responses: (0..samples).map(known).collect() });
@@ -282,7 +287,7 @@ impl<B: Backend> Collector<'_, B> {
         let journal = &mut self.journal;
         let keep = &mut |question: usize, sample: usize, response: Response| -> Result<()> {
             let Wanted { own, asked, responses } = &mut wanted[question];
-            journal.add(Asked { sample, ..*asked }, &prompts[*own], &response)?;
+            journal.add(Asked { sample, ..*asked }, checksums[*own], &response)?;
             responses[sample] = Some(response);
             Ok(())
         };

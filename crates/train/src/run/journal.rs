@@ -8,6 +8,7 @@
 
 use super::directory::step_of;
 use crate::error::{Error, Result};
+use isentrope_data::Problem;
 use isentrope_files::{Digest, names, remove, sha256_of_file};
 use isentrope_kernels::Backend;
 use isentrope_model::Model;
@@ -66,15 +67,15 @@ pub struct Asked {
 #[derive(Serialize)]
 struct Entry<'a> {
     asked: Asked,
-    prompt: u32,
+    of: u32,
     response: &'a Response,
 }
 
 #[derive(Deserialize)]
 struct ReadEntry {
     asked: Asked,
-    /// CRC-32C of its tokens.
-    prompt: u32,
+    /// What it answers: [`checksum_of`].
+    of: u32,
     response: Response,
 }
 
@@ -118,21 +119,21 @@ impl Journal {
         self.known.len()
     }
 
-    /// The response to a prompt, if it is known from before. It is given once.
-    pub fn take(&mut self, asked: Asked, prompt: &[u32]) -> Option<Response> {
-        let (of, response) = self.known.remove(&asked)?;
-        (of == checksum_of(prompt)).then_some(response)
+    /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is given once.
+    pub fn take(&mut self, asked: Asked, of: u32) -> Option<Response> {
+        let (answered, response) = self.known.remove(&asked)?;
+        (answered == of).then_some(response)
     }
 
     /// Writes a response down, unless it could not be judged: that may be mended when the step is made again.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub fn add(&mut self, asked: Asked, prompt: &[u32], response: &Response) -> Result<()> {
+    pub fn add(&mut self, asked: Asked, of: u32, response: &Response) -> Result<()> {
         if !response.counts() {
             return Ok(());
         }
-        self.line(&Entry { asked, prompt: checksum_of(prompt), response })
+        self.line(&Entry { asked, of, response })
     }
 
     /// Writes a line, whole: it is with the operating system when this returns.
@@ -188,10 +189,10 @@ fn read(
                 _ => return Ok(0),
             }
         } else {
-            let Ok(ReadEntry { asked, prompt, response }) = serde_json::from_slice(json) else {
+            let Ok(ReadEntry { asked, of, response }) = serde_json::from_slice(json) else {
                 return Ok(sound);
             };
-            known.entry(asked).or_insert((prompt, response));
+            known.entry(asked).or_insert((of, response));
         }
         sound += line.len() as u64;
     }
@@ -204,8 +205,15 @@ fn json_of(line: &[u8]) -> Option<&[u8]> {
     (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
 }
 
-fn checksum_of(tokens: &[u32]) -> u32 {
-    tokens.iter().fold(0, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes()))
+/// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that answers are judged by.
+///
+/// # Errors
+/// [`Error::Run`] when the problem cannot be written.
+pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
+    let problem = serde_json::to_vec(problem)
+        .map_err(|error| Error::Run(format!("a problem cannot be written: {error}")))?;
+    let of_problem = crc32c::crc32c(&problem);
+    Ok(prompt.iter().fold(of_problem, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes())))
 }
 
 /// Adds the contents of the files that texts of the settings name, as `reward.py` or `reward.py:compute_score`.
@@ -254,7 +262,7 @@ mod tests {
         Asked { prompt, greedy: false, sample }
     }
 
-    const PROMPT: [u32; 2] = [3, 4];
+    const OF: u32 = 34;
 
     #[test]
     fn what_any_rank_has_written_is_known_to_all() {
@@ -262,17 +270,17 @@ mod tests {
         let open = |rank, weights| Journal::open(dir.path(), 12, rank, &heading(weights)).unwrap();
         for rank in 0..3 {
             let mut journal = open(rank, 1.0);
-            journal.add(asked(rank as u64, 5), &PROMPT, &response("a\nb", Verdict::Correct)).unwrap();
-            journal.add(asked(9, rank), &PROMPT, &response("x", Verdict::Fault)).unwrap();
+            journal.add(asked(rank as u64, 5), OF, &response("a\nb", Verdict::Correct)).unwrap();
+            journal.add(asked(9, rank), OF, &response("x", Verdict::Fault)).unwrap();
         }
         let mut journal = open(1, 1.0);
         assert_eq!(journal.known(), 3, "what could not be judged is sampled again");
-        let found = journal.take(asked(2, 5), &PROMPT).unwrap();
+        let found = journal.take(asked(2, 5), OF).unwrap();
         assert_eq!(found.logprobs, response("", Verdict::Correct).logprobs);
         assert!(found.text == "a\nb" && found.reward == 0.1 + 0.2 && found.entropies[1].is_nan());
-        assert!(journal.take(asked(2, 5), &PROMPT).is_none(), "it is given once");
-        assert!(journal.take(asked(1, 5), &[3, 5]).is_none(), "to another prompt");
-        assert!(journal.take(Asked { greedy: true, ..asked(0, 5) }, &PROMPT).is_none());
+        assert!(journal.take(asked(2, 5), OF).is_none(), "it is given once");
+        assert!(journal.take(asked(1, 5), 35).is_none(), "to another problem");
+        assert!(journal.take(Asked { greedy: true, ..asked(0, 5) }, OF).is_none());
         drop(journal);
 
         assert_eq!(Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap().known(), 0);
@@ -290,7 +298,7 @@ mod tests {
         let open = || Journal::open(dir.path(), 1, 0, &heading(1.0)).unwrap();
         let mut journal = open();
         for sample in 0..4 {
-            journal.add(asked(0, sample), &PROMPT, &response("abc", Verdict::Wrong)).unwrap();
+            journal.add(asked(0, sample), OF, &response("abc", Verdict::Wrong)).unwrap();
         }
         let whole = fs::read(&path).unwrap();
         let ends: Vec<usize> =
@@ -311,9 +319,9 @@ mod tests {
             assert_eq!(open().known(), line.saturating_sub(1), "{at}");
         }
         let mut journal = open();
-        journal.add(asked(1, 0), &PROMPT, &response("after", Verdict::Wrong)).unwrap();
+        journal.add(asked(1, 0), OF, &response("after", Verdict::Wrong)).unwrap();
         drop(journal);
-        assert!(open().take(asked(1, 0), &PROMPT).is_some());
+        assert!(open().take(asked(1, 0), OF).is_some());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod sinks;
 mod summary;
 
 pub use directory::RunDirectory;
-pub use journal::{Asked, Heading, Journal};
+pub use journal::{Asked, Heading, Journal, checksum_of};
 pub use place::{Existing, Place};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
