@@ -215,7 +215,7 @@ pub struct MemorySettings {
 #[serde(default, deny_unknown_fields)]
 pub struct RanksSettings {
     /// Seconds after which a rank that gives no sign of life is given up, and all end: its process is stopped, or its network
-    /// cut. 0: never.
+    /// cut. At least 2, since ranks give such a sign every second; 0: never.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
 }
@@ -227,6 +227,21 @@ impl Default for RanksSettings {
 }
 
 impl RanksSettings {
+    /// Checks what the schema cannot say.
+    ///
+    /// # Errors
+    /// Names the key.
+    pub fn check(&self) -> Result<()> {
+        if self.timeout_s > 0.0 && self.timeout_s < 2.0 {
+            let what = format!(
+                "is {}: it must be at least 2, since ranks give a sign of life every second; 0 waits for ever",
+                self.timeout_s
+            );
+            return Err(Error::setting("ranks.timeout_s", what));
+        }
+        Ok(())
+    }
+
     /// How long a rank may be silent; none where it may be for ever.
     pub fn patience(&self) -> Option<Duration> {
         (self.timeout_s > 0.0).then(|| Duration::from_secs_f64(self.timeout_s))

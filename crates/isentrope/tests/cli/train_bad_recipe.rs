@@ -149,6 +149,7 @@ fn wrong_types_and_choices_are_named() {
     for (set, parts) in [
         ("run.steps=many", &["run.steps", "whole number", "found a string"][..]),
         ("run.steps=-1", &["run.steps", "-1"]),
+        ("ranks.timeout_s=1.5", &["ranks.timeout_s is 1.5", "at least 2"]),
         ("run.steps=99999999999999999999", &["run.steps", "the number is too large"]),
         ("optimizer.learning_rate=1e400", &["optimizer.learning_rate", "the number is too large"]),
         ("run.steps=1.5", &["run.steps", "1.5"]),

@@ -107,6 +107,7 @@ impl Recipe {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
+        self.ranks.check()?;
         if self.model.from_scratch {
             let what =
                 "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";

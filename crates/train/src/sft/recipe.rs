@@ -66,6 +66,7 @@ impl Recipe {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         isentrope_settings::check("", self)?;
+        self.ranks.check()?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
         self.optimizer.check("optimizer.eps")?;
