@@ -166,27 +166,35 @@ impl CheckpointStore {
         state: &RunState<S>,
     ) -> Result<()> {
         let ranks = learners.policy.ranks.clone();
-        let staged = if ranks.is_first() { Some(self.stage(state.step)?) } else { None };
+        let exact_weights = (self.settings.dtype != Dtype::Float32).then_some(WEIGHTS);
+        let process_model = learners.process_model.as_ref().map(|_| PROCESS_MOMENTS);
+        let parts: Vec<&str> = [Some(MOMENTS), exact_weights, process_model].into_iter().flatten().collect();
+        let staged = ranks.is_first().then(|| self.stage(state.step, &parts)).transpose()?;
         let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
         let dir = self.dir.join(ranks.first_says(name.unwrap_or_default().to_owned())?);
+        // Small models have one file in each set: another rank begins with each.
+        let writer = |set: usize| Writer {
+            number: (ranks.rank() + set * (ranks.count() - 1)) % ranks.count(),
+            of: ranks.count(),
+        };
         let options = WriteOptions {
             dtype: self.settings.dtype.into(),
             max_shard_bytes: self.max_file_bytes,
             carry_from: Some(source),
-            writer: Writer { number: ranks.rank(), of: ranks.count() },
+            writer: writer(0),
         };
-        let exact = WriteOptions { dtype: WeightDtype::F32, carry_from: None, ..options };
-        let make = |dir: PathBuf| fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, e)).map(|()| dir);
+        let exact =
+            |set| WriteOptions { dtype: WeightDtype::F32, carry_from: None, writer: writer(set), ..options };
         let Learners { policy, process_model } = learners;
         let mut written = write_model(&dir, &policy.model, options)?;
-        if self.settings.dtype != Dtype::Float32 {
-            written.extend(write_tensors(&make(dir.join(WEIGHTS))?, weights(&policy.model), exact)?);
+        if let Some(weights_dir) = exact_weights {
+            written.extend(write_tensors(&dir.join(weights_dir), weights(&policy.model), exact(1))?);
         }
-        written.extend(policy.write_moments(&make(dir.join(MOMENTS))?, exact)?);
+        written.extend(policy.write_moments(&dir.join(MOMENTS), exact(2))?);
         if let Some(learner) = process_model {
-            let options = WriteOptions { carry_from: Some(source), ..exact };
-            written.extend(write_model(&make(dir.join(PROCESS_MODEL))?, &learner.model, options)?);
-            written.extend(learner.write_moments(&make(dir.join(PROCESS_MOMENTS))?, exact)?);
+            let options = WriteOptions { carry_from: Some(source), ..exact(3) };
+            written.extend(write_model(&dir.join(PROCESS_MODEL), &learner.model, options)?);
+            written.extend(learner.write_moments(&dir.join(PROCESS_MOMENTS), exact(4))?);
         }
         if ranks.is_first() {
             written.push(dir.join(STATE));
@@ -200,13 +208,19 @@ impl CheckpointStore {
         Ok(())
     }
 
-    /// The directory that is to become a step's checkpoint.
-    fn stage(&self, step: u64) -> Result<AtomicDirectory> {
+    /// The directory that is to become a step's checkpoint, with these directories in it.
+    fn stage(&self, step: u64, parts: &[&str]) -> Result<AtomicDirectory> {
         let target = self.path(step);
         if target.exists() {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
-        Ok(AtomicDirectory::create(&target)?)
+        let staged = AtomicDirectory::create(&target)?;
+        // By one rank, before the others know of it: else what is removed after an error could come back.
+        for name in parts {
+            let part = staged.path().join(name);
+            fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;
+        }
+        Ok(staged)
     }
 
     /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the files. Tells `note` of damaged ones
@@ -247,7 +261,7 @@ impl CheckpointStore {
         let own = ranks.own(&sizes);
         for (name, hashed) in expected.iter().skip(own.start).take(own.len()) {
             let path = dir.join(name);
-            if hash_file(&path).ok().as_ref() != Some(hashed) {
+            if hash_file(&path)? != *hashed {
                 return Err(Error::invalid(&path, "the file is not what was saved"));
             }
         }
