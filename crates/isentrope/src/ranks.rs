@@ -110,11 +110,10 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     } else if is_over {
         messages::error(&said); // nobody else has heard of it
     }
-    if !is_over {
-        let _ = world.any(false); // the first may still be saving the run
-    }
-    let is_no_use = is_of_no_use(error) || !is_settled && !is_of_the_hub(error);
-    Silent(if is_no_use { NO_USE } else { 1 })
+    let may_help = is_settled || is_of_the_hub(error);
+    // All wait here for the first, which may still be saving the run, and agree.
+    let may_help = if is_over { may_help } else { world.any(may_help).unwrap_or(may_help) };
+    Silent(if is_of_no_use(error) || !may_help { NO_USE } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
@@ -124,11 +123,16 @@ pub fn is_of_no_use(error: &Error) -> bool {
 
 /// Whether a model hub could not be reached, which it may be the next time.
 fn is_of_the_hub(error: &Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_model::Error::Hub(_))))
+    use isentrope_evaluation::Error::Data;
+    use isentrope_train::Error::Common;
+    error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(isentrope_model::Error::Hub(_)))
+            || matches!(cause.downcast_ref(), Some(Common(Data(isentrope_data::Error::Hub(_)))))
+    })
 }
 
 impl Ranks {
-    /// Whether this one speaks and writes for all.
+    /// Whether this is rank 0, which speaks for all.
     pub fn is_first(&self) -> bool {
         self.world.is_first()
     }

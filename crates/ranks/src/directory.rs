@@ -20,23 +20,30 @@ impl World {
         Ok((!name.is_empty()).then_some(blind))
     }
 
-    /// Requires that all ranks see the directory that rank 0 sees, which is to be `key` of the recipe.
+    /// Requires that all ranks see the directory that rank 0 sees, which is to be `key` of the recipe, and can write to it.
     ///
     /// # Errors
-    /// Names the first rank that does not, on all ranks alike; otherwise as [`gather`](Self::gather).
+    /// Names the first rank that does not, or cannot, on all ranks alike; otherwise as [`gather`](Self::gather).
     pub fn require_directory(&self, dir: &Path, key: &str) -> Result<()> {
         let blind = self.without_directory(dir)?.unwrap_or_default();
-        let Some(&rank) = blind.first() else { return Ok(()) };
+        let shown = dir.display();
+        if let Some(&rank) = blind.first() {
+            return Err(self.refuse(format!(
+                "{} does not see the directory {shown} of {}: {key} must be one that all machines share",
+                self.name(rank),
+                self.name(0)
+            )));
+        }
+        let writes = self.gather(&[u8::from(Trace::leave(dir).is_some())])?;
+        let Some(rank) = writes.iter().position(|writes| *writes != [1]) else { return Ok(()) };
         Err(self.refuse(format!(
-            "{} does not see the directory {} of {}: {key} must be one that all machines share",
-            self.name(rank),
-            dir.display(),
-            self.name(0)
+            "{} cannot write to the directory {shown}: {key} must be one to which all ranks can",
+            self.name(rank)
         )))
     }
 }
 
-/// A file that rank 0 leaves for the others to find, until it is dropped.
+/// A file that a rank leaves for the others to find, until it is dropped.
 struct Trace {
     name: String,
     path: PathBuf,

@@ -30,7 +30,7 @@ impl Kind {
             Self::Broadcast => "hears a broadcast",
             Self::Any => "asks whether any rank wants to stop",
             Self::Sum => "adds gradients",
-            Self::Share => "shares weights",
+            Self::Share => "shares parameters",
             Self::Check => "tries its neighbours",
             Self::Finish => "has finished",
         }
@@ -209,7 +209,7 @@ mod tests {
         let elsewhere = Header { kind: Kind::Share, ..header(1) };
         assert!(
             said(&[header(1), elsewhere, header(1)])
-                .contains("rank 1 (node1) shares weights (12), but rank 0 (node0) adds gradients (12)")
+                .contains("rank 1 (node1) shares parameters (12), but rank 0 (node0) adds gradients (12)")
         );
         let other_shape = Header { shape: 6, ..header(1) };
         assert!(said(&[header(1), header(1), other_shape]).starts_with("rank 2 (node2) exchanges 6 numbers"));

@@ -97,7 +97,7 @@ impl World {
         self.line().map_or(1, Line::size)
     }
 
-    /// Whether this is the rank that speaks and writes for all.
+    /// Whether this is rank 0, which speaks for all.
     pub fn is_first(&self) -> bool {
         self.rank() == 0
     }

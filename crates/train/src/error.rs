@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] isentrope_model::Error),
     /// The ranks cannot go on together: another has failed, or could not be heard.
-    #[error(transparent)]
+    #[error("{0}")] // with its source, which says whether starting again may help
     Ranks(#[from] isentrope_ranks::Error),
 }
 
@@ -53,6 +53,20 @@ impl Error {
     /// Whether weights that training has damaged may be the cause.
     pub(crate) fn doubts_weights(&self) -> bool {
         matches!(self, Self::Common(CommonError::NotFinite(_)))
+    }
+
+    /// Adds what to do about a disk without space.
+    pub fn or_free_space(self) -> Self {
+        let mut cause: Option<&dyn std::error::Error> = Some(&self);
+        while let Some(error) = cause {
+            if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::StorageFull) {
+                return Self::Run(format!(
+                    "{self}; free some space, then --resume goes on from the last checkpoint"
+                ));
+            }
+            cause = error.source();
+        }
+        self
     }
 
     pub(crate) fn setting(key: &'static str, what: impl Into<String>) -> Self {
@@ -88,5 +102,17 @@ mod tests {
         }
         let other = isentrope_rollout::Error::Prompt("no room".into());
         assert_eq!(Error::from(other).to_string(), "no room");
+    }
+
+    #[test]
+    fn only_a_full_disk_is_to_be_freed() {
+        let told = |kind: io::ErrorKind| {
+            Error::io(Path::new("out/model"), kind.into()).or_free_space().or_free_space().to_string()
+        };
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let remedy = "free some space, then --resume goes on from the last checkpoint";
+        assert_eq!(told(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
     }
 }

@@ -45,7 +45,7 @@ impl Ranks {
         Ok(Self { world, shards, own_shards })
     }
 
-    /// Whether this is the rank that writes for all.
+    /// Whether this is rank 0, which writes what only one can.
     pub fn is_first(&self) -> bool {
         self.world.is_first()
     }
@@ -225,6 +225,11 @@ impl Ranks {
         votes.iter().map(|vote| decoded(vote)).collect::<Result<_>>().unwrap_or_default()
     }
 
+    /// After a [`vote`](Self::vote) by which nothing is done together.
+    pub fn stop_again(&self) {
+        self.world.stop_again();
+    }
+
     /// Ends what ranks have done together after a [`vote`](Self::vote): a rank that has failed in it says so, and nothing more
     /// is exchanged.
     pub fn end_vote(&self, done: Result<()>) {
@@ -232,7 +237,7 @@ impl Ranks {
             Ok(()) => self.world.any(false).map(drop), // all wait for the last
             Err(error) => Err(self.world.fail(&error.to_string())),
         };
-        self.world.stop_again();
+        self.stop_again();
     }
 
     /// Notes what was computed, which must be the same everywhere: the next meeting compares.

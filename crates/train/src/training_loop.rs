@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 /// Runs to the last step, or until the observer asks to stop: from the start, or from the checkpoint that is to be resumed.
 ///
-/// All ranks of a world call it alike. The first writes the run directory; what comes out is the same for any number of them.
+/// All ranks of a world call it alike, and what comes out is the same for any number of them. The first writes the run
+/// directory, but for checkpoints and the journals of responses, which all write.
 ///
 /// # Errors
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
@@ -118,6 +119,7 @@ pub fn train<T: Trainer, B: Backend>(
     let ending = match training.all_steps() {
         Ok(ending) => ending,
         Err(Failure { error, left }) => {
+            let error = error.or_free_space(); // the other ranks hear of this too
             training.save_before_failing(&error, left);
             return Err(error);
         }
@@ -150,7 +152,7 @@ impl From<Error> for Failure {
 /// What a rank says about saving before the run ends with an error.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Vote {
-    /// Whether this rank, if it is the one that writes, has something to save.
+    /// Whether this rank has steps to save.
     saves: bool,
     /// Whether weights that training has damaged may be the cause.
     doubts: bool,
@@ -292,8 +294,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     }
 
     /// Saves what the run has come to before it ends with this error, unless that leaves the weights in doubt. All ranks come
-    /// here, from wherever in the step they were: one writes, and its moments and those of the others must be of the same
-    /// updates.
+    /// here, from wherever in the step they were: the first must have something to save, and the moments of all must be of
+    /// the same updates.
     fn save_before_failing(&mut self, error: &Error, left: Left) {
         let ranks = self.learner.ranks.clone();
         let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
@@ -318,6 +320,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
                 unrecorded,
                 self.observer,
             ));
+        } else {
+            ranks.stop_again();
         }
     }
 

@@ -9,7 +9,7 @@ use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal;
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_files::Digest;
@@ -22,7 +22,6 @@ use isentrope_train::run::{Ending, Existing, Place, RunSummary};
 use isentrope_train::trainer::{Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::{Map, Value, json};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -167,7 +166,7 @@ impl RunArguments {
         let world = Arc::clone(&ranks.world);
         let summary =
             training_loop::train(prepared, &plan, &place, world, Arc::new(device), manifest, &mut watcher)
-                .map_err(|error| or_free_space(error.into()))?;
+                .map_err(isentrope_train::Error::or_free_space)?;
         watcher.finish();
         let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
         match summary.ending {
@@ -305,20 +304,6 @@ fn kept(summary: &RunSummary) -> String {
     }
 }
 
-/// Adds what to do about a disk without space.
-fn or_free_space(error: Error) -> Error {
-    let is_full = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref().is_some_and(|e: &io::Error| e.kind() == io::ErrorKind::StorageFull)
-    };
-    match error.chain().any(is_full) {
-        true => {
-            let said = crate::sentence(&error);
-            anyhow!("{said}; free some space, then --resume goes on from the last checkpoint")
-        }
-        false => error,
-    }
-}
-
 /// A link to nothing, or a model directory that is not where the command looks but beside the recipe, would else be taken for
 /// a hub id.
 pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
@@ -355,28 +340,4 @@ fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path, ranks: us
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_full_disk_is_to_be_freed() {
-        let told = |kind: io::ErrorKind| {
-            let source = io::Error::from(kind);
-            let path = PathBuf::from("out/model");
-            crate::sentence(&or_free_space(
-                isentrope_train::Error::from(isentrope_evaluation::Error::Io { path, source }).into(),
-            ))
-        };
-        let full = told(io::ErrorKind::StorageFull);
-        let cause = io::Error::from(io::ErrorKind::StorageFull).to_string();
-        assert_eq!(
-            full,
-            format!("out/model: {cause}; free some space, then --resume goes on from the last checkpoint")
-        );
-        let other = io::Error::from(io::ErrorKind::PermissionDenied).to_string();
-        assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));
-    }
 }

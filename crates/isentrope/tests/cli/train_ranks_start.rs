@@ -1,0 +1,165 @@
+//! How runs on several ranks begin, and what is said where they cannot.
+
+use crate::program::stderr;
+use crate::train_ranks::{Launcher, assert_failed_once, ended};
+use crate::train_resume::lines;
+use crate::training::{Bench, checkpoint, succeed, tree};
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
+    let bench = Bench::train();
+    let sets = ["optimizer.schedule=constant"]; // which does not depend on the number of steps
+    let whole = bench.run("whole", &[&sets[..], &["update.shards=2"]].concat(), &[]);
+    for launcher in Launcher::installed() {
+        let out = format!("unset-{}", launcher.is_open_mpi);
+        succeed(&mut launcher.ranks(2, &bench.command(&out, &[sets[0], "run.steps=3"], &[])));
+        let recipe = fs::read_to_string(bench.out(&out).join("recipe.toml")).unwrap();
+        assert!(recipe.contains("shards = 2"), "{recipe}");
+        // The run has them from then on.
+        succeed(&mut bench.command(&out, &sets, &["--resume"]));
+        let last = |out: &Path| tree(&checkpoint(out, 6))["model.safetensors"].clone();
+        assert!(last(&whole) == last(&bench.out(&out)), "the weights are others");
+    }
+}
+
+#[test]
+fn what_ends_a_run_is_said_once() {
+    let bench = Bench::train();
+    bench.run("there", &["run.steps=1"], &[]);
+    let cases: [(&str, &[&str], &[&str]); 5] = [
+        // Of the first rank alone.
+        ("there", &["update.shards=2"], &["holds a run", "--resume"]),
+        // Of all alike.
+        ("shards", &["update.shards=3"], &["3 shards (update.shards, sft.shards)", "not over 2"]),
+        ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
+        ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
+        ("data", &["update.shards=2", "eval.files=['nowhere.jsonl']"], &["nowhere.jsonl"]),
+    ];
+    for launcher in Launcher::installed() {
+        for (out, sets, parts) in &cases {
+            let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
+            let said = stderr(&output);
+            // What starting again would not help has a status of its own.
+            let expected = if *out == "filter" { 1 } else { 2 };
+            assert_eq!(output.status.code(), Some(expected), "{said}");
+            let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
+            assert_eq!(errors.len(), 1, "{said}");
+            for part in *parts {
+                assert!(errors[0].contains(part), "{part:?} is not in: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_have_other_data_are_found() {
+    let bench = Bench::train();
+    let problem = |target: u64| {
+        let answer = json!({"numbers": [1, 2, 3], "target": target});
+        json!({"problem": format!("1 2 3>{target}:"), "answer": answer})
+    };
+    let own = ["first", "second"].map(|rank| {
+        fs::create_dir(bench.scratch.path(rank)).unwrap();
+        format!("--chdir={}", bench.scratch.path(rank))
+    });
+    bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
+    bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
+    let cases =
+        [("data.files", "another held-out.jsonl of the data"), ("eval.files", "the problems of held-out")];
+    for launcher in Launcher::installed() {
+        for (key, part) in cases {
+            let sets = ["update.shards=2", &format!("{key}=['held-out.jsonl']")];
+            let command = bench.command(key, &sets, &[]);
+            assert_failed_once(&ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command)), part);
+            assert!(lines(&bench.out(key)) == 0, "a step was made");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
+    let bench = Bench::train();
+    for launcher in Launcher::installed() {
+        let places = ["here", "there"].map(|name| {
+            let dir = bench.scratch.path(&format!("{name}-{}", launcher.is_open_mpi));
+            fs::create_dir(&dir).unwrap();
+            dir
+        });
+        let command = bench.command("unused", &["update.shards=2", "run.out=out"], &[]);
+        let options = places.each_ref().map(|dir| format!("--chdir={dir}"));
+        let output = ended(launcher.jobs(&[(1, &options[0]), (1, &options[1])], &command));
+        assert_failed_once(&output, "rank 1 (");
+        assert!(stderr(&output).contains("run.out must be one that all machines share"));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(!Path::new(&places[1]).join("out").exists(), "the second has written something");
+        assert!(fs::read_dir(Path::new(&places[0]).join("out")).unwrap().next().is_none());
+    }
+}
+
+#[test]
+fn what_only_the_first_rank_finds_in_a_directory_ends_all() {
+    for (bench, table, in_the_way) in
+        [(Bench::train(), "update", "rollouts"), (Bench::sft(), "sft", "evaluations")]
+    {
+        let sets = [&format!("{table}.shards=2"), "run.steps=2", "checkpoint.every=1"];
+        let run = bench.run("run", &sets, &[]);
+        let _ = fs::remove_dir_all(run.join(in_the_way));
+        fs::write(run.join(in_the_way), "").unwrap();
+        for launcher in Launcher::installed() {
+            let sets = [&sets[..], &["run.steps=3"]].concat();
+            let output = ended(launcher.ranks(2, &bench.command("run", &sets, &["--resume"])));
+            assert_failed_once(&output, in_the_way);
+        }
+    }
+}
+
+#[test]
+fn a_hub_that_cannot_be_reached_may_be_tried_again() {
+    let bench = Bench::train();
+    // One for each launcher: a download is tried for half a minute.
+    let sets = ["model.path=nobody/nothing", "data.files=['hf://datasets/nobody/nothing']"];
+    for (launcher, set) in Launcher::installed().iter().zip(sets) {
+        let mut command = bench.command("unused", &["update.shards=2", set], &[]);
+        command.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
+        command.env("HF_HOME", bench.scratch.path("hub"));
+        let output = ended(launcher.ranks(2, &command));
+        assert_failed_once(&output, "127.0.0.1:9");
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    }
+}
+
+/// The ranks of which `READS` is set cannot write to a directory.
+const READERS: &str = r#"
+dir=$1; shift
+[ -n "$READS" ] || exec "$@"
+exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"' "$dir" "$@"
+"#;
+
+#[test]
+fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
+    let bench = Bench::train();
+    let is_allowed = Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
+    if !is_allowed {
+        eprintln!("skipped: a rank that cannot write is played in a mount namespace, which needs root");
+        return;
+    }
+    for launcher in Launcher::installed() {
+        let name = format!("read-{}", launcher.is_open_mpi);
+        let dir = bench.scratch.path(&name);
+        fs::create_dir(&dir).unwrap();
+        let run = bench.command(&name, &["update.shards=2"], &[]);
+        let mut command = Command::new("sh");
+        command.args([&bench.scratch.file("readers.sh", READERS), &dir]);
+        command.arg(run.get_program()).args(run.get_args());
+        let output = ended(launcher.jobs(&[(1, "WRITES=1"), (1, "READS=1")], &command));
+        assert_failed_once(&output, "rank 1 (");
+        let said = stderr(&output);
+        assert!(said.contains("cannot write to the directory") && said.contains("run.out"), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(fs::read_dir(&dir).unwrap().next().is_none(), "something was written");
+    }
+}
