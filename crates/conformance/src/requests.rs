@@ -2,7 +2,7 @@
 
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{KvCache, Model};
-use isentrope_rollout::{Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
+use isentrope_rollout::{Begun, Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,6 +60,60 @@ pub fn run<B: Backend>(
         }
     }
     assert_eq!(engine.running(), 0);
+    let places = requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
+    assert!(places.eq(finished.keys().copied()), "responses are missing");
+    finished
+}
+
+/// Steps two engines in turn, of which the first begins with all requests. After so many further steps so many of the responses
+/// that have not ended, from one of them on, leave an engine and go on in the other: `(steps, engine, count, first)`.
+pub fn run_apart<B: Backend>(
+    engines: &mut [Engine<'_, B>; 2],
+    requests: &[Request],
+    moves: &[(usize, usize, usize, prop::sample::Index)],
+) -> BTreeMap<Place, Completion> {
+    // The request of each of an engine's.
+    let mut numbers: [BTreeMap<usize, usize>; 2] = Default::default();
+    for (number, request) in requests.iter().enumerate() {
+        numbers[0].insert(engines[0].submit(request.clone()).unwrap(), number);
+    }
+    let mut finished = BTreeMap::new();
+    let mut moves = moves.iter();
+    let mut next = moves.next();
+    let mut steps = 0;
+    while engines.iter().any(|engine| !engine.is_idle()) {
+        for (engine, numbers) in engines.iter_mut().zip(&numbers) {
+            for event in engine.step().unwrap() {
+                if let Event::Finished { request, sample, completion } = event {
+                    let earlier = finished.insert((numbers[&request], sample), completion);
+                    assert!(earlier.is_none(), "it has ended twice");
+                }
+            }
+        }
+        steps += 1;
+        while let Some(&(after, from, count, first)) = next
+            && steps >= after
+        {
+            (steps, next) = (0, moves.next());
+            let unfinished: Vec<(usize, usize, usize)> = engines[from].unfinished().collect();
+            if unfinished.is_empty() {
+                continue;
+            }
+            let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<Begun>)> = BTreeMap::new();
+            for &(id, sample, tokens) in unfinished.iter().skip(first.index(unfinished.len())).take(count) {
+                let begun = engines[from].withdraw(id, sample).unwrap();
+                assert_eq!(begun.tokens.len(), tokens);
+                assert_eq!(engines[from].withdraw(id, sample), None, "it has left");
+                let (samples, all) = leaving.entry(numbers[from][&id]).or_default();
+                samples.push(sample);
+                all.push(begun);
+            }
+            for (number, (samples, begun)) in leaving {
+                let request = Request { samples, cache_activations: false, ..requests[number].clone() };
+                numbers[1 - from].insert(engines[1 - from].submit_begun(request, begun).unwrap(), number);
+            }
+        }
+    }
     let places = requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
     assert!(places.eq(finished.keys().copied()), "responses are missing");
     finished

@@ -29,6 +29,12 @@ impl<B: Backend> ActivationSlots<'_, B> {
         }
     }
 
+    /// Frees the slots of a sequence from its token `from` on. Those before are of others too.
+    pub fn release(&mut self, slots: Option<Vec<u32>>, from: usize) {
+        let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
+        slots.iter().skip(from).for_each(|&slot| activation_cache.release(slot));
+    }
+
     /// Has the activations of the step's last run cached, if there is room for all its rows, and appends their slots to those
     /// of the same sequence. Otherwise the sequence, a prompt, is cached no more.
     pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {

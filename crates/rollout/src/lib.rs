@@ -7,6 +7,7 @@
 //! shares its batch, on memory, on threads or on the order of completion.
 
 mod activation_slots;
+mod begun;
 mod beside;
 mod engine;
 mod error;
@@ -24,6 +25,7 @@ mod stop;
 
 pub use isentrope_kernels::Drawn;
 
+pub use begun::Begun;
 pub use engine::{Engine, Event, Limits, Request, RequestId};
 pub use error::{Error, Result};
 pub use judge::{Judge, check_problem, verifier_item};

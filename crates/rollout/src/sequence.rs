@@ -1,5 +1,6 @@
 //! Prompts and responses on their way through the engine.
 
+use crate::begun::Begun;
 use crate::kept::KeptTokens;
 use crate::random::Key;
 use crate::sampling::Sampling;
@@ -56,6 +57,8 @@ pub(crate) struct Group<B: Backend> {
     pub sampling: Arc<Sampling>,
     /// Their numbers.
     pub samples: Vec<usize>,
+    /// What they have come to elsewhere, in their order; those beyond it begin anew.
+    pub begun: Vec<Begun>,
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
@@ -85,6 +88,8 @@ pub(crate) struct Sample<'a> {
     pub pages: Vec<u32>,
     /// Pages that are reserved for it and not taken yet.
     pub reserved: usize,
+    /// Tokens that are in the cache, or will be after the step that is being made.
+    pub fed: usize,
     /// Without what was kept.
     pub drawn: Vec<Drawn>,
     /// What could have been drawn in the place of each, where that is asked for.

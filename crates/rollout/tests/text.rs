@@ -93,3 +93,78 @@ fn stop_strings_are_seen_as_a_response_grows() {
         assert_eq!(run(engine().decoding_at_the_end(), &stopping), expected, "{name}");
     }
 }
+
+/// Every response leaves its engine after a number of tokens, and goes on in another.
+#[test]
+fn text_and_stop_strings_go_on_where_a_response_does() {
+    let model = model();
+    for name in ["byte-bpe", "byte-fallback", "character"] {
+        let tokenizer = tokenizer(name);
+        let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();
+        let texts = run(engine(), &open_ended()).into_iter().map(|(_, streamed)| streamed);
+        let longest: Vec<char> = texts.max_by_key(String::len).unwrap().chars().collect();
+        let stop: String = longest[longest.len() / 2..].iter().take(3).collect();
+        // Of byte-fallback random tokens are hardly ever whole characters.
+        let stops = if name == "byte-fallback" { None } else { Some(vec![stop]) };
+        for stop_strings in [vec![]].into_iter().chain(stops) {
+            let sampling = Sampling { stop_strings, ..open_ended() };
+            let expected = run(engine(), &sampling);
+            let tokens = |(completion, _): &(Completion, String)| completion.tokens.len();
+            for after in 0..=expected.iter().map(tokens).max().unwrap() {
+                for (first, second) in [(engine(), engine()), (engine(), engine().decoding_at_the_end())] {
+                    let moved = run_in_two(first, second, after, &sampling);
+                    for ((completion, _), (expected, _)) in moved.iter().zip(&expected) {
+                        assert_eq!(completion, expected, "{name}, after {after} tokens");
+                    }
+                }
+                let moved = run_in_two(engine(), engine(), after, &sampling);
+                assert_eq!(moved, expected, "{name}, after {after} tokens");
+            }
+        }
+    }
+}
+
+/// As [`run`], but what has not ended after so many steps goes on in a second engine.
+fn run_in_two(
+    mut first: Engine<'_, Cpu>,
+    mut second: Engine<'_, Cpu>,
+    after: usize,
+    sampling: &Sampling,
+) -> Vec<(Completion, String)> {
+    let requests: Vec<Request> = [[3u32, 4, 5], [7, 7, 7]]
+        .iter()
+        .enumerate()
+        .map(|(number, prompt)| request(prompt, 3, number as u64, sampling.clone()))
+        .collect();
+    for request in &requests {
+        first.submit(request.clone()).unwrap();
+    }
+    let mut streamed = vec![String::new(); 6];
+    let mut completions = vec![None; 6];
+    let mut step = |engine: &mut Engine<'_, Cpu>, numbers: &[usize]| {
+        for event in engine.step().unwrap() {
+            match event {
+                Event::Token { request, sample, text, .. } => {
+                    streamed[numbers[request] * 3 + sample] += text.as_deref().unwrap_or_default();
+                }
+                Event::Finished { request, sample, completion } => {
+                    completions[numbers[request] * 3 + sample] = Some(completion);
+                }
+            }
+        }
+    };
+    (0..after).for_each(|_| step(&mut first, &[0, 1]));
+    let mut numbers = Vec::new();
+    for (number, request) in requests.into_iter().enumerate() {
+        let unfinished = first.unfinished().filter(|(id, ..)| *id == number);
+        let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
+        let begun = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
+        second.submit_begun(Request { samples, ..request }, begun).unwrap();
+        numbers.push(number);
+    }
+    assert!(first.is_idle());
+    while !second.is_idle() {
+        step(&mut second, &numbers);
+    }
+    completions.into_iter().map(Option::unwrap).zip(streamed).collect()
+}

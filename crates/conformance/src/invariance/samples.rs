@@ -3,12 +3,15 @@
 use crate::data::cases;
 use crate::device::Trial;
 use crate::models::bits;
-use crate::requests::{alone, exact, least_pages, limits, request, requests, run};
+use crate::requests::{Place, alone, exact, least_pages, limits, request, requests, run, run_apart};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Derivatives, Gradient, Keep, Model, Packed, Scores, Sequence, Tape};
-use isentrope_rollout::{Engine, KeptTokens, Key, Request, Sampling};
+use isentrope_model::{
+    ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Packed, Scores, Sequence, Tape,
+};
+use isentrope_rollout::{Completion, Engine, KeptTokens, Key, Request, Sampling};
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +19,7 @@ properties!(
     responses_are_those_of_each_request_alone,
     a_sample_does_not_depend_on_how_many_there_are,
     keys_decide_what_is_drawn,
+    responses_that_go_on_elsewhere_are_those_that_stay,
     cached_activations_are_what_a_pass_computes
 );
 
@@ -124,29 +128,84 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
         let mut engine = Engine::new(model, None, limits).unwrap().caching_activations(Some(&mut activation_cache));
         let together = run(&mut engine, limits, &requests);
         let without = run(&mut Engine::new(model, None, limits).unwrap(), limits, &requests);
-        let mut held = BTreeMap::new();
         for ((request, sample), completion) in &together {
-            let Request { prompt, cache_activations, sampling, .. } = &requests[*request];
             prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
-            prop_assert!(slots < 5000 || completion.activation_slots.is_some() == *cache_activations, "there is room");
-            let Some(slots) = &completion.activation_slots else { continue };
-            prop_assert!(cache_activations);
-            let tokens = [&prompt[..], &completion.tokens].concat();
-            prop_assert_eq!(slots.len(), tokens.len() - 1);
-            for (position, &slot) in slots.iter().enumerate() {
-                let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
-                prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
-            }
-            let KeptTokens { masks, log_masses } = completion.kept.clone().unwrap_or_default();
-            let pack = || {
-                let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
-                Packed::new(&[sequence]).with_masks(masks.clone())
-            };
-            let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
-            let from_cache = model.tape_from_cache(pack(), temperature, &activation_cache, &[slots]);
-            let passed = model.forward(pack(), temperature, Keep::Activations);
-            prop_assert!(log_masses.is_empty() || bits(&passed.0.log_masses) == bits(&log_masses));
-            prop_assert!(gradient(model, from_cache) == gradient(model, passed));
+            let is_cached = completion.activation_slots.is_some();
+            prop_assert!(slots < 5000 || is_cached == requests[*request].cache_activations, "there is room");
         }
+        check_slots(model, &activation_cache, &requests, &together)?;
+    });
+}
+
+/// The slots of completions hold what a pass computes for their tokens, and no two rows are in one.
+fn check_slots<B: Backend>(
+    model: &Model<B>,
+    activation_cache: &ActivationCache<B>,
+    requests: &[Request],
+    completions: &BTreeMap<Place, Completion>,
+) -> Result<(), TestCaseError> {
+    let mut held = BTreeMap::new();
+    for ((request, sample), completion) in completions {
+        let Request { prompt, cache_activations, sampling, .. } = &requests[*request];
+        let Some(slots) = &completion.activation_slots else { continue };
+        prop_assert!(cache_activations);
+        let tokens = [&prompt[..], &completion.tokens].concat();
+        prop_assert_eq!(slots.len(), tokens.len() - 1);
+        for (position, &slot) in slots.iter().enumerate() {
+            let row = (*request, if position < prompt.len() { 0 } else { 1 + sample }, position);
+            prop_assert_eq!(*held.entry(slot).or_insert(row), row, "a slot with two rows");
+        }
+        let KeptTokens { masks, log_masses } = completion.kept.clone().unwrap_or_default();
+        let pack = || {
+            let sequence = Sequence { tokens: &tokens, score_from: prompt.len() };
+            Packed::new(&[sequence]).with_masks(masks.clone())
+        };
+        let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
+        let from_cache = model.tape_from_cache(pack(), temperature, activation_cache, &[slots]);
+        let passed = model.forward(pack(), temperature, Keep::Activations);
+        prop_assert!(log_masses.is_empty() || bits(&passed.0.log_masses) == bits(&log_masses));
+        prop_assert!(gradient(model, from_cache) == gradient(model, passed));
+    }
+    Ok(())
+}
+
+fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let memory = || {
+        (
+            prop_oneof![Just(0usize), 0usize..6, 6usize..200],
+            prop_oneof![Just(1usize), 1usize..5, 5usize..40],
+            prop_oneof![Just(1usize), 1usize..20, 20usize..300],
+        )
+    };
+    proptest!(cases(96), |(
+        requests in requests(S::Backend::PAGE),
+        memory in [memory(), memory()],
+        slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
+        moves in prop::collection::vec((0usize..20, 0usize..2, 1usize..6, any::<prop::sample::Index>()), 1..30),
+    )| {
+        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let memory = memory.map(|(spare, sequences, prefill)| limits(model, least + spare, sequences, prefill));
+        let mut activation_cache = ActivationCache::new(model, slots).unwrap();
+        let first = Engine::new(model, None, memory[0]).unwrap().caching_activations(Some(&mut activation_cache));
+        let mut engines = [first, Engine::new(model, None, memory[1]).unwrap()];
+        let together = run_apart(&mut engines, &requests, &moves);
+        // All pages are free again, on both.
+        for (engine, (memory, number)) in engines.iter_mut().zip(memory.into_iter().zip(90..)) {
+            let positions = memory.cache_bytes / KvCache::page_bytes(model) * S::Backend::PAGE;
+            if positions < model.context() {
+                let sampling = Sampling { max_tokens: positions, ..Sampling::default() };
+                let all = Request { cache_activations: false, ..request(&[1], 1, number, sampling) };
+                run(engine, memory, &[all]);
+            }
+        }
+        drop(engines);
+        for (i, request) in requests.iter().enumerate() {
+            for (sample, expected) in alone(model, request).iter().enumerate() {
+                let got = exact(&together[&(i, sample)]);
+                prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
+            }
+        }
+        check_slots(model, &activation_cache, &requests, &together)?;
     });
 }

@@ -1,12 +1,14 @@
 //! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
 
 use super::{Due, Engine};
+use crate::error::Result;
 use crate::kept::KeptTokens;
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
 use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
+use std::mem;
 use std::sync::Arc;
 
 impl<B: Backend> Engine<'_, B> {
@@ -22,12 +24,12 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Starts samples of prompts that were ready before and had to wait for memory; returns them with the hidden states to
     /// draw their first tokens from.
-    pub(super) fn resume(&mut self) -> (B::Buffer, Vec<Due>) {
+    pub(super) fn resume(&mut self) -> Result<(B::Buffer, Vec<Due>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
             let GroupState::Ready { hidden, row } = &self.groups[group].state else { break };
             let source = (Arc::clone(hidden), *row);
-            if self.start_samples(group, sources.len(), &mut due) {
+            if self.start_samples(group, sources.len(), &mut due)? {
                 sources.push(source);
             }
             if self.groups[group].started < self.groups[group].samples.len() {
@@ -46,17 +48,20 @@ impl<B: Backend> Engine<'_, B> {
             backend.store_rows(&step[0].0, &backend.index(&from), &mut rows, &backend.index(&to));
             stored += from.len() as u32;
         }
-        (rows, due)
+        Ok((rows, due))
     }
 
-    /// Starts as many samples of a ready prompt as there is room for, whose first tokens are then due from that row of
-    /// hidden states; whether there was room for any.
-    pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> bool {
+    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those that begin anew are then due
+    /// from that row of hidden states; whether there are any.
+    pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> Result<bool> {
         let before = due.len();
-        while self.start_sample(group) {
-            due.push(Due { row, sample: self.running.len() - 1 });
+        while self.start_sample(group)? {
+            let sample = self.running.len() - 1;
+            if self.running[sample].drawn.is_empty() {
+                due.push(Due { row, sample });
+            }
         }
-        due.len() > before
+        Ok(due.len() > before)
     }
 
     /// Copies the pages that samples have been promised copies of. They hold what they should until a sequence is fed or
@@ -73,7 +78,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
-    fn pages_for_next(&self, group: &Group<B>) -> usize {
+    pub(super) fn pages_for_next(&self, group: &Group<B>) -> usize {
         let kept = if group.started + 1 == group.samples.len() {
             KvCache::<B>::pages_for(group.prompt.len())
         } else {
@@ -84,15 +89,15 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Starts the next sample of a ready prompt if there is room for it. The first sample's room has been reserved since
     /// the prompt was let in.
-    fn start_sample(&mut self, group: usize) -> bool {
+    fn start_sample(&mut self, group: usize) -> Result<bool> {
         let g = &self.groups[group];
         if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
-            return false;
+            return Ok(false);
         }
         let needed = self.pages_for_next(g);
         if g.started > 0 {
             if needed > self.available() {
-                return false;
+                return Ok(false);
             }
             self.reserved += needed;
         }
@@ -102,7 +107,7 @@ impl<B: Backend> Engine<'_, B> {
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
-            std::mem::take(&mut g.pages)
+            mem::take(&mut g.pages)
         } else {
             let mut pages = g.pages[..full].to_vec();
             for &page in &pages {
@@ -118,6 +123,17 @@ impl<B: Backend> Engine<'_, B> {
             }
             pages
         };
+        let begun = g.begun.get_mut(g.started).map(mem::take).unwrap_or_default();
+        let drawn = begun.drawn();
+        // Who takes over a response seldom trains on it.
+        let slots = if drawn.is_empty() { g.slots.clone() } else { None };
+        let kept = begun.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
+        let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
+        if let Some(text) = &mut text {
+            for &token in &begun.tokens {
+                text.push(token, &g.sampling.stop_strings)?;
+            }
+        }
         self.running.push(Sample {
             id: g.id,
             sample: g.samples[g.started],
@@ -127,36 +143,52 @@ impl<B: Backend> Engine<'_, B> {
             max_tokens,
             pages,
             reserved,
-            drawn: Vec::new(),
-            kept: g.sampling.records_kept.then(KeptTokens::default),
-            slots: g.slots.clone(),
-            text: self.tokenizer.filter(|_| watched).map(Text::new),
+            fed: g.prompt.len(),
+            drawn,
+            kept,
+            slots,
+            text,
         });
         g.started += 1;
-        true
+        Ok(true)
     }
 
-    /// Adds a row for the last token of every running sample.
-    pub(super) fn feed_running(&mut self) {
+    /// Adds rows for the tokens of running samples that have not been fed: the last one, and of those that have come from
+    /// elsewhere also the others, as far as there is room in the step for tokens of prompts. Returns the draws that are due then.
+    pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
         self.activation_slots.make_room(&mut self.running);
-        for sample in &mut self.running {
-            let position = sample.positions() - 1;
-            if sample.pages.len() * B::PAGE <= position {
+        let (mut due, mut tokens) = (Vec::with_capacity(self.running.len()), Vec::new());
+        for (at, sample) in self.running.iter_mut().enumerate() {
+            let waiting = sample.positions() - sample.fed;
+            let count = if waiting > 1 { waiting.min(*room) } else { waiting };
+            if count == 0 {
+                continue;
+            }
+            if waiting > 1 {
+                *room -= count;
+            }
+            while sample.pages.len() * B::PAGE < sample.fed + count {
                 // Promised when the sample started.
                 sample.pages.extend(self.cache.take());
                 sample.reserved -= 1;
                 self.reserved -= 1;
             }
-            if let Some(last) = sample.drawn.last() {
-                self.step.push(&[last.token], position, &sample.pages, true);
-                self.activation_slots.cache(&mut self.step, &mut sample.slots);
+            tokens.clear();
+            let unfed = &sample.drawn[sample.fed - sample.prompt.len()..];
+            tokens.extend(unfed[..count].iter().map(|drawn| drawn.token));
+            let complete = count == waiting;
+            self.step.push(&tokens, sample.fed, &sample.pages, complete);
+            self.activation_slots.cache(&mut self.step, &mut sample.slots);
+            sample.fed += count;
+            if complete {
+                due.push(Due { row: due.len(), sample: at });
             }
         }
+        due
     }
 
-    /// Adds rows for prompts, in order, up to the limit; returns the groups whose prompt is complete with this step.
-    pub(super) fn feed_prompts(&mut self) -> Vec<usize> {
-        let mut left = self.limits.prefill_tokens.max(1);
+    /// Adds rows for prompts, in order, as far as there is room; returns the groups whose prompt is complete with this step.
+    pub(super) fn feed_prompts(&mut self, mut left: usize) -> Vec<usize> {
         let mut finishing = Vec::new();
         for i in 0..self.groups.len() {
             if left == 0 || self.running.len() + finishing.len() >= self.limits.sequences {

@@ -53,12 +53,17 @@ impl<B: Backend> Engine<'_, B> {
         Ok(events)
     }
 
-    fn retire(&mut self, sample: usize, finish_reason: FinishReason) -> Result<Event> {
-        let sample = self.running.remove(sample);
-        self.reserved -= sample.reserved;
-        for page in sample.pages {
+    /// Gives back pages, and what was promised of others.
+    pub(super) fn release(&mut self, pages: Vec<u32>, reserved: usize) {
+        self.reserved -= reserved;
+        for page in pages {
             self.cache.release(page);
         }
+    }
+
+    fn retire(&mut self, sample: usize, finish_reason: FinishReason) -> Result<Event> {
+        let sample = self.running.remove(sample);
+        self.release(sample.pages, sample.reserved);
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
         let text = match (sample.text, self.tokenizer) {
             (Some(text), _) => Some(text.finish(&sample.sampling.stop_strings)?),

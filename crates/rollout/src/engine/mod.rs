@@ -7,10 +7,12 @@
 mod admission;
 mod drawing;
 mod request;
+mod withdrawal;
 
 pub use request::{Event, Limits, Request, RequestId};
 
 use crate::activation_slots::ActivationSlots;
+use crate::begun::Begun;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
 use drawing::Due;
@@ -86,6 +88,16 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
     /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
+        self.submit_begun(request, Vec::new())
+    }
+
+    /// Queues a request of whose responses some have begun elsewhere: in the order of its samples, what these have come to;
+    /// those beyond begin anew. Each has the bits of one that was sampled here from its first token on, but no activations are
+    /// cached of what has begun.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit), and [`Error::Prompt`] for what no engine can have left.
+    pub fn submit_begun(&mut self, request: Request, begun: Vec<Begun>) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
         if prompt.is_empty() {
@@ -102,6 +114,16 @@ impl<'a, B: Backend> Engine<'a, B> {
                 prompt.len()
             )));
         }
+        let max_tokens = self.max_tokens(prompt.len(), &sampling);
+        for begun in &begun {
+            self.model.check_tokens(&begun.tokens)?;
+            if !begun.can_go_on(&sampling, max_tokens) {
+                return Err(Error::Prompt(format!(
+                    "a response that has begun with {} tokens cannot be gone on with: it has ended, or is not whole",
+                    begun.tokens.len()
+                )));
+            }
+        }
         let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(B::PAGE));
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages && !samples.is_empty() {
@@ -110,7 +132,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 "the prompt's {} tokens and a response of up to {} need {} MiB of keys and values, and {} MiB are \
                  allowed: allow fewer tokens or more memory",
                 prompt.len(),
-                self.max_tokens(prompt.len(), &sampling),
+                max_tokens,
                 mib(needed),
                 mib(self.pages)
             )));
@@ -126,6 +148,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 prompt,
                 sampling,
                 samples,
+                begun,
                 started: 0,
                 pages: Vec::new(),
                 slots: self.activation_slots.slots(cache_activations),
@@ -150,24 +173,24 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded.
     pub fn step(&mut self) -> Result<Vec<Event>> {
-        let (resumed, due) = self.resume();
+        let (resumed, due) = self.resume()?;
         let mut events = self.draw(&resumed, due)?;
         drop(resumed);
 
         self.step.clear();
-        self.feed_running();
-        let decoding = self.step.wanted.len();
-        let finishing = self.feed_prompts();
+        let mut room = self.limits.prefill_tokens.max(1);
+        let mut due = self.feed_running(&mut room);
+        let decoding = due.len();
+        let finishing = self.feed_prompts(room);
         if self.step.rows() == 0 {
             return Ok(events);
         }
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
         let hidden = Arc::new(model.step(step, cache, self.activation_slots.0.as_deref_mut()));
-        let mut due: Vec<Due> = (0..decoding).map(|i| Due { row: i, sample: i }).collect();
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
             self.groups[group].state = GroupState::Ready { hidden: hidden.clone(), row: row as u32 };
-            self.start_samples(group, row, &mut due);
+            self.start_samples(group, row, &mut due)?;
         }
         self.copy_pages();
         self.groups.retain(|g| g.started < g.samples.len());
