@@ -12,7 +12,10 @@ struct Doing {
     what: String,
     done: u64,
     of: u64,
-    waits: bool,
+    /// The number of the exchange in which it waits for others.
+    waits: Option<u64>,
+    /// The number of the exchange to which rank 0 calls all.
+    called: Option<u64>,
     since: Instant,
 }
 
@@ -21,7 +24,8 @@ pub(crate) struct Waiting<'a>(&'a Activity);
 
 impl Activity {
     pub fn new() -> Self {
-        let doing = Doing { what: "starting".into(), done: 0, of: 0, waits: false, since: Instant::now() };
+        let since = Instant::now();
+        let doing = Doing { what: "starting".into(), done: 0, of: 0, waits: None, called: None, since };
         Self(Mutex::new(doing))
     }
 
@@ -35,16 +39,27 @@ impl Activity {
         (doing.done, doing.of, doing.since) = (done, of, Instant::now());
     }
 
-    pub fn wait(&self) -> Waiting<'_> {
-        self.doing().waits = true;
+    /// It waits for others in the exchange of this number.
+    pub fn wait(&self, number: u64) -> Waiting<'_> {
+        self.doing().waits = Some(number);
         Waiting(self)
+    }
+
+    /// Rank 0 calls to the exchange of this number, or to none.
+    pub fn call(&self, number: Option<u64>) {
+        self.doing().called = number;
+    }
+
+    /// The number of the exchange to which rank 0 calls all.
+    pub fn called(&self) -> Option<u64> {
+        self.doing().called
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut doing = self.0.doing();
-        (doing.waits, doing.since) = (false, Instant::now());
+        (doing.waits, doing.since) = (None, Instant::now());
     }
 }
 
@@ -54,48 +69,55 @@ pub(crate) struct Beat {
     what: String,
     done: u64,
     of: u64,
-    /// Whether it waits for others.
-    pub waits: bool,
+    /// The number of the exchange in which it waits for others.
+    pub waits: Option<u64>,
+    /// The number of the exchange to which it calls all, where somebody waits.
+    pub calls: Option<u64>,
     /// Since it last reported progress.
     pub quiet: Duration,
 }
 
-const TEXT: usize = NOTE_BYTES - 26;
+/// Bytes before the text.
+const FIXED: usize = 42;
+const TEXT: usize = NOTE_BYTES - FIXED;
 
 impl Beat {
     pub fn of(activity: &Activity) -> Self {
-        let Doing { what, done, of, waits, since } = activity.doing().clone();
-        Self { what, done, of, waits, quiet: since.elapsed() }
+        let Doing { what, done, of, waits, called, since } = activity.doing().clone();
+        Self { what, done, of, waits, calls: called, quiet: since.elapsed() }
     }
 
     pub fn encode(&self) -> Note {
         let mut note = [0; NOTE_BYTES];
         let end = (0..=self.what.len().min(TEXT)).rev().find(|&end| self.what.is_char_boundary(end));
         let text = &self.what.as_bytes()[..end.unwrap_or(0)];
-        note[0] = u8::from(self.waits);
+        note[0] = u8::from(self.waits.is_some()) | u8::from(self.calls.is_some()) << 1;
         note[1] = text.len() as u8;
         note[2..10].copy_from_slice(&self.done.to_le_bytes());
         note[10..18].copy_from_slice(&self.of.to_le_bytes());
         note[18..26].copy_from_slice(&(self.quiet.as_millis() as u64).to_le_bytes());
-        note[26..26 + text.len()].copy_from_slice(text);
+        note[26..34].copy_from_slice(&self.waits.unwrap_or(0).to_le_bytes());
+        note[34..FIXED].copy_from_slice(&self.calls.unwrap_or(0).to_le_bytes());
+        note[FIXED..FIXED + text.len()].copy_from_slice(text);
         note
     }
 
     pub fn decode(note: &Note) -> Self {
         let number = |at: usize| note[at..].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
-        let text = &note[26..][..usize::from(note[1]).min(TEXT)];
+        let text = &note[FIXED..][..usize::from(note[1]).min(TEXT)];
         Self {
             what: String::from_utf8_lossy(text).into_owned(),
             done: number(2),
             of: number(10),
-            waits: note[0] != 0,
+            waits: (note[0] & 1 != 0).then(|| number(26)),
+            calls: (note[0] & 2 != 0).then(|| number(34)),
             quiet: Duration::from_millis(number(18)),
         }
     }
 
     /// `sampling, 41 of 64 done`.
     pub fn told(&self) -> String {
-        let waits = if self.waits { ", waiting for others" } else { "" };
+        let waits = if self.waits.is_some() { ", waiting for others" } else { "" };
         if self.of == 0 {
             return format!("{}{waits}", self.what);
         }
@@ -112,13 +134,17 @@ mod tests {
     fn a_beat_arrives_as_it_was() {
         let activity = Activity::new();
         activity.report(&"sämpling ".repeat(30), 41, 64);
-        let waiting = activity.wait();
+        let waiting = activity.wait(12);
+        activity.call(Some(1 << 40));
         let beat = Beat::of(&activity);
         let arrived = Beat::decode(&beat.encode());
-        assert!(arrived.waits && beat.what.starts_with(&arrived.what) && arrived.what.len() > TEXT - 3);
+        assert!(beat.what.starts_with(&arrived.what) && arrived.what.len() > TEXT - 3);
+        assert_eq!((arrived.waits, arrived.calls), (Some(12), Some(1 << 40)));
         assert_eq!((arrived.done, arrived.of), (41, 64));
         drop(waiting);
-        assert!(!Beat::decode(&Beat::of(&activity).encode()).waits);
+        activity.call(None);
+        let arrived = Beat::decode(&Beat::of(&activity).encode());
+        assert_eq!((arrived.waits, arrived.calls, activity.called()), (None, None, None));
     }
 
     proptest! {

@@ -108,6 +108,11 @@ impl Exchange {
         self.state().over.get_or_insert(error).clone()
     }
 
+    /// Whether rank 0 calls to the exchange that this rank makes next.
+    pub fn is_called(&self) -> bool {
+        self.activity.called() == Some(self.state().number)
+    }
+
     /// What has been computed, to be compared with the next exchange.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         let mut state = self.state();
@@ -150,7 +155,7 @@ impl Exchange {
         if let Some(error) = &state.over {
             return Err(error.clone());
         }
-        let _waiting = self.activity.wait();
+        let _waiting = self.activity.wait(state.number);
         let own = Header {
             kind,
             failed,

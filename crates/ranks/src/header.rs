@@ -18,11 +18,20 @@ pub(crate) enum Kind {
     Share = 5,
     Check = 6,
     Finish = 7,
+    Balance = 8,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Gather, Self::Broadcast, Self::Any, Self::Sum, Self::Share, Self::Check, Self::Finish];
+    const ALL: [Self; 8] = [
+        Self::Gather,
+        Self::Broadcast,
+        Self::Any,
+        Self::Sum,
+        Self::Share,
+        Self::Check,
+        Self::Finish,
+        Self::Balance,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -33,6 +42,7 @@ impl Kind {
             Self::Share => "shares parameters",
             Self::Check => "tries its neighbours",
             Self::Finish => "has finished",
+            Self::Balance => "shares out work",
         }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Rank 0 hears all others, and all others hear rank 0. Beside the work it must be a thread: a pass over a long text may take
 //! minutes.
+//!
+//! Signs of life also carry a call: where a rank waits in an exchange, rank 0 says so to all, and one that is at work and can
+//! come early does.
 
 use crate::beat::{Activity, Beat};
 use crate::host_piece::HostPiece;
@@ -120,22 +123,32 @@ impl Listener {
             (self.tell)(&format!("{own}: MPI has not returned for {} s", limit.as_secs()));
             std::process::abort()
         };
-        let note = Beat::of(&self.activity).encode();
-        let posted = others.iter().try_for_each(|other| engine.post(other.rank, &note));
-        let notes = match posted.and_then(|()| engine.notes()) {
-            Ok(notes) => notes,
-            Err(error) => {
-                let own = &self.names[self.line.rank()];
-                (self.tell)(&format!("{own} cannot say any more that it lives: {error}"));
-                return None;
+        let exchanged = engine.notes().and_then(|notes| {
+            for (rank, note) in notes {
+                if let Some(other) = others.iter_mut().find(|other| other.rank == rank) {
+                    (other.at, other.beat) = (Instant::now(), Beat::decode(&note));
+                }
             }
-        };
-        for (rank, note) in notes {
-            if let Some(other) = others.iter_mut().find(|other| other.rank == rank) {
-                (other.at, other.beat) = (Instant::now(), Beat::decode(&note));
-            }
+            self.activity.call(self.call(others));
+            let note = Beat::of(&self.activity).encode();
+            others.iter().try_for_each(|other| engine.post(other.rank, &note))
+        });
+        if let Err(error) = exchanged {
+            let own = &self.names[self.line.rank()];
+            (self.tell)(&format!("{own} cannot say any more that it lives: {error}"));
+            return None;
         }
         Some(())
+    }
+
+    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so in the latest exchange, and
+    /// what was heard of an earlier one is old. The others have heard it from rank 0.
+    fn call(&self, others: &[Heard]) -> Option<u64> {
+        if self.line.rank() > 0 {
+            return others.first()?.beat.calls;
+        }
+        let own = Beat::of(&self.activity).waits;
+        others.iter().map(|other| other.beat.waits).chain([own]).flatten().max()
     }
 
     /// Why a rank is given up.
@@ -152,7 +165,7 @@ impl Listener {
             ));
         }
         let quiet = beat.quiet + silent;
-        let stuck = !beat.waits && self.watch.stuck.is_some_and(|limit| quiet > limit + patience);
+        let stuck = beat.waits.is_none() && self.watch.stuck.is_some_and(|limit| quiet > limit + patience);
         stuck.then(|| {
             let seconds = quiet.as_secs_f64();
             format!(

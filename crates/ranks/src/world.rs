@@ -158,6 +158,24 @@ impl World {
         together.exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
     }
 
+    /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work that is to be shared out anew.
+    /// Who has nothing left comes here and waits. The others come, between two pieces of work, when they
+    /// [are called](Self::is_called).
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
+        let brought = Brought { record, ..Brought::default() };
+        together.exchange.run(Kind::Balance, brought, |exchange, headers| exchange.records(headers, record))
+    }
+
+    /// Whether a rank waits in the exchange that this one makes next. It is known about as long after as there is between two
+    /// signs of life; what comes of an exchange does not depend on when.
+    pub fn is_called(&self) -> bool {
+        self.together.as_ref().is_some_and(|together| together.exchange.is_called())
+    }
+
     /// The record of rank 0; what others bring is ignored.
     ///
     /// # Errors

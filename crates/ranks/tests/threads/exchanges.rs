@@ -1,7 +1,10 @@
 //! Records, answers and facts that all ranks come to have.
 
 use super::{on_ranks, patient};
-use isentrope_ranks::{HostFloats, Slices, Traffic, World};
+use isentrope_ranks::{HostFloats, Settings, Slices, Traffic, Watch, World};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A record of a rank that shows what was mixed up.
 fn record(rank: usize, bytes: usize) -> Vec<u8> {
@@ -99,4 +102,73 @@ fn one_alone_gets_what_it_gives() {
     assert_eq!((numbers, slices.of_rank(0)), ([1.0, 2.0], 0..2));
     assert_eq!(world.traffic(), Traffic::default());
     assert_eq!(world.finish(), Ok(()));
+}
+
+#[test]
+fn who_is_at_work_hears_that_others_wait() {
+    let period = Duration::from_millis(20);
+    let limit = Some(Duration::from_secs(1));
+    for busy in [0, 2] {
+        let watch = Watch { silent: limit, stuck: limit, period };
+        let counted = on_ranks(3, &Settings { watch, ..patient() }, |world, _| {
+            // An exchange before it, of which old signs of life may still tell.
+            world.any(false).unwrap();
+            let mut met = Vec::new();
+            for round in 0..3u8 {
+                if world.rank() == busy {
+                    // Those who wait may do so longer than one may be silent or without progress.
+                    let least = Duration::from_millis(if round == 0 { 1800 } else { 0 });
+                    let begun = Instant::now();
+                    while begun.elapsed() < least || !world.is_called() {
+                        world.report("sampling", 0, 0);
+                        assert!(begun.elapsed() < Duration::from_secs(60), "nobody calls");
+                        thread::sleep(period / 10);
+                    }
+                }
+                met.push(world.balance(&[round, world.rank() as u8]).unwrap());
+                assert!(!world.is_called(), "that exchange is over");
+            }
+            (met, world.finish())
+        });
+        for (met, finished) in counted {
+            let expected: Vec<Vec<Vec<u8>>> =
+                (0..3).map(|round| (0..3).map(|rank| vec![round, rank]).collect()).collect();
+            assert_eq!((met, finished), (expected, Ok(())));
+        }
+    }
+}
+
+#[test]
+fn nobody_is_called_where_nobody_waits() {
+    let end = Barrier::new(2);
+    on_ranks(2, &patient(), |world, _| {
+        world.any(false).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            assert!(!world.is_called());
+            thread::yield_now();
+        }
+        end.wait();
+        world.finish().unwrap();
+    });
+    assert!(!World::alone().is_called());
+    assert_eq!(World::alone().balance(b"left"), Ok(vec![b"left".to_vec()]));
+}
+
+#[test]
+fn who_is_at_work_hears_that_another_has_failed() {
+    let told = on_ranks(3, &patient(), |world, _| {
+        if world.rank() == 1 {
+            return world.fail("no verifier");
+        }
+        let begun = Instant::now();
+        while !world.is_called() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody calls");
+            thread::yield_now();
+        }
+        world.balance(b"left").unwrap_err()
+    });
+    assert!(
+        told.iter().all(|of_rank| *of_rank == told[0]) && told[0].to_string().ends_with("): no verifier")
+    );
 }
