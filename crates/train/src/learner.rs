@@ -107,6 +107,7 @@ impl<B: Backend> Learner<B> {
             sequences,
             units(sequences),
             &vec![false; sequences.len()],
+            |_| false,
             &self.ranks,
             self.limits.micro_batch_tokens,
         )
@@ -201,7 +202,7 @@ impl<B: Backend> Learner<B> {
         let Self { model, ranks, gradient, limits, .. } = self;
         let mut own = Scores::default();
         let busy = vec![false; sequences.len()];
-        let cuts = cut(sequences, apart(sequences), &busy, ranks, limits.micro_batch_tokens);
+        let cuts = cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
         for Cut { sequences: range, targets, shard, .. } in cuts {
             let packed = Packed::apart(&sequences[range]);
             let keep = limits.keep_one(model, packed.token_count());

@@ -68,8 +68,8 @@ pub(crate) enum Way<'a, B: Backend> {
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard and idle as a whole or not at all, and decides the way of each of
-/// this rank's. `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
+/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not at all, and decides the way
+/// of each of this rank's. `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
 pub(crate) fn passes<'a, B: Backend>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
@@ -78,7 +78,12 @@ pub(crate) fn passes<'a, B: Backend>(
     model: &Model<B>,
     cache: Option<&'a ActivationCache<B>>,
 ) -> Vec<Pass<'a, B>> {
-    let cuts = cut(sequences, units(sequences), idle, ranks, limits.micro_batch_tokens);
+    // One that is not cached would take those beside it forward as well.
+    let is_cached = |range: Range<usize>| {
+        let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
+        cache.is_some() && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
+    };
+    let cuts = cut(sequences, units(sequences), idle, is_cached, ranks, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
     // Their tapes exist at the same time.
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
@@ -163,30 +168,33 @@ pub(crate) struct Cut {
     pub idle: bool,
 }
 
-/// Micro-batches of one shard that are idle as a whole or not at all, in order: those of this rank. `of_sequences` are the
-/// sequences' units.
+/// Micro-batches of one shard that are idle as a whole or not at all, and so with what `is_cached` says, in order: those of this
+/// rank. `of_sequences` are the sequences' units.
 pub(crate) fn cut(
     sequences: &[Sequence<'_>],
     of_sequences: Vec<Unit>,
     idle: &[bool],
+    is_cached: impl Fn(Range<usize>) -> bool,
     ranks: &Ranks,
     limit: usize,
 ) -> Vec<Cut> {
-    let mut rest = idle;
-    let mut is_idle = |unit: &Unit| {
-        let (own, others) = rest.split_at(unit.sequences);
-        rest = others;
-        own.iter().all(|&idle| idle)
-    };
-    let idle: Vec<bool> = of_sequences.iter().map(&mut is_idle).collect();
+    let ranges = of_sequences.iter().scan(0, |first, unit| {
+        let range = *first..*first + unit.sequences;
+        *first = range.end;
+        Some(range)
+    });
+    let kind = |range: Range<usize>| (idle[range.clone()].iter().all(|&idle| idle), is_cached(range));
+    let (idle, cached): (Vec<bool>, Vec<bool>) = ranges.map(kind).unzip();
     let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
     let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
-    let kinds = shards_of(&weights, ranks.shards()).into_iter().zip(idle);
-    let units: Vec<(Unit, (usize, bool))> = of_sequences.into_iter().zip(kinds).collect();
+    let shards = shards_of(&weights, ranks.shards());
+    let kind = |((shard, idle), cached)| (shard, idle, cached);
+    let kinds = shards.into_iter().zip(idle).zip(cached).map(kind);
+    let units: Vec<(Unit, (usize, bool, bool))> = of_sequences.into_iter().zip(kinds).collect();
     let mut cuts = Vec::new();
     let (mut sequence, mut target) = (0, 0);
     for alike in units.chunk_by(|a, b| a.1 == b.1) {
-        let (shard, idle) = alike[0].1;
+        let (shard, idle, _) = alike[0].1;
         let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
         for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
             let range = sequence..sequence + count;
@@ -271,7 +279,12 @@ mod tests {
         let all = [(); 5].map(|()| known(Some(&slots[..])));
         let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
         assert_eq!(ways(&all, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
+        let some = [&all[..1], &[known(None)][..], &all[..3]].concat();
+        let expected = [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(ways(&some, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
+        assert_eq!(ways(&some, None, 100, 0)[0], (3, "on-policy".to_owned()));
         let expected = [(3, forward), (1, "score only"), (1, forward)];
+        let mixed = [known(None), known(None), None, None, None];
         assert_eq!(ways(&mixed, cached, 100, usize::MAX), expected.map(|(n, way)| (n, way.to_owned())));
     }
 
