@@ -138,7 +138,7 @@ impl Evaluator<'_> {
             interrupt,
         };
         // One at a time, so that a problem is kept as soon as it is sampled.
-        let responded = respond(sampler, questions, judge, 1, finished, observer)?;
+        let responded = respond(sampler, questions, None, judge, 1, finished, observer)?;
         Ok(responded.ended)
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! What they find out, and for which response, does not depend on when they do.
 
-use crate::engine::Request;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
+use crate::peers::Place;
 use crate::respond::{Responded, Taker};
 use crate::response::Response;
-use crate::sample::{Interrupt, Place, Sampler};
+use crate::sample::{Interrupt, Sampled, Sampler, Work};
 use crate::sequence::Completion;
 use isentrope_data::Problem;
 use isentrope_kernels::Backend;
@@ -44,7 +44,7 @@ struct Judged {
 /// Samples, and has the verifier's workers judge meanwhile.
 pub(crate) fn judge_beside<B: Backend, E: From<Error>>(
     sampler: Sampler<'_, B>,
-    requests: Vec<Request>,
+    work: Work<'_, E>,
     problems: &[&Problem],
     (judge, workers): (&Judge, usize),
     taker: &mut Taker<'_, E>,
@@ -54,14 +54,16 @@ pub(crate) fn judge_beside<B: Backend, E: From<Error>>(
     let bench = &Bench { judge, problems, sampled: Mutex::new(sampled), closed: AtomicBool::new(false) };
     thread::scope(|scope| {
         let (answer, judged) = mpsc::channel();
-        let threads: Vec<_> = (0..workers.min(taker.missing))
+        let asked = work.requests.iter().map(|request| request.samples.len()).sum();
+        let most = if work.peers.is_some() { usize::MAX } else { asked };
+        let threads: Vec<_> = (0..workers.min(most))
             .map(|_| {
                 let answer = answer.clone();
                 scope.spawn(move || bench.judge_all(answer))
             })
             .collect();
         drop(answer); // so that `judged` ends with the threads
-        let responded = bench.sample(sampler, requests, ask, judged, taker, observer);
+        let responded = bench.sample(sampler, work, ask, judged, taker, observer);
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         }
@@ -93,7 +95,7 @@ impl Bench<'_> {
     fn sample<B: Backend, E: From<Error>>(
         &self,
         sampler: Sampler<'_, B>,
-        requests: Vec<Request>,
+        work: Work<'_, E>,
         ask: Sender<(Place, Completion)>,
         judged: Receiver<Judged>,
         taker: &mut Taker<'_, E>,
@@ -101,16 +103,19 @@ impl Bench<'_> {
     ) -> Result<Responded, E> {
         let _closing = Closing(&self.closed);
         let interrupt = sampler.interrupt;
-        let mut verdicts = Duration::ZERO;
+        let (mut asked, mut verdicts) = (0, Duration::ZERO);
         let mut take = |Judged { place, response, took }: Judged| {
             verdicts += took;
             taker.take(place, response?)
         };
-        let each = &mut |place, completion| {
-            let _ = ask.send((place, completion)); // never refused: `sampled` is there
+        let each = &mut |ended: Sampled| {
+            if let Some(ended) = ended {
+                asked += 1;
+                let _ = ask.send(ended); // never refused: `sampled` is there
+            }
             judged.try_iter().try_for_each(&mut take)
         };
-        let sampled = sampler.sample(requests, each, observer)?;
+        let sampled = sampler.sample(work, each, observer)?;
         drop(ask);
         let begun = Instant::now();
         loop {
@@ -123,7 +128,7 @@ impl Bench<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let ended = if taker.missing == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let ended = if taker.judged == asked { sampled } else { ControlFlow::Break(()) };
         Ok(Responded { ended, waited: begun.elapsed(), verdicts })
     }
 }

@@ -5,8 +5,9 @@ use crate::engine::Request;
 use crate::error::Error;
 use crate::judge::Judge;
 use crate::observer::ProgressObserver;
+use crate::peers::{Peers, Place};
 use crate::response::Response;
-use crate::sample::{Place, Sampler};
+use crate::sample::{Sampled, Sampler, Work};
 use crate::sequence::Completion;
 use isentrope_data::Problem;
 use isentrope_kernels::Backend;
@@ -32,38 +33,42 @@ pub struct Responded {
 /// this thread or in threads of its own, where sampling computes, and is asked once `batch` responses are there, and at the end.
 /// Either way each judgement is the same.
 ///
+/// Where there are peers, all have the same list of questions, and each request asks for the responses that this one begins
+/// with. It may take over others and give some away, and judges what has ended here.
+///
 /// If it is broken off, what is judged by then is given to `each`.
 ///
 /// # Errors
 /// As [`Engine::submit`](crate::Engine::submit) and [`Engine::step`](crate::Engine::step), [`Error::Verifier`] when the verifier
-/// can judge nothing any more; and what `each` returns.
+/// can judge nothing any more; and what `each` and the peers return.
 pub fn respond<B: Backend, E: From<Error>>(
     sampler: Sampler<'_, B>,
     questions: Vec<(&Problem, Request)>,
+    peers: Option<&mut dyn Peers<E>>,
     judge: &Judge,
     batch: usize,
     each: &mut dyn FnMut(usize, usize, Response) -> Result<(), E>,
     observer: &mut dyn ProgressObserver,
 ) -> Result<Responded, E> {
     let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
-    let missing = requests.iter().map(|request| request.samples.len()).sum();
-    let mut taker = Taker { missing, each };
+    let work = Work { requests, peers };
+    let mut taker = Taker { judged: 0, each };
     match judge.verifier.workers() {
-        0 => judge_in_batches(sampler, requests, &problems, judge, batch, &mut taker, observer),
-        workers => judge_beside(sampler, requests, &problems, (judge, workers), &mut taker, observer),
+        0 => judge_in_batches(sampler, work, &problems, judge, batch, &mut taker, observer),
+        workers => judge_beside(sampler, work, &problems, (judge, workers), &mut taker, observer),
     }
 }
 
 /// Who takes what is judged.
 pub(crate) struct Taker<'a, E> {
-    /// How many responses are not there yet.
-    pub missing: usize,
+    /// How many responses have been taken.
+    pub judged: usize,
     each: &'a mut dyn FnMut(usize, usize, Response) -> Result<(), E>,
 }
 
 impl<E> Taker<'_, E> {
     pub fn take(&mut self, place: Place, response: Response) -> Result<(), E> {
-        self.missing -= 1;
+        self.judged += 1;
         (self.each)(place.request, place.sample, response)
     }
 }
@@ -87,7 +92,7 @@ impl Groups {
 
 fn judge_in_batches<B: Backend, E: From<Error>>(
     sampler: Sampler<'_, B>,
-    requests: Vec<Request>,
+    work: Work<'_, E>,
     problems: &[&Problem],
     judge: &Judge,
     batch: usize,
@@ -95,7 +100,7 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
     observer: &mut dyn ProgressObserver,
 ) -> Result<Responded, E> {
     let (mut places, mut sampled) = (Vec::new(), Vec::new());
-    let mut verdicts = Duration::ZERO;
+    let (mut verdicts, mut waited) = (Duration::ZERO, Duration::ZERO);
     let mut judge = |places: &mut Vec<Place>, sampled: &mut Vec<(_, Completion)>| {
         let begun = Instant::now();
         let responses = judge.responses(mem::take(sampled))?;
@@ -104,7 +109,11 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
         places.drain(..).zip(responses).try_for_each(|(place, response)| taker.take(place, response))?;
         Ok::<_, E>(took)
     };
-    let each = &mut |place: Place, completion| -> Result<(), E> {
+    let each = &mut |ended: Sampled| -> Result<(), E> {
+        let Some((place, completion)) = ended else {
+            waited += judge(&mut places, &mut sampled)?;
+            return Ok(());
+        };
         places.push(place);
         sampled.push((problems[place.request], completion));
         if places.len() >= batch {
@@ -112,7 +121,7 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
         }
         Ok(())
     };
-    let ended = sampler.sample(requests, each, observer)?;
-    let waited = judge(&mut places, &mut sampled)?;
+    let ended = sampler.sample(work, each, observer)?;
+    waited += judge(&mut places, &mut sampled)?;
     Ok(Responded { ended, waited, verdicts })
 }

@@ -7,13 +7,13 @@ use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierError};
 use isentrope_rollout::{
-    Error, Groups, Interrupt, Judge, Key, Limits, Phase, Progress, ProgressObserver, Request, Responded,
-    Response, Result, Sampler, Sampling, respond,
+    Begun, Error, Groups, Interrupt, Judge, Key, Left, Limits, Met, Peers, Phase, Place, Progress,
+    ProgressObserver, Request, Responded, Response, Result, Sampler, Sampling, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -128,6 +128,27 @@ impl Bench {
         progress: &dyn Fn(usize),
         stop: &dyn Fn() -> bool,
     ) -> (Result<Responded>, BTreeMap<usize, Vec<Response>>) {
+        let mut groups = BTreeMap::new();
+        let mut open = Groups::new(REQUESTS, SAMPLES);
+        let each = &mut |request, sample, response| {
+            let Some(responses) = open.add(request, sample, response) else { return Ok(()) };
+            let earlier = groups.insert(request, responses);
+            assert_eq!(earlier, None, "request {request} is complete twice");
+            Ok(())
+        };
+        let mut observer = Watching { signs: self.signs.clone(), progress, stop };
+        let responded = self.respond(0..REQUESTS, None, each, &mut observer);
+        (responded, groups)
+    }
+
+    /// Begins with the responses to some of the requests, which those who sample with this one know all.
+    fn respond(
+        self,
+        own: Range<usize>,
+        peers: Option<&mut dyn Peers<Error>>,
+        each: &mut dyn FnMut(usize, usize, Response) -> Result<()>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<Responded> {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
         let model = Model::load(&fixtures.join("models/qwen3"), cpu).unwrap();
@@ -148,10 +169,8 @@ impl Bench {
             let prompt = vec![3 + i as u32, 4, 5];
             let key = Key { seed: 11, step: 3, prompt: i as u64 };
             let sampling = sampling.clone();
-            (
-                problem,
-                Request { key, prompt, samples: (0..SAMPLES).collect(), sampling, cache_activations: false },
-            )
+            let samples = if own.contains(&i) { (0..SAMPLES).collect() } else { Vec::new() };
+            (problem, Request { key, prompt, samples, sampling, cache_activations: false })
         };
         let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
         let judge = Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
@@ -164,18 +183,8 @@ impl Bench {
             phase: Phase::Rollout,
             interrupt: self.interrupt,
         };
-        let mut groups = BTreeMap::new();
-        let mut open = Groups::new(REQUESTS, SAMPLES);
-        let each = &mut |request, sample, response| {
-            let Some(responses) = open.add(request, sample, response) else { return Ok(()) };
-            let earlier = groups.insert(request, responses);
-            assert_eq!(earlier, None, "request {request} is complete twice");
-            Ok(())
-        };
-        let mut observer = Watching { signs: self.signs, progress, stop };
         let questions = problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
-        let responded = respond(sampler, questions, &judge, self.batch, each, &mut observer);
-        (responded, groups)
+        respond(sampler, questions, peers, &judge, self.batch, each, observer)
     }
 
     fn complete(self) -> BTreeMap<usize, Vec<Response>> {
@@ -316,5 +325,118 @@ fn what_is_judged_is_kept_when_waiting_for_verdicts_is_interrupted() {
     assert!(groups.len() < REQUESTS);
     for (request, responses) in groups {
         assert_eq!(Some(&responses), expected.get(&request));
+    }
+}
+
+/// One of two who sample together.
+struct Partner {
+    side: usize,
+    table: Table,
+    moved: usize,
+}
+
+/// Where the two meet: what each has left, and what lies there for each.
+#[derive(Clone, Default)]
+struct Table(Arc<(Mutex<[Seat; 2]>, Condvar)>);
+
+#[derive(Default)]
+struct Seat {
+    left: Option<usize>,
+    given: Option<Vec<(Place, Begun)>>,
+}
+
+impl Table {
+    /// Changes what lies on the table, and waits for something there.
+    fn turn<R>(
+        &self,
+        change: impl FnOnce(&mut [Seat; 2]),
+        mut take: impl FnMut(&mut [Seat; 2]) -> Option<R>,
+    ) -> R {
+        let (seats, changed) = &*self.0;
+        let mut seats = seats.lock().unwrap();
+        change(&mut seats);
+        changed.notify_all();
+        loop {
+            if let Some(taken) = take(&mut seats) {
+                return taken;
+            }
+            let waited;
+            (seats, waited) = changed.wait_timeout(seats, PATIENCE).unwrap();
+            assert!(!waited.timed_out(), "the other does not come");
+        }
+    }
+}
+
+impl Peers<Error> for Partner {
+    fn are_waiting(&self) -> bool {
+        self.table.0.0.lock().unwrap()[1 - self.side].left.is_some()
+    }
+
+    /// Who has nothing left takes half of what the other has.
+    fn meet(&mut self, left: &[Left], withdraw: &mut dyn FnMut(Place) -> Option<Begun>) -> Result<Met> {
+        let (own, other) = (self.side, 1 - self.side);
+        let others = self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);
+        let gives = others == 0 && left.len() > 1;
+        let half = if gives { &left[..left.len() / 2] } else { &[] };
+        let given: Vec<(Place, Begun)> = half
+            .iter()
+            .map(|&Left { place, tokens }| {
+                let begun = withdraw(place).unwrap();
+                assert_eq!(begun.tokens.len(), tokens);
+                assert!(withdraw(place).is_none(), "it has gone");
+                (place, begun)
+            })
+            .collect();
+        self.moved += given.len();
+        let taken =
+            self.table.turn(|seats| seats[other].given = Some(given), |seats| seats[own].given.take());
+        // The other has seen what is left here before it gave anything.
+        self.table.turn(|seats| seats[other].left = None, |seats| seats[own].left.is_none().then_some(()));
+        Ok(Met { taken, is_last: left.len().max(others) <= 1 })
+    }
+}
+
+/// Takes no notice.
+struct Unseen;
+
+impl ProgressObserver for Unseen {
+    fn stop_requested(&self) -> bool {
+        false
+    }
+    fn progress(&mut self, progress: Progress) {
+        assert!(progress.done <= progress.total);
+    }
+    fn note(&mut self, _: &str) {}
+}
+
+/// Two sample together, of whom the first begins with few of the requests or with none.
+#[test]
+fn responses_that_another_takes_over_are_judged_where_they_end() {
+    let expected = Bench::new(0).complete();
+    for (workers, first) in [(0, 0), (0, 3), (1, 0), (3, 5)] {
+        let table = Table::default();
+        let sample = |side: usize, own: Range<usize>| {
+            let mut partner = Partner { side, table: table.clone(), moved: 0 };
+            let mut judged = BTreeMap::new();
+            let each = &mut |request, sample, response| {
+                assert_eq!(judged.insert((request, sample), response), None, "judged twice");
+                Ok(())
+            };
+            let bench = Bench { batch: 4, ..Bench::new(workers) };
+            let responded = bench.respond(own, Some(&mut partner), each, &mut Unseen).unwrap();
+            assert_eq!(responded.ended, ControlFlow::Continue(()));
+            (judged, partner.moved)
+        };
+        let ((mut judged, to_second), (others, to_first)) = thread::scope(|scope| {
+            let second = scope.spawn(|| sample(1, first..REQUESTS));
+            (sample(0, 0..first), second.join().unwrap())
+        });
+        assert!(to_second + to_first > 0, "nothing was tried");
+        let all = judged.len() + others.len();
+        judged.extend(others);
+        assert_eq!((judged.len(), all), (ALL, ALL), "by one of them each");
+        for ((request, sample), response) in judged {
+            assert_eq!(response, expected[&request][sample], "request {request}, sample {sample}");
+        }
     }
 }

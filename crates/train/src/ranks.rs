@@ -1,15 +1,16 @@
 //! Where the ranks that train together meet.
 //!
-//! A step has three meeting places. Between them every rank samples its share of the groups and takes its shards of the
+//! A step has three meeting places. Between them every rank samples its share of the responses and takes its shards of the
 //! sequences through the model; what follows from numbers that all ranks have (the filter, advantages, the objective, the
 //! gradient's norm, the optimizer's update) every rank computes for itself. The results of a run on several ranks are those of
 //! a run on one, to the last bit: no meeting lets the number of ranks, or which of them is first, show in the order of what it
 //! gathers or adds.
 //!
 //! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may decide whether there is one.
+//! While they sample, ranks meet whenever one of them has nothing left, which others hear of by
+//! [`is_called`](Ranks::is_called).
 
 use crate::error::{Error, Result};
-use crate::group::Group;
 use crate::shards::shards_of;
 use isentrope_kernels::Backend;
 use isentrope_model::{Model, Parameters, Scores};
@@ -78,30 +79,47 @@ impl Ranks {
     }
 
     /// Which of `count` groups this rank samples. The first update takes the first `first` of them, in shards: each rank samples
-    /// about those that it will train on, since it has their activations then.
+    /// about those that it will train on, since it has their activations then. Ranks that have sampled theirs take over responses
+    /// of the others (`collect/others.rs`).
     pub fn own_groups(&self, first: usize, count: usize) -> Vec<usize> {
         let first = first.min(count);
         let rest = self.own(&vec![1; count - first]);
         self.own(&vec![1; first]).chain(first + rest.start..first + rest.end).collect()
     }
 
-    /// After collecting: the groups that each rank has sampled and judged, to the groups of all.
-    ///
-    /// Groups come in the order of their positions in the data, each whole and with the bits of its log-probs and entropies.
-    /// Whether a response's activations are cached is known only where it was sampled; elsewhere it has no slots.
+    /// While sampling: what each rank has left, in the order of ranks. Who has nothing left comes here and waits; the others come
+    /// when they [are called](Self::is_called).
     ///
     /// # Errors
     /// When another rank has failed, as all of the methods that gather.
-    pub fn gather_groups(&self, groups: Vec<Group>) -> Result<Vec<Group>> {
-        let mut all = self.gather(groups)?;
-        all.sort_by_key(|group| group.position);
-        Ok(all)
+    pub fn balance<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
+        self.world.balance(&encoded(own)?)?.iter().map(|record| decoded(record)).collect()
+    }
+
+    /// Whether a rank waits for this one in the meeting that comes next.
+    pub fn is_called(&self) -> bool {
+        self.world.is_called()
+    }
+
+    /// After sampling: the responses that each rank has sampled and judged, by the place in the rollout where each belongs, to
+    /// those of all.
+    ///
+    /// They come with the bits of their log-probs and entropies. Whether a response's activations are cached is known only where
+    /// it was sampled; elsewhere it has no slots.
+    ///
+    /// # Errors
+    /// As [`balance`](Self::balance).
+    pub fn gather_sampled(
+        &self,
+        own: Vec<((usize, usize), Response)>,
+    ) -> Result<Vec<((usize, usize), Response)>> {
+        self.gather(own)
     }
 
     /// The responses to the problems that each rank has asked, `[problems][samples]`, in the order of ranks: to those of all.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn gather_responses(&self, responses: Vec<Vec<Response>>) -> Result<Vec<Vec<Response>>> {
         self.gather(responses)
     }
@@ -113,7 +131,7 @@ impl Ranks {
     /// it selects by covariance and averages over the whole minibatch, and goes backward through its own sequences.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn gather_scores(&self, scores: Scores) -> Result<Scores> {
         let Scores { logprobs, entropies, log_masses } = scores;
         let [logprobs, entropies, log_masses] = self.gather_numbers([logprobs, entropies, log_masses])?;
@@ -123,7 +141,7 @@ impl Ranks {
     /// Numbers of consecutive targets that each rank has, of equal length on a rank: to those of all.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn gather_numbers<const N: usize>(&self, own: [Vec<f32>; N]) -> Result<[Vec<f32>; N]> {
         if self.world.size() == 1 {
             return Ok(own);
@@ -154,7 +172,7 @@ impl Ranks {
     /// shards alone (docs/numerics.md), and is the same for any number of ranks.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn sum_gradients<B: Backend>(
         &self,
         backend: &B,
@@ -167,7 +185,7 @@ impl Ranks {
     /// Each rank's slice of weights or moments, to the whole of them.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn share<B: Backend>(
         &self,
         backend: &B,
@@ -180,7 +198,7 @@ impl Ranks {
     /// The numbers of each rank, of which `place` says where they belong: to those of all.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn gather_slices(&self, own: Vec<f32>, place: impl Fn(usize) -> Range<usize>) -> Result<Vec<f32>> {
         let [gathered] = self.gather_numbers([own])?;
         let mut all = vec![0.0; gathered.len()];
@@ -201,7 +219,7 @@ impl Ranks {
     /// Whether any rank says so.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn any(&self, flag: bool) -> Result<bool> {
         Ok(self.world.any(flag)?)
     }
@@ -209,7 +227,7 @@ impl Ranks {
     /// What the first rank says.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn first_says<T: Serialize + DeserializeOwned>(&self, value: T) -> Result<T> {
         if self.world.size() == 1 {
             return Ok(value);
@@ -265,7 +283,7 @@ impl Ranks {
     /// Each rank's items, in the order of ranks. Its own are those that it has given.
     ///
     /// # Errors
-    /// As [`gather_groups`](Self::gather_groups).
+    /// As [`balance`](Self::balance).
     pub fn gather<T: Serialize + DeserializeOwned>(&self, own: Vec<T>) -> Result<Vec<T>> {
         if self.world.size() == 1 {
             return Ok(own);

@@ -8,5 +8,6 @@ mod learner;
 mod parity;
 mod process_model;
 mod ranks;
+mod ranks_pulled;
 mod shards;
 mod tensorboard_sink;

@@ -68,7 +68,7 @@ fn documented_names_are_those_that_are_written() {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }
     // One process waits for nobody, and sends nothing.
-    written.extend(["time/wait_s", "throughput/sent_mb"].map(str::to_owned));
+    written.extend(["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"].map(str::to_owned));
     // A run of two steps has no law.
     let lawful = |step: u64| {
         let entropy = 1.2 - 0.1 * step as f64;

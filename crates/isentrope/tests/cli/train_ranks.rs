@@ -1,7 +1,7 @@
 //! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
 
 use crate::output::SmallDisk;
-use crate::program::{names, stderr};
+use crate::program::{names, parse_lines, stderr};
 use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, succeed};
@@ -108,11 +108,43 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
                 assert!(!said.contains("sampled before"), "of another rank, at the same time: {said}");
                 assert_same_results(&alone, &bench.out(&out));
                 let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
-                for name in ["time/wait_s", "throughput/sent_mb"] {
+                for name in ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"] {
                     assert!(timings.lines().all(|line| line.contains(name)), "{timings}");
                 }
             }
         }
+    }
+}
+
+/// One prompt for two ranks: one of them has nothing of its own, and takes over what the other has left after a second or two.
+#[test]
+fn responses_that_go_to_another_rank_change_no_byte() {
+    let bench = Bench::train();
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
+    let model = format!("model.path={:?}", assets.display().to_string());
+    let sets = [
+        model.as_str(),
+        "update.shards=2",
+        "run.steps=1",
+        "eval.every=0",
+        "rollout.filter=false",
+        "rollout.prompts=1",
+        "update.prompts=1",
+        "update.epochs=1",
+        "rollout.responses=1200",
+        "rollout.max_tokens=120",
+        "rollout.top_p=0.95",
+    ];
+    let alone = bench.run("alone", &sets, &[]);
+    for launcher in Launcher::installed() {
+        let out = format!("moved-{}", launcher.is_open_mpi);
+        succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &[])));
+        assert_same_results(&alone, &bench.out(&out));
+        let timings = parse_lines(&fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap());
+        let timing = |name: &str| timings.last().unwrap()[name].as_f64().unwrap();
+        let (moved, took) = (timing("throughput/moved_responses"), timing("time/rollout_s"));
+        // A machine on which it takes less than ranks need to hear of each other tries nothing here.
+        assert!(moved > 0.0 || took < 3.0, "nothing has moved in {took} s");
     }
 }
 

@@ -4,19 +4,21 @@
 //! too hard or too easy (PRIME, arXiv:2502.01456), and more prompts are sampled until there are enough (dynamic sampling, DAPO,
 //! arXiv:2503.14476). What is left over is kept for the next step.
 
+mod batch;
+mod others;
+mod share_out;
+
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::observer::{Observer, Phase};
+use crate::observer::Observer;
 use crate::ranks::Ranks;
 use crate::rollout_statistics::RolloutStatistics;
-use crate::run::{Asked, Journal, checksum_of};
+use crate::run::Journal;
 use crate::token_records::{Budget, Dropped};
-use isentrope_data::{Problem, Source};
+use isentrope_data::Source;
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Model};
-use isentrope_rollout::{
-    Interrupt, Judge, Key, Limits, Prompter, Request, Responded, Response, Sampler, Sampling, respond,
-};
+use isentrope_rollout::{Judge, Limits, Prompter, Sampling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -92,10 +94,6 @@ pub enum WhenShort {
     Train,
 }
 
-/// How many responses are sampled before a verifier without workers judges them. It computes where sampling does, and would leave
-/// cores idle for a single one; but what is not judged is not in the journal.
-const JUDGED_AT_A_TIME: usize = 64;
-
 /// One step's rollout in the making.
 pub(crate) struct Collector<'a, B: Backend> {
     /// Sizes and filter.
@@ -150,6 +148,8 @@ pub struct Collected {
     pub waited: Duration,
     /// Time that all verdicts took, added up over the verifier's workers.
     pub verdicts: Duration,
+    /// How many responses have gone from one rank to another.
+    pub moved: usize,
 }
 
 impl<B: Backend> Collector<'_, B> {
@@ -170,6 +170,7 @@ impl<B: Backend> Collector<'_, B> {
             taken: 0,
             waited: Duration::ZERO,
             verdicts: Duration::ZERO,
+            moved: 0,
         };
         let mut batches = 0;
         while self.carried + collected.groups.len() < wanted {
@@ -189,12 +190,13 @@ impl<B: Backend> Collector<'_, B> {
             let first_update = self.first_update.saturating_sub(there);
             // Which groups will pass the filter is not known yet.
             let cached = if filter && first_update > 0 { count } else { first_update };
-            let (groups, responded) = self.sample(collected.taken, count, cached)?;
+            let batch = self.sample(collected.taken, count, cached)?;
             collected.taken += count as u64;
-            collected.waited += responded.waited;
-            collected.verdicts += responded.verdicts;
+            collected.waited += batch.waited;
+            collected.verdicts += batch.verdicts;
+            collected.moved += batch.moved;
             batches += 1;
-            for group in self.ranks.gather_groups(groups)? {
+            for group in batch.groups {
                 seen(&group)?;
                 collected.statistics.add(&group);
                 if !filter || self.teaches(&group) {
@@ -239,96 +241,5 @@ impl<B: Backend> Collector<'_, B> {
             "the filter left {said}; use data of another difficulty, raise rollout.max_batches or \
              rollout.responses{band}, or set rollout.when_short = \"train\""
         )))
-    }
-
-    /// Samples responses to this rank's part of `count` problems, after the `taken` ones of this step, and judges them. The
-    /// activations of the first `cached` of all groups are kept for the update, as far as there is room.
-    fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<(Vec<Group>, Responded)> {
-        let first_position = self.position + taken;
-        let places = self.ranks.own_groups(cached, count);
-        let position = |place: usize| first_position + place as u64;
-        let problems: Vec<Problem> =
-            places.iter().map(|&place| self.source.problem(position(place))).collect();
-        let prompts: Vec<Vec<u32>> =
-            problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
-        let checksums: Vec<u32> = problems
-            .iter()
-            .zip(&prompts)
-            .map(|(problem, prompt)| checksum_of(problem, prompt))
-            .collect::<Result<_>>()?;
-        let most_likely =
-            Arc::new(Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() });
-        let vocabulary = self.model.config.vocab_size;
-        // Of each prompt, its responses; then of each the most likely one, if it is wanted.
-        let mut wanted = Vec::new();
-        for (greedy, samples) in [(false, self.settings.responses), (true, usize::from(self.greedy))] {
-            for (own, &place) in places.iter().enumerate() {
-                let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
-                let drawn_as = if greedy { &most_likely } else { &self.sampling };
-                let known = |sample| {
-                    let known = self.journal.take(asked(sample), checksums[own])?;
-                    known.can_be_of(vocabulary, drawn_as).then_some(known)
-                };
-                wanted.push(Wanted { own, asked: asked(0), responses: (0..samples).map(known).collect() });
-            }
-        }
-        let question = |wanted: &Wanted| {
-            let Wanted { own, asked, .. } = *wanted;
-            let request = Request {
-                key: Key { seed: self.seed, step: self.step, prompt: asked.prompt },
-                prompt: prompts[own].clone(),
-                samples: wanted.missing(),
-                sampling: if asked.greedy { most_likely.clone() } else { self.sampling.clone() },
-                cache_activations: !asked.greedy && places[own] < cached,
-            };
-            (&problems[own], request)
-        };
-        let questions = wanted.iter().map(question).collect();
-        let journal = &mut self.journal;
-        let keep = &mut |question: usize, sample: usize, response: Response| -> Result<()> {
-            let Wanted { own, asked, responses } = &mut wanted[question];
-            journal.add(Asked { sample, ..*asked }, checksums[*own], &response)?;
-            responses[sample] = Some(response);
-            Ok(())
-        };
-        let sampler = Sampler {
-            model: self.model,
-            activation_cache: self.activation_cache.as_deref_mut(),
-            tokenizer: &self.prompter.tokenizer,
-            limits: self.limits,
-            phase: Phase::Rollout,
-            interrupt: Interrupt::Never,
-        };
-        let responded = respond(sampler, questions, self.judge, JUDGED_AT_A_TIME, keep, self.observer)?;
-        let mut all = wanted.into_iter().map(|wanted| wanted.responses.into_iter().flatten());
-        let responses: Vec<Vec<Response>> = all.by_ref().take(places.len()).map(Iterator::collect).collect();
-        let greedy = all.map(|mut greedy| greedy.next());
-        let parts =
-            places.iter().zip(problems.into_iter().zip(prompts)).zip(responses.into_iter().zip(greedy));
-        let groups = parts.map(|((&place, (problem, prompt)), (responses, greedy))| Group {
-            step: self.step,
-            position: position(place),
-            problem,
-            prompt,
-            responses,
-            greedy,
-        });
-        Ok((groups.collect(), responded))
-    }
-}
-
-/// The responses to a prompt that are wanted, as far as they are there.
-struct Wanted {
-    /// Which of this rank's prompts.
-    own: usize,
-    /// The first of them.
-    asked: Asked,
-    responses: Vec<Option<Response>>,
-}
-
-impl Wanted {
-    /// The numbers of those that are not there.
-    fn missing(&self) -> Vec<usize> {
-        (0..self.responses.len()).filter(|&sample| self.responses[sample].is_none()).collect()
     }
 }

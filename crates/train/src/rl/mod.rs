@@ -134,6 +134,7 @@ impl Trainer for PolicyGradient {
         clock.add("verify", collected.waited);
         clock.add("verdicts", collected.verdicts);
         clock.count("rollout", collected.statistics.tokens());
+        context.record.moved_responses = collected.moved;
         Ok(collected)
     }
 

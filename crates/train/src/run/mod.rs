@@ -257,7 +257,7 @@ impl Run {
     /// # Errors
     /// As [`Log::write`].
     pub(crate) fn record(&mut self, record: StepRecord, observer: &mut dyn Observer) -> Result<()> {
-        let StepRecord { metrics, mut clock, remarks, .. } = record;
+        let StepRecord { metrics, mut clock, moved_responses, remarks, .. } = record;
         let (traffic, before) = (self.ranks.traffic(), self.traffic);
         self.traffic = traffic;
         if self.ranks.count() > 1 {
@@ -266,6 +266,7 @@ impl Run {
         let mut timings = clock.metrics();
         if self.ranks.count() > 1 {
             timings.set("throughput/sent_mb", (traffic.sent_bytes - before.sent_bytes) as f64 / 1e6);
+            timings.set("throughput/moved_responses", moved_responses as f64);
         }
         self.total.merge(&clock);
         self.ranks.note("the metrics of the step", &metrics)?;

@@ -11,6 +11,8 @@ pub struct StepRecord {
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
+    /// How many responses of its rollout have gone from one rank to another.
+    pub moved_responses: usize,
     /// What its evaluation says of the run so far, in sentences.
     pub remarks: Vec<String>,
     /// What is still to be written of its tokens, in the order of the file and without texts.

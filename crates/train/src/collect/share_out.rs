@@ -1,0 +1,236 @@
+//! Who samples what of the responses that are left of a rollout, when ranks have run out of work.
+//!
+//! A pure function of what every rank has left, which all ranks compute alike. No bit of a response depends on it.
+
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Responses that a rank offers to others at a time. What more it has, it may offer the next time.
+pub(super) const MOST_OFFERED: usize = 1024;
+
+/// What a rank has left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    /// How many responses, whether they are offered or not.
+    pub left: usize,
+    /// Those that others may take over, the first first: request, sample, and tokens so far.
+    pub offered: Vec<(usize, usize, usize)>,
+}
+
+impl Offer {
+    /// Of all that a rank has left, as request, sample and tokens. What has not started goes first, then what has the fewest
+    /// tokens: who takes it over must feed these again. Among equals the last to be asked for goes first, since it would start
+    /// last.
+    pub fn of(mut all: Vec<(usize, usize, usize)>) -> Self {
+        let left = all.len();
+        all.sort_by_key(|&(request, sample, tokens)| (tokens, Reverse((request, sample))));
+        all.truncate(MOST_OFFERED);
+        Self { left, offered: all }
+    }
+}
+
+/// A response that goes from one rank to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub from: usize,
+    pub to: usize,
+    pub request: usize,
+    pub sample: usize,
+    pub tokens: usize,
+}
+
+/// What becomes of what is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub moves: Vec<Move>,
+    /// Whether no later meeting could move anything.
+    pub is_last: bool,
+}
+
+/// What it is to take over a response, where what a rank has itself is 1 each. Of one that is under way all tokens are fed again,
+/// which takes at most as long as it has taken to sample them. How many are still to come nobody knows; as many again is a guess
+/// that is not far off where lengths spread widely, and among those that are left they do.
+fn burden(tokens: usize) -> usize {
+    if tokens == 0 { 1 } else { 2 }
+}
+
+/// Shares out what ranks have left: those without anything take over from those with the most, as long as the one who takes has
+/// no more to do after it than the one who gives. So a single response stays where it is, and so do two that are under way.
+pub(super) fn share_out(offers: &[Offer]) -> Shares {
+    let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
+    let has_not_started = |offer: &Offer| offer.offered.iter().filter(|(_, _, tokens)| *tokens == 0).count();
+    let mut not_started: Vec<usize> = offers.iter().map(has_not_started).collect();
+    let mut offered: Vec<_> = offers.iter().map(|offer| offer.offered.iter()).collect();
+    let ranks = || 0..offers.len();
+    let mut givers: BinaryHeap<_> = ranks().map(|rank| (left[rank], Reverse(rank))).collect();
+    // By how much each has taken over.
+    let mut takers: BinaryHeap<_> =
+        ranks().filter(|&rank| left[rank] == 0).map(|rank| Reverse((0, rank))).collect();
+    let mut moves = Vec::new();
+    while let (Some((has, Reverse(from))), Some(&Reverse((least, to)))) = (givers.pop(), takers.peek()) {
+        let Some(&(request, sample, tokens)) = offered[from].next() else { continue };
+        let after = least + burden(tokens);
+        if after >= has {
+            continue; // nor does any other of its responses go: they are no less of a burden
+        }
+        moves.push(Move { from, to, request, sample, tokens });
+        left[from] -= 1;
+        left[to] += 1;
+        if tokens == 0 {
+            not_started[from] -= 1;
+            not_started[to] += 1;
+        }
+        givers.push((left[from], Reverse(from)));
+        takers.pop();
+        takers.push(Reverse((after, to)));
+    }
+    let could_give = |rank: usize| left[rank] > if not_started[rank] > 0 { 1 } else { 2 };
+    Shares { moves, is_last: !ranks().any(could_give) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Ranks that have so many tokens of so many responses each: those of a rank are to a request of its own.
+    fn offers(tokens: &[Vec<usize>]) -> Vec<Offer> {
+        let of_rank = |(rank, all): (usize, &Vec<usize>)| {
+            Offer::of(all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens)).collect())
+        };
+        tokens.iter().enumerate().map(of_rank).collect()
+    }
+
+    fn moved(tokens: &[Vec<usize>]) -> Vec<(usize, usize, usize)> {
+        share_out(&offers(tokens)).moves.iter().map(|m| (m.from, m.sample, m.to)).collect()
+    }
+
+    #[test]
+    fn what_has_not_started_goes_first_then_what_is_shortest() {
+        assert_eq!(moved(&[vec![9, 0, 4, 0, 7, 5], vec![]]), [(0, 3, 1), (0, 1, 1)]);
+        assert_eq!(moved(&[vec![9, 0, 4, 0, 7, 5, 8], vec![]]), [(0, 3, 1), (0, 1, 1), (0, 2, 1)]);
+        assert_eq!(moved(&[vec![9], vec![]]), [], "a single one stays");
+        assert_eq!(moved(&[vec![0, 0], vec![]]), [(0, 1, 1)]);
+        assert_eq!(moved(&[vec![9, 3], vec![]]), [], "two that are under way stay");
+        assert_eq!(moved(&[vec![9, 3, 6], vec![]]), [(0, 1, 1)]);
+        assert_eq!(moved(&[vec![9; 90], vec![]]).len(), 30, "a third, whose tokens are fed again");
+        assert_eq!(moved(&[vec![5; 8], vec![0; 3]]), [], "all have work");
+        assert_eq!(moved(&[vec![9, 9], vec![0, 5], vec![]]), [(1, 0, 2)], "what is no burden goes");
+        assert_eq!(moved(&[vec![], vec![5; 4], vec![], vec![1; 3]]), [(1, 3, 0), (1, 2, 2)]);
+    }
+
+    #[test]
+    fn nobody_meets_again_where_nothing_can_move() {
+        let is_last = |tokens: &[Vec<usize>]| share_out(&offers(tokens)).is_last;
+        assert!(is_last(&[vec![], vec![]]) && is_last(&[vec![9], vec![]]) && is_last(&[vec![9, 9], vec![]]));
+        assert!(is_last(&[vec![0, 9], vec![]]) && is_last(&[vec![9, 9, 9], vec![]]));
+        assert!(!is_last(&[vec![9, 9, 9], vec![1]]) && !is_last(&[vec![0, 9], vec![1]]));
+        assert!(!is_last(&[vec![9; 7], vec![]]));
+    }
+
+    #[test]
+    fn more_than_is_offered_at_a_time_stays_until_the_next_time() {
+        let shares = share_out(&offers(&[vec![0; 5 * MOST_OFFERED], vec![]]));
+        assert_eq!((shares.moves.len(), shares.is_last), (MOST_OFFERED, false));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_doubled_and_what_is_worth_it_moves(
+            tokens in prop::collection::vec(
+                prop_oneof![Just(vec![]), prop::collection::vec(prop_oneof![Just(0), 0usize..99], 0..40)],
+                1..9,
+            ),
+        ) {
+            let offers = offers(&tokens);
+            let Shares { moves, is_last } = share_out(&offers);
+            let mut at: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+            for m in &moves {
+                prop_assert_eq!(m.tokens, tokens[m.from][m.sample]);
+                prop_assert!(m.request == m.from && tokens[m.to].is_empty() && !tokens[m.from].is_empty());
+                prop_assert_eq!(at.insert((m.request, m.sample), m.to), None, "moved twice");
+            }
+            let mut after = vec![0; tokens.len()];
+            for (rank, all) in tokens.iter().enumerate() {
+                for sample in 0..all.len() {
+                    after[at.get(&(rank, sample)).copied().unwrap_or(rank)] += 1;
+                }
+            }
+            prop_assert_eq!(after.iter().sum::<usize>(), tokens.iter().map(Vec::len).sum::<usize>());
+            // Nobody takes over more than the slowest had to do before, and what could still go does not.
+            let mut burdens = vec![0; tokens.len()];
+            moves.iter().for_each(|m| burdens[m.to] += burden(m.tokens));
+            let most = tokens.iter().map(Vec::len).max().unwrap_or(0);
+            prop_assert!(burdens.iter().all(|&burden| burden == 0 || burden < most), "{burdens:?}");
+            let takers = (0..after.len()).filter(|&rank| tokens[rank].is_empty());
+            let least = takers.map(|rank| burdens[rank]).min();
+            let kept = |rank: usize| {
+                let all = tokens[rank].iter().enumerate();
+                all.filter(|(sample, _)| !at.contains_key(&(rank, *sample))).map(|(_, &tokens)| tokens).min()
+            };
+            for rank in 0..after.len() {
+                if let (Some(least), Some(next)) = (least, kept(rank)) {
+                    prop_assert!(least + burden(next) >= after[rank], "{:?}", after);
+                }
+            }
+            // No later meeting moves anything, however much has been sampled until then.
+            let later = |rank: usize| {
+                let here = tokens.iter().enumerate().flat_map(|(of, all)| all.iter().enumerate().map(move |(s, t)| (of, s, *t)));
+                here.filter(|(of, sample, _)| at.get(&(*of, *sample)).copied().unwrap_or(*of) == rank).collect::<Vec<_>>()
+            };
+            let mut later: Vec<Offer> = (0..after.len()).map(|rank| Offer::of(later(rank))).collect();
+            later.push(Offer::default());
+            prop_assert_eq!(is_last, share_out(&later).moves.is_empty());
+            // What stays with a rank has begun, or has no fewer tokens than what it gives away.
+            for (rank, all) in tokens.iter().enumerate() {
+                let given = moves.iter().filter(|m| m.from == rank).map(|m| m.tokens).max();
+                prop_assert!(all.is_empty() || given.is_none() || given <= kept(rank) && kept(rank).is_some());
+            }
+        }
+
+        /// As a rollout goes: some responses end, and who has none left meets the others.
+        #[test]
+        fn it_ends_and_every_response_is_sampled_once(
+            lengths in prop::collection::vec(prop::collection::vec(1usize..30, 0..12), 2..6),
+            turns in prop::collection::vec(1usize..9, 1..20),
+        ) {
+            // Of each rank: request, sample, tokens; a response ends when it has its length.
+            let mut left: Vec<Vec<(usize, usize, usize)>> = lengths
+                .iter()
+                .enumerate()
+                .map(|(rank, all)| (0..all.len()).map(|sample| (rank, sample, 0)).collect())
+                .collect();
+            let mut ended = BTreeMap::new();
+            let mut is_last = false;
+            for turn in turns.iter().cycle() {
+                for (rank, all) in left.iter_mut().enumerate() {
+                    all.iter_mut().for_each(|(_, _, tokens)| *tokens += turn);
+                    all.retain(|&(request, sample, tokens)| {
+                        let goes_on = tokens < lengths[request][sample];
+                        if !goes_on {
+                            assert_eq!(ended.insert((request, sample), rank), None, "sampled twice");
+                        }
+                        goes_on
+                    });
+                }
+                if is_last {
+                    if left.iter().all(Vec::is_empty) {
+                        break;
+                    }
+                } else if left.iter().any(Vec::is_empty) {
+                    let offers: Vec<Offer> = left.iter().map(|all| Offer::of(all.clone())).collect();
+                    let shares = share_out(&offers);
+                    prop_assert!(shares.is_last || !shares.moves.is_empty(), "they would meet in vain");
+                    for m in &shares.moves {
+                        left[m.from].retain(|&(request, sample, _)| (request, sample) != (m.request, m.sample));
+                        left[m.to].push((m.request, m.sample, m.tokens));
+                    }
+                    is_last = shares.is_last;
+                }
+            }
+            prop_assert_eq!(ended.len(), lengths.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}
