@@ -7,6 +7,7 @@ use isentrope_kernels::{
     Attention, Backend, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks, norm,
 };
 use isentrope_model::Model;
+use proptest::test_runner::Config;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +40,11 @@ impl<S: Subject> Trial<S> {
         let load = |family| models::load(&models::checkpoint(family), self.device().backend());
         let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
         &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
+    }
+
+    /// So many random cases of a property, or as many of them as the subject has time for.
+    pub fn cases(&self, all: u32) -> Config {
+        data::cases(self.subject.cases(all))
     }
 
     pub fn tolerance(&self) -> Tolerance {

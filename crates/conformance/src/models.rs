@@ -27,9 +27,11 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-/// The directory of a tiny checkpoint.
+/// The directory of a tiny checkpoint: in `ISENTROPE_TEST_FIXTURES` where the tests run on another machine than they were built
+/// on, else among the sources.
 pub fn checkpoint(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(name)
+    let sources = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
+    std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from).join(name)
 }
 
 /// The model in this directory.

@@ -21,6 +21,11 @@ pub trait Subject: Send + Sync + 'static {
     /// All that a buffer holds, as bits, with whatever pads it.
     fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
 
+    /// How many random cases of a property to try where a fast backend is asked for `all` of them.
+    fn cases(&self, all: u32) -> u32 {
+        all
+    }
+
     // The backend's arithmetic, in scalar code: what its operations must equal to the last bit.
 
     /// An output of a linear layer, whose inputs and weights are these, with a bias, onto a residual.
@@ -90,8 +95,11 @@ pub struct Tolerance {
     pub shared_prompt: f64,
     /// Slopes of a model's loss along random directions, of the size that they typically have.
     pub derivatives: f64,
+    /// What rounding may add to a difference of two losses of a hundred scores each, absolute: where few digits are kept, slopes
+    /// that are small beside it over the step say little.
+    pub derivative_noise: f64,
     /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of its fourth power) and the
-    /// rounding of scores should both stay well below the tolerance.
+    /// rounding of scores should both stay well below the tolerance. Five times as much is a step of logits.
     pub derivative_step: f64,
     /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
     pub drawn: f64,

@@ -88,6 +88,7 @@ impl Subject for Chains {
             norm: 1e-6,
             shared_prompt: 1e-5,
             derivatives: 0.01,
+            derivative_noise: 0.0,
             derivative_step: 0.004,
             drawn: 1e-4,
         }

@@ -23,6 +23,48 @@ pub struct AdamW {
     pub gradient_scale: f32,
 }
 
+/// The numbers of an update's formula: combined in f64, each rounded once.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateFactors {
+    /// Of the gradient, first of all.
+    pub gradient_scale: f32,
+    /// Of the weights: what the decay leaves of them.
+    pub keep: f32,
+    /// Of the first moment.
+    pub beta1: f32,
+    /// Of the gradient, for the first moment.
+    pub take1: f32,
+    /// Of the second moment.
+    pub beta2: f32,
+    /// Of the gradient's square, for the second moment.
+    pub take2: f32,
+    /// Divides the root of the second moment.
+    pub root2: f32,
+    /// Added to that.
+    pub eps: f32,
+    /// Of the quotient of the moments, which is added to the weights.
+    pub rate: f32,
+}
+
+impl AdamW {
+    /// What the settings come to in this step.
+    pub fn factors(self) -> UpdateFactors {
+        let Self { learning_rate, beta1, beta2, eps, weight_decay, step, gradient_scale } = self;
+        let correction = |beta: f64| 1.0 - libm::pow(beta, f64::from(step));
+        UpdateFactors {
+            gradient_scale,
+            keep: (1.0 - learning_rate * weight_decay) as f32,
+            beta1: beta1 as f32,
+            take1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            take2: (1.0 - beta2) as f32,
+            root2: correction(beta2).sqrt() as f32,
+            eps: eps as f32,
+            rate: -(learning_rate / correction(beta1)) as f32,
+        }
+    }
+}
+
 /// Some numbers of one parameter in an update.
 pub struct Updated<'a, B> {
     /// The parameter's weights.
@@ -129,17 +171,16 @@ impl Kernel for Step {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let AdamW { learning_rate, beta1, beta2, eps, weight_decay, step, gradient_scale } = self.settings;
-        let correction = |beta: f64| 1.0 - libm::pow(beta, f64::from(step));
+        let factors = self.settings.factors();
         // SAFETY: `step` checked the lengths.
         unsafe {
-            let scale = S::splat(gradient_scale);
-            let keep = S::splat((1.0 - learning_rate * weight_decay) as f32);
-            let (b1, take1) = (S::splat(beta1 as f32), S::splat((1.0 - beta1) as f32));
-            let (b2, take2) = (S::splat(beta2 as f32), S::splat((1.0 - beta2) as f32));
-            let root2 = S::splat(correction(beta2).sqrt() as f32);
-            let eps = S::splat(eps as f32);
-            let rate = S::splat(-(learning_rate / correction(beta1)) as f32);
+            let scale = S::splat(factors.gradient_scale);
+            let keep = S::splat(factors.keep);
+            let (b1, take1) = (S::splat(factors.beta1), S::splat(factors.take1));
+            let (b2, take2) = (S::splat(factors.beta2), S::splat(factors.take2));
+            let root2 = S::splat(factors.root2);
+            let eps = S::splat(factors.eps);
+            let rate = S::splat(factors.rate);
             let start = self.range.start;
             vectors!(self.range.len(), |i, n| {
                 let i = start + i;

@@ -18,6 +18,10 @@
 //! operation has been carried out; whatever the host reads is finished. A dropped buffer may be handed out again at once,
 //! since whoever gets it comes later in the stream.
 //!
+//! The last tokens that went into a matrix's gradient may wait behind it for the next ones, where a backend sums them in
+//! blocks. Whatever reads the gradient has them added first, which ends a block: sums do not depend on micro-batches as long as
+//! nobody reads a gradient before it is finished.
+//!
 //! # Memory that there is not
 //! What is large and kept (weights, gradients, moments, caches of keys and values and of activations) is asked for by
 //! [`allocate`](Backend::allocate), which can fail with a sentence. What a pass needs for a moment is asked for by

@@ -55,7 +55,7 @@ impl Adjustments {
     }
 
     /// Whether tokens are drawn from another distribution than the model's own at the temperature.
-    fn departs(&self) -> bool {
+    pub fn departs(&self) -> bool {
         self.truncates() || self.repetition_penalty != 1.0
     }
 }
@@ -132,13 +132,22 @@ pub(crate) fn draw(
             let draw = &draws[here[i]];
             let row = &logits[(draw.row - first) * shape.outputs..][..shape.outputs];
             // SAFETY: the numbers in `order` are distinct, and below the length of `drawn`.
-            unsafe { *out.start().add(here[i]) = draw_one(workers.isa, draw, row) };
+            unsafe { *out.start().add(here[i]) = draw.from_logits(workers.isa, row) };
         });
     }
     drawn
 }
 
-/// One draw from one row of logits.
+impl Draw {
+    /// The draw from its row of logits; None where these are not finite.
+    ///
+    /// # Panics
+    /// When the processor lacks `isa`.
+    pub fn from_logits(&self, isa: Isa, logits: &[f32]) -> Option<Drawn> {
+        draw_one(isa, self, logits)
+    }
+}
+
 fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
     let adjustments = &draw.adjustments;
     let greedy = adjustments.temperature == 0.0;

@@ -30,7 +30,7 @@ mod swiglu;
 mod threads;
 mod tile;
 
-pub use adamw::{AdamW, NORM_BLOCK, Updated, norm};
+pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, Updated, norm};
 pub use attention::Attention;
 pub use backend::Backend;
 pub use batch::{CpuBatch, HostBatch, Run};

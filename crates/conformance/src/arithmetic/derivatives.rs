@@ -4,7 +4,7 @@
 use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{Text, checkpoint, load, noise, pack};
-use crate::{Subject, properties};
+use crate::{Subject, Tolerance, properties};
 use isentrope_kernels::Backend;
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed};
 
@@ -59,9 +59,10 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
                 // smaller, and relative errors then say nothing.
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
+                let Tolerance { derivatives, derivative_noise, .. } = trial.tolerance();
+                let allowed = derivatives * typical.max(computed.abs()) + derivative_noise / step;
                 assert!(
-                    (measured - computed).abs()
-                        <= trial.tolerance().derivatives * typical.max(computed.abs()),
+                    (measured - computed).abs() <= allowed,
                     "{family}: {}: {measured} measured, {computed} computed",
                     tensor.name
                 );

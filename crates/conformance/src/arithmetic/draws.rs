@@ -6,6 +6,7 @@ use crate::requests::{request, run};
 use crate::{Subject, properties};
 use isentrope_rollout::{Completion, Engine, Limits, Sampling};
 use safetensors::SafeTensors;
+use std::ops::Range;
 
 properties!(
     tokens_are_drawn_from_the_distribution_asked_for,
@@ -55,6 +56,37 @@ fn keep(p: &[f64], keep: impl Fn(usize, f64, f64) -> bool) -> Vec<f64> {
     kept.iter().map(|k| k / total).collect()
 }
 
+/// From the likeliest down.
+fn ranked(p: &[f64]) -> Vec<f64> {
+    let mut ranked = p.to_vec();
+    ranked.sort_by(|a, b| b.total_cmp(a));
+    ranked
+}
+
+// What truncation keeps must not hang on the last digits of a backend that has few: bounds lie between tokens, not on one.
+
+/// Of so many ranks the one after which probabilities fall most steeply.
+fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
+    let ranked = ranked(p);
+    ranks.max_by(|&a, &b| (ranked[a - 1] / ranked[a]).total_cmp(&(ranked[b - 1] / ranked[b]))).unwrap()
+}
+
+/// A share that is reached in the middle of a token: the likeliest of those that reach something near it.
+fn top_p_near(p: &[f64], share: f64) -> f32 {
+    let ranked = ranked(p);
+    let ends: Vec<f64> =
+        ranked.iter().scan(0.0, |sum, p| Some(std::mem::replace(sum, *sum + p) + p)).collect();
+    let rank = ends.iter().position(|&end| end >= share).unwrap();
+    (ends[rank] - ranked[rank] / 2.0) as f32
+}
+
+/// A multiple of the likeliest token's probability between those of two neighbours in rank.
+fn min_p_near(p: &[f64], share: f64) -> f32 {
+    let ranked = ranked(p);
+    let rank = ranked.iter().position(|&p| p < share * ranked[0]).unwrap();
+    ((ranked[rank - 1] * ranked[rank]).sqrt() / ranked[0]) as f32
+}
+
 /// Chi-square over tokens, those expected fewer than five times taken together, must not exceed what one seed in
 /// ten thousand does (by the approximation of Wilson and Hilferty).
 fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
@@ -98,33 +130,29 @@ fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>
         })
         .collect();
     let likeliest = plain.iter().copied().fold(0.0, f64::max);
-    let hot = keep(&at(1.4), |rank, _, _| rank < 25);
-    let hot = keep(&hot, |_, _, before| before < 0.85);
-    let hot_likeliest = hot.iter().copied().fold(0.0, f64::max);
+    let (top_k, top_p, min_p) = (top_k_in(&plain, 7..12), top_p_near(&plain, 0.8), min_p_near(&plain, 0.1));
+    let (reached, least) = (f64::from(top_p), f64::from(min_p) * likeliest);
+    // One after the other, at a temperature of 1.4.
+    let hot_top_k = top_k_in(&at(1.4), 20..30);
+    let hot = keep(&at(1.4), |rank, _, _| rank < hot_top_k);
+    let hot_top_p = top_p_near(&hot, 0.85);
+    let hot = keep(&hot, |_, _, before| before < f64::from(hot_top_p));
+    let hot_min_p = min_p_near(&hot, 0.2);
+    let hot_least = f64::from(hot_min_p) * hot.iter().copied().fold(0.0, f64::max);
     let default = Sampling { max_tokens: 1, ..Sampling::default() };
     let cases = [
         ("plain", default.clone(), 1.0, plain.clone()),
         ("temperature 0.7", Sampling { temperature: 0.7, ..default.clone() }, 0.7, at(0.7)),
         ("temperature 2", Sampling { temperature: 2.0, ..default.clone() }, 2.0, at(2.0)),
-        ("top-k 9", Sampling { top_k: 9, ..default.clone() }, 1.0, keep(&plain, |rank, _, _| rank < 9)),
-        (
-            "top-p 0.8",
-            Sampling { top_p: 0.8, ..default.clone() },
-            1.0,
-            keep(&plain, |_, _, before| before < 0.8),
-        ),
-        (
-            "min-p 0.1",
-            Sampling { min_p: 0.1, ..default.clone() },
-            1.0,
-            keep(&plain, |_, p, _| p >= 0.1 * likeliest),
-        ),
+        ("top-k", Sampling { top_k, ..default.clone() }, 1.0, keep(&plain, |rank, _, _| rank < top_k)),
+        ("top-p", Sampling { top_p, ..default.clone() }, 1.0, keep(&plain, |_, _, before| before < reached)),
+        ("min-p", Sampling { min_p, ..default.clone() }, 1.0, keep(&plain, |_, p, _| p >= least)),
         ("penalty 2.5", Sampling { repetition_penalty: 2.5, ..default.clone() }, 1.0, softmax(&penalised)),
         (
-            "temperature 1.4, top-k 25, top-p 0.85, min-p 0.2",
-            Sampling { temperature: 1.4, top_k: 25, top_p: 0.85, min_p: 0.2, ..default },
+            "temperature 1.4, top-k, top-p, min-p",
+            Sampling { temperature: 1.4, top_k: hot_top_k, top_p: hot_top_p, min_p: hot_min_p, ..default },
             1.4,
-            keep(&hot, |_, p, _| p >= 0.2 * hot_likeliest),
+            keep(&hot, |_, p, _| p >= hot_least),
         ),
     ];
     for (number, (what, sampling, temperature, expected)) in cases.into_iter().enumerate() {

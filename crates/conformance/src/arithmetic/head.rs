@@ -388,7 +388,8 @@ fn steps_of_the_head_change_entropies_by_their_slopes<S: Subject>(trial: &Trial<
         let dw = device.download(gradient(shape), &dw);
         let x = wide(&device.download(role, &x));
         let far = reference::dot(&x, &x) / f64::from(temperature * temperature);
-        let step = 0.02; // of the logits over temperature: rounding and the third order both stay small
+        // Of the logits over temperature: rounding and the third order both stay small.
+        let step = 5.0 * trial.tolerance().derivative_step;
         let after = |step: f64| {
             let moved = w.iter().zip(&dw).map(|(w, d)| w + (step / far) as f32 * d).collect();
             found(&device.seen(weights(shape), moved)).0

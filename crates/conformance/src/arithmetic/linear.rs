@@ -1,7 +1,7 @@
 //! Linear layers against the subject's own sums, and against the reference.
 
 use crate::arithmetic::reference;
-use crate::data::{assert_bits, assert_close_to, cases, noise, wide};
+use crate::data::{assert_bits, assert_close_to, noise, wide};
 use crate::device::{Trial, gradient, vector, vector_gradient, weights};
 use crate::{Subject, properties};
 use isentrope_kernels::{Backend, Kind, Linear, Role};
@@ -179,7 +179,7 @@ fn without_inputs_outputs_are_the_bias<S: Subject>(trial: &Trial<S>) {
 fn packing_is_undone_by_unpacking<S: Subject>(trial: &Trial<S>) {
     let device = trial.device();
     let sizes = (1usize..40, 1usize..200, 0usize..200);
-    proptest!(cases(60), |((inputs, outputs, cut) in sizes, seed in any::<u64>())| {
+    proptest!(trial.cases(60), |((inputs, outputs, cut) in sizes, seed in any::<u64>())| {
         let (shape, cut) = (Linear { inputs, outputs }, cut.min(outputs));
         let rows = noise(seed, inputs * outputs);
         let (head, tail) = rows.split_at(cut * inputs);

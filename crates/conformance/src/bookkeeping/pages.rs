@@ -1,6 +1,5 @@
 //! Pages and slots are taken, shared and released without one being lost or given out twice.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::{Subject, properties};
 use isentrope_kernels::{Attention, Backend, Role};
@@ -31,7 +30,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 fn every_page_is_free_or_held<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(256), |(pages in 0..6_usize, actions in prop::collection::vec(action(), 0..60))| {
+    proptest!(trial.cases(256), |(pages in 0..6_usize, actions in prop::collection::vec(action(), 0..60))| {
         let mut cache = KvCache::new(trial.model("qwen3"), pages).unwrap();
         let mut holders: BTreeMap<u32, usize> = BTreeMap::new();
         for action in actions {

@@ -1,6 +1,5 @@
 //! What steps have cached is what a pass over whole sequences computes.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
 use crate::{Subject, properties};
@@ -13,7 +12,7 @@ properties!(cached_activations_give_the_gradient_of_the_pass);
 const SLOTS: usize = 600;
 
 fn cached_activations_give_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         family in family(),
         groups in prop::collection::vec((tokens(1..40), prop::collection::vec(tokens(1..25), 1..4)), 1..4),
         chunks in prop::collection::vec(1..20_usize, 1..6),

@@ -1,6 +1,6 @@
 //! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing else.
 
-use crate::data::{assert_bits, cases, pieces};
+use crate::data::{assert_bits, pieces};
 use crate::device::{Device, Trial, width};
 use crate::serve::{LAYER, Piece, Sequences};
 use crate::{Subject, properties};
@@ -136,7 +136,7 @@ fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
 fn chunks_equal_whole_sequences<S: Subject>(trial: &Trial<S>) {
     let device = &trial.device();
     assert_chunks(device, shape(4, 2, 2, None), &[17], &[vec![1]], false, 0);
-    proptest!(cases(60), |(
+    proptest!(trial.cases(60), |(
         lens in prop::collection::vec(1usize..60, 1..4),
         cuts in prop::collection::vec(prop::collection::vec(0usize..60, 0..6), 3),
         joined in any::<bool>(),

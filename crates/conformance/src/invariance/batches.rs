@@ -1,6 +1,5 @@
 //! What else is in a batch, in which order, does not matter.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{
     FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
@@ -18,7 +17,7 @@ properties!(
 );
 
 fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         family in family(),
         texts in texts::<S>(1..7).prop_shuffle(),
         temperature in temperature(),
@@ -37,7 +36,7 @@ fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
 
 /// The slope of each target's entropy, in a batch and alone; the scores beside it are those of scoring.
 fn company_changes_no_slope<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(24), |(
+    proptest!(trial.cases(24), |(
         family in family(),
         texts in texts::<S>(1..7).prop_shuffle(),
         temperature in temperature(),
@@ -53,7 +52,7 @@ fn company_changes_no_slope<S: Subject>(trial: &Trial<S>) {
 
 /// Batches that differ in the order of their sequences alone.
 fn order_changes_nothing<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         family in family(),
         (texts, order) in texts::<S>(2..7).prop_flat_map(|texts| {
         let order: Vec<usize> = (0..texts.len()).collect();

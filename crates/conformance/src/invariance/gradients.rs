@@ -1,7 +1,6 @@
 //! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
 //! order of a sum and nothing else.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{
     FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words, write_wide,
@@ -21,7 +20,7 @@ fn keep() -> impl Strategy<Value = Keep> {
 }
 
 fn micro_batches_change_nothing<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(64), |(
+    proptest!(trial.cases(64), |(
         family in family(),
         texts in texts::<S>(1..8),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),

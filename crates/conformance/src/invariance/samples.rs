@@ -1,6 +1,5 @@
 //! A response is what it would be alone, whatever is sampled beside it and however little memory there is.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::models::bits;
 use crate::requests::{Place, alone, exact, least_pages, limits, request, requests, run, run_apart};
@@ -25,7 +24,7 @@ properties!(
 
 fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         requests in requests(S::Backend::PAGE),
         spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
         sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
@@ -111,7 +110,7 @@ fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>))
 
 fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
-    proptest!(cases(48), |(
+    proptest!(trial.cases(48), |(
         requests in prop::collection::vec((requests(S::Backend::PAGE), any::<bool>()), 1..3),
         slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
         spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],

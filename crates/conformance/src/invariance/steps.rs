@@ -1,7 +1,6 @@
 //! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its prefill, from the
 //! first decoded token to the last, on whatever pages, in whatever company, with a shared prefix or its own.
 
-use crate::data::cases;
 use crate::device::Trial;
 use crate::models::{family, nan_model, score_bits_alone, some_pages, temperature, tokens};
 use crate::{Subject, properties};
@@ -15,7 +14,7 @@ properties!(steps_equal_the_training_pass, a_shared_prefix_changes_nothing);
 const PAGES: usize = 40;
 
 fn steps_equal_the_training_pass<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         family in family(),
         texts in prop::collection::vec(tokens(1..some_pages::<S>()), 1..6),
         rhythm in rhythm(S::Backend::PAGE),
@@ -34,7 +33,7 @@ fn steps_equal_the_training_pass<S: Subject>(trial: &Trial<S>) {
 }
 
 fn a_shared_prefix_changes_nothing<S: Subject>(trial: &Trial<S>) {
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         family in family(),
         prefix in tokens(1..40),
         suffixes in prop::collection::vec(tokens(1..30), 1..5),
