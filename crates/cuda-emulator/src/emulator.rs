@@ -1,0 +1,317 @@
+//! The emulated device.
+
+use crate::failure::{Failure, Mistake};
+use crate::memory::{Allocations, EmulatedMemory, Snapshot};
+use crate::region::damage_between;
+use crate::tensor_core::TensorCore;
+use crate::trap;
+use crate::unit::{Export, Replaced, Unit};
+use crate::worker::{Launch, Worker};
+use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Source};
+use isentrope_kernels::OutOfMemory;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{env, thread};
+
+/// What is emulated, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Where schedules and poison come from.
+    pub seed: u64,
+    /// Host threads that run blocks, where a launch is large enough for them.
+    pub workers: usize,
+    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has written, races. Some twenty
+    /// times slower, and blocks run on one host thread.
+    pub races: bool,
+    /// Compute capability: decides the tensor cores' arithmetic, and how much shared memory there is.
+    pub capability: (u32, u32),
+    /// Bytes of memory.
+    pub memory: usize,
+}
+
+impl Default for Settings {
+    /// A Hopper with 8 GiB and one worker. The seed is `ISENTROPE_EMULATOR_SEED`, or 0; every access is looked at if
+    /// `ISENTROPE_EMULATOR_RACES` is set.
+    fn default() -> Self {
+        let seed = env::var("ISENTROPE_EMULATOR_SEED").ok().and_then(|seed| seed.parse().ok());
+        Self {
+            seed: seed.unwrap_or(0),
+            workers: 1,
+            races: env::var_os("ISENTROPE_EMULATOR_RACES").is_some_and(|value| !value.is_empty()),
+            capability: (9, 0),
+            memory: 8 << 30,
+        }
+    }
+}
+
+/// A GPU that is not there. Kernels run on the CPU, by their sources.
+pub struct Emulator {
+    settings: Settings,
+    allocations: Arc<Allocations>,
+    /// Workers that wait for the next launch. Whoever holds them launches.
+    workers: Mutex<Vec<Worker>>,
+    launches: AtomicU64,
+    /// What has been compiled for it.
+    units: Mutex<HashMap<&'static str, Arc<Unit>>>,
+    /// Texts that stand for those of files.
+    replaced: Replaced,
+}
+
+impl Emulator {
+    /// The device.
+    pub fn new(settings: Settings) -> Self {
+        trap::install();
+        Self {
+            settings,
+            allocations: Arc::new(Allocations::new(settings.memory, settings.seed)),
+            workers: Mutex::default(),
+            launches: AtomicU64::new(0),
+            units: Mutex::default(),
+            replaced: Replaced::new(),
+        }
+    }
+
+    /// With another text for one file of kernels, or for one that these include: what becomes of it can be seen through
+    /// everything that uses the device.
+    pub fn with_replaced(mut self, file: &str, text: String) -> Self {
+        self.replaced.insert(file.to_owned(), text);
+        self
+    }
+
+    /// The names of the kernels in a file, and what their signatures in C++ take.
+    ///
+    /// # Panics
+    /// When the file cannot be compiled.
+    pub fn signatures(&self, source: &Source) -> Vec<(String, Vec<isentrope_cuda::Kind>)> {
+        let unit = self.unit(source).unwrap_or_else(|error| panic!("{error}"));
+        let signature = |name: String| {
+            let parameters = unit.export(&name).map(Export::parameters);
+            (name, parameters.unwrap_or_default())
+        };
+        unit.names().into_iter().map(signature).collect()
+    }
+
+    fn unit(&self, source: &Source) -> Result<Arc<Unit>, String> {
+        let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(unit) = units.get(source.file) {
+            return Ok(Arc::clone(unit));
+        }
+        let unit = Unit::of(source, &self.replaced, self.settings.races)?;
+        units.insert(source.file, Arc::clone(&unit));
+        Ok(unit)
+    }
+
+    fn core(&self) -> TensorCore {
+        if self.settings.capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere }
+    }
+
+    /// Launches a kernel, and waits for it.
+    ///
+    /// # Errors
+    /// When it does what a GPU would refuse, or what has no defined result there.
+    ///
+    /// # Panics
+    /// When the arguments are not those that the kernel takes, or its file cannot be compiled.
+    pub fn try_launch(
+        &self,
+        function: &Function,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), Box<Failure>> {
+        function.check(arguments);
+        let seed = self.settings.seed;
+        let refuse = |what: String| {
+            Box::new(Failure {
+                mistake: Mistake::Launch,
+                kernel: function.name,
+                file: function.source.file,
+                line: None,
+                block: None,
+                thread: None,
+                what,
+                seed,
+            })
+        };
+        let unit = self.unit(function.source).unwrap_or_else(|error| panic!("{error}"));
+        let Some(export) = unit.export(function.name) else {
+            return Err(refuse("it is not exported".to_owned()));
+        };
+        if export.parameters() != function.parameters {
+            let what =
+                format!("it takes {:?}, but is declared with {:?}", export.parameters(), function.parameters);
+            return Err(refuse(what));
+        }
+        let blocks = grid.blocks.iter().map(|&n| u64::from(n)).product::<u64>();
+        if blocks == 0 {
+            return Ok(());
+        }
+        let limit = self.limits().shared;
+        if grid.threads == 0 || !grid.threads.is_multiple_of(32) || grid.threads > 1024 {
+            return Err(refuse(format!("blocks of {} threads", grid.threads)));
+        }
+        if grid.threads > export.threads() {
+            return Err(refuse(format!(
+                "blocks of {} threads, of {} at most",
+                grid.threads,
+                export.threads()
+            )));
+        }
+        if grid.blocks[1] > 65_535 || grid.blocks[2] > 65_535 || grid.blocks[0] >= 1 << 31 {
+            return Err(refuse(format!("a grid of {:?} blocks", grid.blocks)));
+        }
+        if grid.shared as usize > limit {
+            return Err(refuse(format!("{} bytes of shared memory, of {limit} at most", grid.shared)));
+        }
+
+        let mut waiting = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.allocations.lock();
+        let memory = Snapshot::new(&known, arguments);
+        drop(known);
+        let bits: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
+        let launch = Launch {
+            function,
+            export,
+            grid,
+            arguments: &bits,
+            memory: &memory,
+            core: self.core(),
+            shared_limit: limit,
+            races: self.settings.races,
+            seed,
+            number: self.launches.fetch_add(1, Ordering::Relaxed),
+        };
+        // To start a host thread takes as long as some hundred emulated ones.
+        let worth = (blocks * u64::from(grid.threads) / 1024).clamp(1, self.settings.workers.max(1) as u64);
+        let workers = if launch.races { 1 } else { worth as usize };
+        let kept = waiting.len().max(workers);
+        waiting.resize_with(kept, Worker::new);
+        let result = run(&launch, &mut waiting[..workers], blocks);
+        if result.is_err() {
+            // Fibers and shared memory are as the failure has left them.
+            waiting.clear();
+        }
+        result?;
+        match damage(&memory) {
+            Some(what) => Err(Box::new(Failure { mistake: Mistake::OutOfBounds, ..*refuse(what) })),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Memory among the arguments that somebody has written beside.
+fn damage(memory: &Snapshot) -> Option<String> {
+    memory.argument_ranges().find_map(|(number, (start, end))| {
+        let at = damage_between(start, end)?;
+        let bytes = end - start;
+        Some(format!(
+            "something wrote to byte {at} of the memory of {bytes} bytes that argument {number} points to"
+        ))
+    })
+}
+
+/// Runs all blocks, in random order, on so many workers.
+fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), Box<Failure>> {
+    let next = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
+    let order = crate::random::Random::new(&[launch.seed, launch.number, u64::MAX]);
+    // Blocks in order, or backwards, from any of them: enough to see that they do not rely on it.
+    let (first, backwards) = (order.below(blocks as usize) as u64, order.below(2) == 1);
+    let block = || {
+        let i = next.fetch_add(1, Ordering::Relaxed);
+        let at = if backwards { blocks - 1 - i.min(blocks - 1) } else { i };
+        (i < blocks && !failed.load(Ordering::Relaxed)).then(|| (first + at) % blocks)
+    };
+    let run_one = |worker: &mut Worker| {
+        let result = worker.run(launch, block);
+        failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        result
+    };
+    if let [worker] = workers {
+        return run_one(worker);
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| run_one(worker))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .fold(Ok(()), Result::and)
+    })
+}
+
+impl Device for Emulator {
+    type Memory = EmulatedMemory;
+
+    fn name(&self) -> String {
+        let (major, minor) = self.settings.capability;
+        format!("emulated sm_{major}{minor}")
+    }
+
+    fn limits(&self) -> Limits {
+        let capability = self.settings.capability;
+        // The CUDA C++ Programming Guide's table of technical specifications.
+        let kibibytes = match capability {
+            (8, 0 | 7) => 163,
+            (8, _) | (12, _) => 99,
+            _ => 227,
+        };
+        Limits { capability, processors: 4, shared: kibibytes << 10 }
+    }
+
+    fn memory_info(&self) -> MemoryInfo {
+        let (free, total) = self.allocations.free_and_total();
+        MemoryInfo { free, total }
+    }
+
+    fn keeps_memory(&self) -> bool {
+        false
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<EmulatedMemory, OutOfMemory> {
+        self.allocations.allocate(bytes)
+    }
+
+    fn upload(&self, bytes: &[u8], to: &EmulatedMemory, offset: usize) {
+        // SAFETY: `range` has checked that they fit; launches have ended.
+        unsafe { bytes.as_ptr().copy_to(to.range(offset, bytes.len()), bytes.len()) };
+    }
+
+    fn download(&self, from: &EmulatedMemory, offset: usize, bytes: &mut [u8]) {
+        self.synchronize();
+        // SAFETY: as above.
+        unsafe { from.range(offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    fn copy(
+        &self,
+        from: &EmulatedMemory,
+        from_offset: usize,
+        to: &EmulatedMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        let (from, to) = (from.range(from_offset, bytes), to.range(to_offset, bytes));
+        assert!(from.addr().abs_diff(to.addr()) >= bytes, "a copy whose two ranges touch each other");
+        // SAFETY: as above.
+        unsafe { from.copy_to(to, bytes) };
+    }
+
+    fn clear(&self, memory: &EmulatedMemory, offset: usize, bytes: usize) {
+        // SAFETY: as above.
+        unsafe { memory.range(offset, bytes).write_bytes(0, bytes) };
+    }
+
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        self.synchronize();
+        if let Err(failure) = self.try_launch(function, grid, arguments) {
+            panic!("{failure}");
+        }
+    }
+
+    fn synchronize(&self) {
+        let damage = self.allocations.lock().damage.take();
+        if let Some(damage) = damage {
+            panic!("{damage}");
+        }
+    }
+}

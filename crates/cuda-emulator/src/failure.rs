@@ -1,0 +1,69 @@
+//! What a launch has done wrong, as a sentence and as something to compare.
+
+use isentrope_cuda::Dim;
+use std::fmt;
+
+/// What sort of mistake a launch has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// The launch asks for what the device does not have, or not for what the kernel says of itself.
+    Launch,
+    /// An access where there is no memory, or beside what there is.
+    OutOfBounds,
+    /// An address that is no multiple of what the instruction needs.
+    Misaligned,
+    /// Threads of a block wait at different barriers, or have returned while others wait.
+    Barrier,
+    /// Lanes of a warp are not at one collective together, or it is used wrongly.
+    Collective,
+    /// Two threads use the same memory, at least one of them to write, and nothing orders them.
+    Race,
+    /// Shared memory is read that nothing has been written to.
+    Uninitialised,
+    /// Memory is used while an asynchronous copy to it is under way.
+    Unfinished,
+    /// An instruction that has no result, or what C++ leaves undefined.
+    Undefined,
+    /// More local memory than a thread has here.
+    Stack,
+}
+
+/// A launch that has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What sort of mistake it was.
+    pub mistake: Mistake,
+    /// The kernel.
+    pub kernel: &'static str,
+    /// The file that it is in.
+    pub file: &'static str,
+    /// The line, where it is known.
+    pub line: Option<u32>,
+    /// The block, if it was in one.
+    pub block: Option<Dim>,
+    /// The thread, if it was one.
+    pub thread: Option<u32>,
+    /// What happened, to be read after those.
+    pub what: String,
+    /// The seed that the schedule came from.
+    pub seed: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel {} ({}", self.kernel, self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        f.write_str(")")?;
+        if let Some([x, y, z]) = self.block {
+            write!(f, ", block ({x}, {y}, {z})")?;
+        }
+        if let Some(thread) = self.thread {
+            write!(f, ", thread {thread}")?;
+        }
+        write!(f, ": {} [seed {}]", self.what, self.seed)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,116 @@
+//! Memory between pages that nobody may touch.
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use std::ffi::c_void;
+use std::io;
+use std::ptr::null_mut;
+
+/// What lies between a guard page and memory that does not fill its pages.
+const SLACK: u8 = 0xa5;
+
+/// Bytes on either side that nobody may touch: what is computed wrongly is often far away.
+pub(crate) const GUARD: usize = 1 << 20;
+
+/// What kernels may rely on.
+pub(crate) const ALIGNMENT: usize = 16;
+
+/// Bytes that end at a guard page, or as close before it as [`ALIGNMENT`] allows.
+pub(crate) struct Region {
+    base: *mut c_void,
+    mapped: usize,
+    start: usize,
+    bytes: usize,
+}
+
+// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and within one it is the emulated
+// kernels' own affair.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// So many bytes, which hold anything.
+    pub(crate) fn new(bytes: usize) -> io::Result<Self> {
+        let page = rustix::param::page_size();
+        let too_large = || io::Error::other("more than the address space holds");
+        let inner = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?.max(page);
+        let mapped = inner.checked_add(2 * GUARD).ok_or_else(too_large)?;
+        // SAFETY: a new mapping, wherever the system has room.
+        let base = unsafe {
+            mmap_anonymous(null_mut(), mapped, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
+        };
+        let first = base as usize + GUARD;
+        let region = Self {
+            base,
+            mapped,
+            // Not even without bytes is it the guard page's address.
+            start: first + inner - bytes.max(1).next_multiple_of(ALIGNMENT),
+            bytes,
+        };
+        // SAFETY: within the mapping that was made above.
+        unsafe {
+            mprotect(first as *mut c_void, inner, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            (first as *mut u8).write_bytes(SLACK, region.start - first);
+            (region.end() as *mut u8).write_bytes(SLACK, first + inner - region.end());
+        }
+        Ok(region)
+    }
+
+    /// Where it starts: a multiple of [`ALIGNMENT`].
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// The first byte behind it.
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.bytes
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Sets every byte.
+    pub(crate) fn fill(&self, byte: u8) {
+        // SAFETY: its own bytes.
+        unsafe { (self.start as *mut u8).write_bytes(byte, self.bytes) };
+    }
+
+    /// Gives the memory back, but not its addresses, which nobody may touch from now on.
+    pub(crate) fn close(&mut self) {
+        // SAFETY: its own mapping, which nobody uses any more.
+        let closed = unsafe {
+            madvise(self.base, self.mapped, Advice::LinuxDontNeed)
+                .and_then(|()| mprotect(self.base, self.mapped, MprotectFlags::empty()))
+        };
+        debug_assert!(closed.is_ok(), "its own mapping");
+    }
+
+    /// Where somebody has written outside of it, up to the guard pages: an offset from its start.
+    pub(crate) fn damage(&self) -> Option<isize> {
+        damage_between(self.start, self.end())
+    }
+}
+
+/// The same of the region that has this start and this end.
+pub(crate) fn damage_between(start: usize, end: usize) -> Option<isize> {
+    let page = rustix::param::page_size();
+    let last = (end.max(start + 1)).next_multiple_of(page);
+    // The slack before a region is less than a page, since what it does not fill of its last page is behind it.
+    let first = start - start % page;
+    let touched = |at: &usize| {
+        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know what it reads.
+        unsafe { (*at as *const u8).read_volatile() != SLACK }
+    };
+    let found = (end..last).find(touched).or_else(|| (first..start).rev().find(touched));
+    found.map(|at| at.cast_signed() - start.cast_signed())
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is its own.
+        let unmapped = unsafe { munmap(self.base, self.mapped) };
+        debug_assert!(unmapped.is_ok(), "its own mapping");
+    }
+}

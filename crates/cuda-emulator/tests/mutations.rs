@@ -1,0 +1,435 @@
+//! Mistakes in the backend's own kernels are noticed: each of the changes in mutations.txt is made in the source of a kernel,
+//! and what the emulated device then computes is held against the CPU, or against chains of the tensor core, under several
+//! schedules.
+//!
+//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants a successor.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
+
+mod patches;
+
+use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
+use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
+use isentrope_kernels::{
+    AdamW, Attention, Backend, Cpu, Grouped, HeadScores, HostBatch, Isa, Kind, Linear, Role, Run,
+    SamplingMasks, Turn, Updated,
+};
+use patches::Change;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Schedules without, and with, a look at every access.
+const PLAIN: u64 = 6;
+const LOOKED_AT: u64 = 2;
+
+/// What operations have computed, as bits, one after another.
+type Results = Vec<u32>;
+
+/// Operations, on the device and as they should be.
+#[derive(Clone, Copy)]
+struct Operations {
+    dtype: Dtype,
+    on_device: fn(&Cuda<Emulator>) -> Results,
+    expected: fn() -> Results,
+}
+
+fn on_cpu(operations: fn(&Cpu) -> Results) -> Results {
+    operations(&Cpu::new(Isa::available()[0], 1).unwrap())
+}
+
+macro_rules! as_on_cpu {
+    ($operations:ident) => {
+        Operations {
+            dtype: Dtype::F32,
+            on_device: $operations::<Cuda<Emulator>>,
+            expected: || on_cpu($operations::<Cpu>),
+        }
+    };
+}
+
+/// Numbers from -1.5 to 1.5 without a pattern, each of which bf16 holds.
+fn noise(seed: u32, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        ((state >> 24) as f32 - 128.0) * (1.5 / 128.0)
+    };
+    (0..len).map(|_| next()).map(|x| f32::from_bits(x.to_bits() & 0xffff_0000)).collect()
+}
+
+fn bits(values: &[f32]) -> Results {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+fn rows<B: Backend>(
+    backend: &B,
+    role: fn(usize, usize) -> Role,
+    seed: u32,
+    rows: usize,
+    features: usize,
+) -> B::Buffer {
+    let mut buffer = backend.buffer(role(rows, features));
+    backend.write(&mut buffer, 0, &noise(seed, rows * features));
+    buffer
+}
+
+fn read<B: Backend>(backend: &B, buffer: &B::Buffer, rows: usize, features: usize) -> Results {
+    let mut values = vec![0.0; rows * features];
+    backend.read(buffer, 0, &mut values);
+    bits(&values)
+}
+
+fn parameter<B: Backend>(backend: &B, role: fn(Kind) -> Role, kind: Kind, seed: u32) -> B::Buffer {
+    let mut buffer = backend.allocate(role(kind)).unwrap();
+    let numbers = match kind {
+        Kind::Vector(len) => len,
+        Kind::Matrix(shape) => shape.inputs * shape.outputs,
+    };
+    backend.pack(kind, 0, &noise(seed, numbers), &mut buffer);
+    buffer
+}
+
+fn numbers<B: Backend>(backend: &B, kind: Kind, buffer: &B::Buffer) -> Results {
+    let mut values = vec![0.0; backend.numbers(kind)];
+    backend.read_numbers(buffer, 0, &mut values);
+    bits(&values)
+}
+
+/// Three directions of a linear layer whose last tiles are not full.
+fn linear<B: Backend>(backend: &B) -> Results {
+    let (shape, tokens) = (Linear { inputs: 70, outputs: 130 }, 20);
+    let (matrix, vector) = (Kind::Matrix(shape), Kind::Vector(shape.outputs));
+    let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+    let dy = rows(backend, Role::Activation, 2, tokens, shape.outputs);
+    let weights = parameter(backend, Role::Weight, matrix, 3);
+    let bias = parameter(backend, Role::Weight, vector, 4);
+    let mut y = rows(backend, Role::Activation, 5, tokens, shape.outputs);
+    backend.linear_add(shape, &x, &weights, Some(&bias), &mut y, tokens);
+    let mut results = read(backend, &y, tokens, shape.outputs);
+    let mut dx = rows(backend, Role::Activation, 6, tokens, shape.inputs);
+    backend.linear_backward_input(shape, &dy, &weights, &mut dx, tokens);
+    results.extend(read(backend, &dx, tokens, shape.inputs));
+    let mut dw = parameter(backend, Role::Gradient, matrix, 7);
+    let mut db = parameter(backend, Role::Gradient, vector, 8);
+    backend.linear_backward_weight(shape, &dy, &x, &mut dw, tokens);
+    backend.linear_backward_bias(shape, &dy, &mut db, tokens);
+    results.extend(numbers(backend, matrix, &dw));
+    results.extend(numbers(backend, vector, &db));
+    results
+}
+
+/// A product that no tile fits, and enough of it that tiles follow one another.
+const PRODUCT: Linear = Linear { inputs: 133, outputs: 70 };
+const TOKENS: usize = 83;
+
+fn products(backend: &Cuda<Emulator>) -> Results {
+    let matrix = Kind::Matrix(PRODUCT);
+    let x = rows(backend, Role::Activation, 1, TOKENS, PRODUCT.inputs);
+    let dy = rows(backend, Role::Activation, 2, TOKENS, PRODUCT.outputs);
+    let weights = parameter(backend, Role::Weight, matrix, 3);
+    let bias = parameter(backend, Role::Weight, Kind::Vector(PRODUCT.outputs), 4);
+    let mut y = rows(backend, Role::Activation, 5, TOKENS, PRODUCT.outputs);
+    backend.linear(PRODUCT, &x, &weights, Some(&bias), &mut y, TOKENS);
+    let mut results = read(backend, &y, TOKENS, PRODUCT.outputs);
+    let mut dx = rows(backend, Role::Activation, 6, TOKENS, PRODUCT.inputs);
+    backend.linear_backward_input(PRODUCT, &dy, &weights, &mut dx, TOKENS);
+    results.extend(read(backend, &dx, TOKENS, PRODUCT.inputs));
+    let mut dw = parameter(backend, Role::Gradient, matrix, 7);
+    backend.linear_backward_weight(PRODUCT, &dy, &x, &mut dw, TOKENS);
+    let mut values = vec![0.0; PRODUCT.inputs * PRODUCT.outputs];
+    backend.unpack(matrix, 0, &dw, &mut values);
+    results.extend(bits(&values));
+    results
+}
+
+/// To bf16, to nearest even.
+fn rounded(x: f32) -> f32 {
+    let image = x.to_bits();
+    f32::from_bits((image + 0x7fff + ((image >> 16) & 1)) & 0xffff_0000)
+}
+
+fn products_expected() -> Results {
+    let Linear { inputs, outputs } = PRODUCT;
+    let half = |x: Vec<f32>| x.iter().map(|x| (x.to_bits() >> 16) as u16).collect::<Vec<u16>>();
+    let (x, dy, w) =
+        (half(noise(1, TOKENS * inputs)), half(noise(2, TOKENS * outputs)), half(noise(3, inputs * outputs)));
+    let (bias, dw) = (noise(4, outputs), noise(7, inputs * outputs));
+    let column = |from: &[u16], width: usize, at: usize| {
+        from.iter().skip(at).step_by(width).copied().collect::<Vec<u16>>()
+    };
+    let core = TensorCore::Hopper;
+    let mut results = Vec::new();
+    for token in 0..TOKENS {
+        let x = &x[token * inputs..][..inputs];
+        results
+            .extend((0..outputs).map(|o| rounded(core.chain(0.0, x, &w[o * inputs..][..inputs]) + bias[o])));
+    }
+    for token in 0..TOKENS {
+        let dy = &dy[token * outputs..][..outputs];
+        results.extend((0..inputs).map(|i| rounded(core.chain(0.0, dy, &column(&w, inputs, i)))));
+    }
+    for output in 0..outputs {
+        let dy = column(&dy, outputs, output);
+        results.extend((0..inputs).map(|i| core.chain(dw[output * inputs + i], &dy, &column(&x, inputs, i))));
+    }
+    bits(&results)
+}
+
+/// An odd number of groups, so that a half warp has none.
+fn norms<B: Backend>(backend: &B) -> Results {
+    let (features, tokens) = (50, 11);
+    let layout = Grouped { stride: features, offset: 1, groups: 1, features: 48 };
+    let weight = Kind::Vector(layout.features);
+    let x = rows(backend, Role::Activation, 1, tokens, features);
+    let weights = parameter(backend, Role::Weight, weight, 2);
+    let mut y = rows(backend, Role::Activation, 3, tokens, features);
+    backend.rms_norm(layout, 1e-5, &x, &weights, &mut y, tokens);
+    let mut results = read(backend, &y, tokens, features);
+    let d = rows(backend, Role::Activation, 4, tokens, features);
+    let mut dx = rows(backend, Role::Activation, 5, tokens, features);
+    let mut dw = parameter(backend, Role::Gradient, weight, 6);
+    backend.rms_norm_backward(layout, 1e-5, &x, &weights, Some(&d), &mut dx, &mut dw, tokens);
+    results.extend(read(backend, &dx, tokens, features));
+    results.extend(numbers(backend, weight, &dw));
+    results
+}
+
+fn elementwise<B: Backend>(backend: &B) -> Results {
+    let (features, tokens) = (52, 40);
+    let mut x = rows(backend, Role::Activation, 1, tokens, features);
+    let mut y = rows(backend, Role::Activation, 2, tokens, features / 2);
+    backend.swiglu(features / 2, &x, &mut y, tokens);
+    let mut results = read(backend, &y, tokens, features / 2);
+    let mut dy = rows(backend, Role::Activation, 3, tokens, features / 2);
+    backend.swiglu_backward(features / 2, &mut dy, &mut x, tokens);
+    results.extend(read(backend, &x, tokens, features));
+    results.extend(read(backend, &dy, tokens, features / 2));
+
+    let layout = Grouped { stride: features, offset: 0, groups: 2, features: 26 };
+    let (cos, sin) = (rows(backend, Role::Exact, 4, tokens, 13), rows(backend, Role::Exact, 5, tokens, 13));
+    let run = |row| Run { row, len: 1, position: (row * 7) % tokens, pages: 0..0 };
+    let host =
+        HostBatch { tokens: vec![0; tokens], runs: (0..tokens).map(run).collect(), ..HostBatch::default() };
+    let mut turned = rows(backend, Role::Activation, 6, tokens, features);
+    backend.rope(layout, &mut turned, &cos, &sin, &backend.batch(&host), Turn::Forward);
+    results.extend(read(backend, &turned, tokens, features));
+
+    let index = |numbers: &[u32]| backend.index(numbers);
+    let kept: Vec<u32> = (0..tokens as u32).filter(|row| row % 3 != 1).collect();
+    let mut gathered = rows(backend, Role::Activation, 7, kept.len(), features);
+    backend.gather_rows(&turned, &index(&kept), &mut gathered);
+    results.extend(read(backend, &gathered, kept.len(), features));
+    let to: Vec<u32> = kept.iter().map(|row| row / 2).collect();
+    let mut scattered = rows(backend, Role::Activation, 8, tokens, features);
+    backend.scatter_rows(&gathered, &index(&to), &mut scattered, tokens);
+    results.extend(read(backend, &scattered, tokens, features));
+
+    let shape = Linear { inputs: features, outputs: 70 };
+    let packed = parameter(backend, Role::Weight, Kind::Matrix(shape), 9);
+    let host =
+        HostBatch { tokens: (0..tokens as u32).map(|i| i * 11 % 70).collect(), ..HostBatch::default() };
+    let mut embedded = rows(backend, Role::Activation, 10, tokens, features);
+    backend.embed(shape, &packed, &backend.batch(&host), &mut embedded);
+    results.extend(read(backend, &embedded, tokens, features));
+    results
+}
+
+/// Three tensors, of which the first has more than one block.
+fn optimizer<B: Backend>(backend: &B) -> Results {
+    let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(Linear { inputs: 3, outputs: 20 })];
+    let moment = |kind: Kind, seed: u32| {
+        let count = backend.numbers(kind);
+        let mut moment = backend.allocate(Role::Moment(count)).unwrap();
+        let values: Vec<f32> = noise(seed, count).into_iter().map(f32::abs).collect();
+        backend.write_numbers(&mut moment, 0, &values);
+        moment
+    };
+    let mut weights: Vec<_> = kinds.iter().map(|&kind| parameter(backend, Role::Weight, kind, 1)).collect();
+    let gradients: Vec<_> = kinds.iter().map(|&kind| parameter(backend, Role::Gradient, kind, 2)).collect();
+    let mut first: Vec<_> = kinds.iter().map(|&kind| moment(kind, 3)).collect();
+    let mut second: Vec<_> = kinds.iter().map(|&kind| moment(kind, 4)).collect();
+    let parts: Vec<_> =
+        gradients.iter().zip(kinds).map(|(gradient, kind)| (gradient, 0..backend.numbers(kind))).collect();
+    let mut results = bits(&backend.square_sums(&parts));
+    let settings = AdamW {
+        learning_rate: 1e-3,
+        beta1: 0.9,
+        beta2: 0.99,
+        eps: 1e-8,
+        weight_decay: 0.01,
+        step: 3,
+        gradient_scale: 0.5,
+    };
+    let mut updated: Vec<_> = weights
+        .iter_mut()
+        .zip(&gradients)
+        .zip(first.iter_mut().zip(&mut second))
+        .zip(kinds)
+        .map(|(((weights, gradient), (first, second)), kind)| {
+            let numbers = 0..backend.numbers(kind);
+            Updated { weights, gradient, numbers, first, second }
+        })
+        .collect();
+    backend.adamw(settings, &mut updated);
+    for (weights, kind) in weights.iter().zip(kinds) {
+        results.extend(numbers(backend, kind, weights));
+    }
+    results
+}
+
+/// Sequences whose keys do not fit one tile, with a window and without.
+fn attention<B: Backend>(backend: &B) -> Results {
+    let mut results = Vec::new();
+    for (window, lens) in [(None, [37, 3, 48]), (Some(20), [50, 18, 5])] {
+        let shape = Attention { heads: 4, kv_heads: 2, head_dim: 12, window, scale: 0.3 };
+        let (row, width, total) = (shape.row(), shape.heads * shape.head_dim, lens.iter().sum());
+        let qkv = rows(backend, Role::Activation, 1, total, row);
+        let mut host = HostBatch { tokens: vec![0; total], ..HostBatch::default() };
+        let (mut at, mut page) = (0, 0u32);
+        for len in lens {
+            let (pages, first) = (len.div_ceil(B::PAGE), host.pages.len());
+            host.pages.extend((page..page + pages as u32).rev());
+            host.runs.push(Run { row: at, len, position: 0, pages: first..first + pages });
+            (at, page) = (at + len, page + pages as u32);
+        }
+        let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: page as usize }).unwrap();
+        let batch = backend.batch(&host);
+        let mut out = rows(backend, Role::Activation, 2, total, width);
+        backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
+        backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
+        results.extend(read(backend, &out, total, width));
+        let d_out = rows(backend, Role::Activation, 3, total, width);
+        let mut d_qkv = rows(backend, Role::Activation, 4, total, row);
+        backend.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
+        results.extend(read(backend, &d_qkv, total, row));
+    }
+    results
+}
+
+/// More tokens than a block of the sums has.
+fn head<B: Backend>(backend: &B) -> Results {
+    let (shape, tokens) = (Linear { inputs: 12, outputs: 1100 }, 5);
+    let matrix = Kind::Matrix(shape);
+    let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+    let weights = parameter(backend, Role::Weight, matrix, 2);
+    let mut masks = SamplingMasks::default();
+    (0..tokens).for_each(|_| masks.push(&[]));
+    let targets = backend.index(&[3, 1099, 512, 0, 77]);
+    let mut statistics = backend.head(shape, &x, &weights, targets, masks.into(), 0.7);
+    let HeadScores { logprobs, entropies, .. } = backend.scores(&mut statistics);
+    let mut results = bits(&logprobs);
+    results.extend(bits(&entropies));
+    let [a, b, c] = [3, 4, 5].map(|seed| noise(seed, tokens));
+    let mut dx = rows(backend, Role::Activation, 6, tokens, shape.inputs);
+    let mut dw = parameter(backend, Role::Gradient, matrix, 7);
+    backend.head_backward(shape, &x, &weights, &statistics, &a, &b, &c, &mut dx, &mut dw);
+    results.extend(read(backend, &dx, tokens, shape.inputs));
+    results.extend(numbers(backend, matrix, &dw));
+    results
+}
+
+const LINEAR: Operations = as_on_cpu!(linear);
+const PRODUCTS: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: products, expected: products_expected };
+const NORMS: Operations = as_on_cpu!(norms);
+const ELEMENTWISE: Operations = as_on_cpu!(elementwise);
+const OPTIMIZER: Operations = as_on_cpu!(optimizer);
+const ATTENTION: Operations = as_on_cpu!(attention);
+const HEAD: Operations = as_on_cpu!(head);
+
+/// Operations that use a file, by their names in mutations.txt.
+fn operations(name: &str) -> Operations {
+    match name {
+        "linear" => LINEAR,
+        "products" => PRODUCTS,
+        "norms" => NORMS,
+        "elementwise" => ELEMENTWISE,
+        "optimizer" => OPTIMIZER,
+        "attention" => ATTENTION,
+        "head" => HEAD,
+        _ => panic!("there are no operations {name}"),
+    }
+}
+
+fn text(file: &str) -> Option<&'static str> {
+    SOURCES.iter().copied().chain(HEADERS).find(|source| source.file == file).map(|source| source.text)
+}
+
+fn run(
+    operations: Operations,
+    seed: u64,
+    races: bool,
+    replaced: Option<(&str, &str)>,
+) -> Result<Results, String> {
+    let device = Emulator::new(Settings { seed, races, ..Settings::default() });
+    let device = match replaced {
+        Some((file, text)) => device.with_replaced(file, text.to_owned()),
+        None => device,
+    };
+    let backend = Cuda::new(Arc::new(device), operations.dtype);
+    catch_unwind(AssertUnwindSafe(|| (operations.on_device)(&backend))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+    })
+}
+
+#[test]
+fn kernels_as_they_are_pass() {
+    for operations in [LINEAR, PRODUCTS, NORMS, ELEMENTWISE, OPTIMIZER, ATTENTION, HEAD] {
+        let expected = (operations.expected)();
+        let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
+        for (seed, races) in schedules {
+            let got = run(operations, seed, races, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let other = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+            assert_eq!((other, got.len()), (None, expected.len()), "seed {seed}, races {races}");
+        }
+    }
+}
+
+/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses had to be looked at.
+fn noticed(change: &Change) -> Result<String, String> {
+    let (file, name) = change.of.split_once(' ').unwrap();
+    let operations = operations(name);
+    let changed = change.applied(text(file).unwrap()).ok_or("it does not apply any more")?;
+    let expected = (operations.expected)();
+    let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
+    for (seed, races) in schedules {
+        let how = if races { "looking at accesses" } else { "by schedule" };
+        match run(operations, seed, races, Some((file, &changed))) {
+            Ok(got) if got == expected => {}
+            Ok(_) => return Ok(format!("{how}, seed {seed}: other numbers")),
+            // Only the emulator's failures count, not those of the compiler or of the test.
+            Err(failure) if failure.starts_with("kernel ") => {
+                return Ok(format!("{how}, seed {seed}: {failure}"));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err("nobody has noticed".to_owned())
+}
+
+#[test]
+fn mutations_are_noticed() {
+    let changes = Change::all(include_str!("mutations.txt"));
+    let next = AtomicUsize::new(0);
+    // Two at once: most of the time goes to the compiler.
+    let work = || {
+        let each = std::iter::from_fn(|| changes.get(next.fetch_add(1, Ordering::Relaxed)));
+        each.map(|change| (change, noticed(change))).collect::<Vec<_>>()
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(results.len() >= 20, "{} mutations", results.len());
+    let mut missed = Vec::new();
+    for (Change { of, what, .. }, result) in results {
+        match result {
+            Ok(how) => println!("{of}: {what}: {how}"),
+            Err(why) => missed.push(format!("{of}: {what}: {why}")),
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}

@@ -1,0 +1,177 @@
+// Linear layers where storage is bf16, in all three directions: d[i, j] = sum over k of a[i, k] b[j, k] by the tensor core, whose
+// mma.m16n8k16 adds the exact products of 16 neighbours along k to what there is (MMA-Sim, arXiv:2511.10909). A chain over such
+// blocks in ascending order, never split, so that neither the tile nor the other rows change a bit: what pads a block is zeros,
+// which change nothing.
+//
+// 64 by 64 numbers of d a block of four warps, 32 by 32 a warp; tiles of 32 along k come by asynchronous copies, the next ones while
+// these are multiplied. Rows are padded by 8 numbers in shared memory, so that the eight rows of a matrix lie in different banks.
+// Bound by arithmetic: 2 rows columns depth FLOP on the tensor cores; the tile reads (1/64 + 1/64) numbers of global memory per
+// product of two.
+#include "numbers.h"
+
+#define THREADS 128
+#define TILE 64
+#define DEPTH 32
+#define PAD 8
+
+// One operand's tile, stored as it lies in memory: [64 rows, 32 along k], or [32 along k, 64 rows] where it lies transposed.
+template <bool Transposed>
+struct Shape {
+  static constexpr u32 rows = Transposed ? DEPTH : TILE;
+  static constexpr u32 columns = Transposed ? TILE : DEPTH;
+  static constexpr u32 stride = columns + PAD;
+};
+// Numbers of the larger of the two.
+#define TILE_NUMBERS (TILE * (DEPTH + PAD))
+
+// Starts the copies of a tile of an operand: rows first_row .. of `rows`, from first_k of `depth`. What is beyond is zero.
+template <bool Transposed>
+DEVICE void copy_tile(bf16* tile, const bf16* from, u32 stride, u32 first_row, u32 rows, u32 first_k, u32 depth) {
+  typedef Shape<Transposed> S;
+  const u32 first_outer = Transposed ? first_k : first_row, outers = Transposed ? depth : rows;
+  const u32 first_inner = Transposed ? first_row : first_k, inners = Transposed ? rows : depth;
+  const u32 in_a_row = S::columns / 8;
+  UNROLL for (u32 n = 0; n < S::rows * in_a_row / THREADS; n++) {
+    const u32 i = thread_index() + n * THREADS;
+    const u32 outer = first_outer + i / in_a_row, inner = first_inner + i % in_a_row * 8;
+    u32 count = outer < outers && inner < inners ? inners - inner : 0;
+    if (count > 8) count = 8;
+    const bf16* source = count ? from + (u64)outer * stride + inner : from;
+    copy_async16(tile + i / in_a_row * S::stride + i % in_a_row * 8, source, count * 2);
+  }
+}
+
+// The fragment of a: rows row .. + 16, k .. + 16.
+template <bool Transposed>
+DEVICE void load_a(u32 (&a)[4], const bf16* tile, u32 row, u32 k) {
+  typedef Shape<Transposed> S;
+  const u32 matrix = lane_index() / 8, line = lane_index() % 8;
+  if (Transposed) {
+    load_matrices_transposed(a, tile + (k + matrix / 2 * 8 + line) * S::stride + row + matrix % 2 * 8);
+  } else {
+    load_matrices(a, tile + (row + matrix % 2 * 8 + line) * S::stride + k + matrix / 2 * 8);
+  }
+}
+
+// Two fragments of b: rows row .. + 8 and the next 8, k .. + 16.
+template <bool Transposed>
+DEVICE void load_b(u32 (&b)[4], const bf16* tile, u32 row, u32 k) {
+  typedef Shape<Transposed> S;
+  const u32 matrix = lane_index() / 8, line = lane_index() % 8;
+  if (Transposed) {
+    load_matrices_transposed(b, tile + (k + matrix % 2 * 8 + line) * S::stride + row + matrix / 2 * 8);
+  } else {
+    load_matrices(b, tile + (row + matrix / 2 * 8 + line) * S::stride + k + matrix % 2 * 8);
+  }
+}
+
+// Grid: x 64 rows, y 64 columns of d a block. Strides are numbers from one row in memory to the next, multiples of 8 for a and b,
+// which lie at multiples of 16 bytes. Where it accumulates, sums go on from what d holds. The bias is one number a column; where
+// it adds, what d holds is added last, and there is one rounding.
+template <bool TransposedA, bool TransposedB, typename Out>
+DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                    u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
+  SHARED(bf16, a_tiles, [2][TILE_NUMBERS]);
+  SHARED(bf16, b_tiles, [2][TILE_NUMBERS]);
+  const u32 first_row = block_x() * TILE, first_column = block_y() * TILE;
+  const u32 warp_row = warp_index() / 2 * 32, warp_column = warp_index() % 2 * 32;
+  const u32 g = lane_index() / 4, t = lane_index() % 4;
+  float sums[2][4][4];
+  UNROLL for (u32 m = 0; m < 2; m++) {
+    UNROLL for (u32 n = 0; n < 4; n++) {
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        const u32 row = first_row + warp_row + m * 16 + g + i / 2 * 8, column = first_column + warp_column + n * 8 + 2 * t + i % 2;
+        sums[m][n][i] = accumulates && row < rows && column < columns ? load(d + (u64)row * d_stride + column) : 0.0f;
+      }
+    }
+  }
+  const u32 steps = (depth + DEPTH - 1) / DEPTH;
+  if (steps > 0) {
+    copy_tile<TransposedA>(a_tiles[0], a, a_stride, first_row, rows, 0, depth);
+    copy_tile<TransposedB>(b_tiles[0], b, b_stride, first_column, columns, 0, depth);
+  }
+  commit_copies();
+  for (u32 step = 0; step < steps; step++) {
+    if (step + 1 < steps) {
+      const u32 k = (step + 1) * DEPTH;
+      copy_tile<TransposedA>(a_tiles[(step + 1) % 2], a, a_stride, first_row, rows, k, depth);
+      copy_tile<TransposedB>(b_tiles[(step + 1) % 2], b, b_stride, first_column, columns, k, depth);
+    }
+    commit_copies();
+    wait_copies<1>();
+    sync();
+    UNROLL for (u32 k = 0; k < DEPTH; k += 16) {
+      // The same for all lanes of a warp: parts of the tile beyond the matrix are left out.
+      if (step * DEPTH + k < depth) {
+        u32 of_b[2][4];
+        UNROLL for (u32 n = 0; n < 2; n++) {
+          if (first_column + warp_column + n * 16 < columns) {
+            load_b<TransposedB>(of_b[n], b_tiles[step % 2], warp_column + n * 16, k);
+          }
+        }
+        UNROLL for (u32 m = 0; m < 2; m++) {
+          if (first_row + warp_row + m * 16 < rows) {
+            u32 of_a[4];
+            load_a<TransposedA>(of_a, a_tiles[step % 2], warp_row + m * 16, k);
+            UNROLL for (u32 n = 0; n < 4; n++) {
+              if (first_column + warp_column + n * 8 < columns) {
+                const u32 pair[2] = {of_b[n / 2][n % 2 * 2], of_b[n / 2][n % 2 * 2 + 1]};
+                mma(sums[m][n], of_a, pair);
+              }
+            }
+          }
+        }
+      }
+    }
+    sync();
+  }
+  UNROLL for (u32 m = 0; m < 2; m++) {
+    UNROLL for (u32 n = 0; n < 4; n++) {
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        const u32 row = first_row + warp_row + m * 16 + g + i / 2 * 8, column = first_column + warp_column + n * 8 + 2 * t + i % 2;
+        if (row < rows && column < columns) {
+          Out* out = d + (u64)row * d_stride + column;
+          float y = sums[m][n][i];
+          if (bias) y = y + load(bias + column);
+          if (adds) y = load(out) + y;
+          store(out, y);
+        }
+      }
+    }
+  }
+}
+
+// y = x W^T + b, or added to y. a: x [tokens, inputs], b: W [outputs, inputs].
+KERNEL(linear_bf16, THREADS)(const bf16* a, const bf16* b, const bf16* bias, bf16* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                             u32 b_stride, u32 d_stride, u32 adds) {
+  product<false, false>(a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, false, adds != 0);
+}
+EXPORT(linear_bf16)
+
+// The same in f32, not rounded: the head's logits.
+KERNEL(logits_bf16, THREADS)(const bf16* a, const bf16* b, float* d, u32 rows, u32 columns, u32 depth, u32 a_stride, u32 b_stride,
+                             u32 d_stride) {
+  product<false, false>(a, b, nullptr, d, rows, columns, depth, a_stride, b_stride, d_stride, false, false);
+}
+EXPORT(logits_bf16)
+
+// dx = dy W. a: dy [tokens, outputs], b: W [outputs, inputs], which lies transposed.
+KERNEL(linear_backward_input_bf16, THREADS)(const bf16* a, const bf16* b, bf16* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                                            u32 b_stride, u32 d_stride) {
+  product<false, true>(a, b, nullptr, d, rows, columns, depth, a_stride, b_stride, d_stride, false, false);
+}
+EXPORT(linear_backward_input_bf16)
+
+// The same in f32, going on from dx: the head's, over a part of the vocabulary.
+KERNEL(head_backward_input_bf16, THREADS)(const bf16* a, const bf16* b, float* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                                          u32 b_stride, u32 d_stride, u32 resumes) {
+  product<false, true>(a, b, nullptr, d, rows, columns, depth, a_stride, b_stride, d_stride, resumes != 0, false);
+}
+EXPORT(head_backward_input_bf16)
+
+// dW += dy^T x, going on from dW. a: dy [tokens, outputs], b: x [tokens, inputs], which both lie transposed.
+KERNEL(linear_backward_weight_bf16, THREADS)(const bf16* a, const bf16* b, float* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                                             u32 b_stride, u32 d_stride) {
+  product<true, true>(a, b, nullptr, d, rows, columns, depth, a_stride, b_stride, d_stride, true, false);
+}
+EXPORT(linear_backward_weight_bf16)

@@ -1,0 +1,180 @@
+//! Attention over a paged cache, its gradient, and what fills the cache.
+
+use crate::batch::CudaBatch;
+use crate::buffer::CudaBuffer;
+use crate::catalog::{ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_QUERIES, COPY_PAGES, STORE_KV};
+use crate::cuda::{Cuda, word};
+use crate::device::Device;
+use crate::kernels::{Grid, Pointer};
+use crate::layout::page_len;
+use isentrope_kernels::Attention;
+
+/// Threads of a block: 8 rows of 32 keys.
+const THREADS: u32 = 256;
+/// Features of a head at most: what the kernels have registers for.
+const MOST_FEATURES: usize = 256;
+
+/// Checks what the kernels rely on.
+///
+/// # Panics
+/// When heads cannot be grouped, or are larger than any model's.
+fn check(shape: Attention) {
+    assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
+    assert!(shape.head_dim <= MOST_FEATURES, "heads of {} features, at most {MOST_FEATURES}", shape.head_dim);
+}
+
+/// A window as kernels take it: 0 for none.
+fn window(shape: Attention) -> u32 {
+    // No sequence is longer, and twice as much still fits.
+    shape.window.map_or(0, |window| word(window.min(1 << 30)))
+}
+
+/// Bytes of the gradient's statistics of so many positions: three numbers for each head.
+pub(crate) fn gradient_workspace(shape: Attention, positions: usize) -> usize {
+    positions.saturating_mul(shape.heads).saturating_mul(12)
+}
+
+impl<D: Device> Cuda<D> {
+    /// The start of one layer of a cache, whose pages are checked against the batch.
+    fn layer(shape: Attention, batch: &CudaBatch<D>, cache: &CudaBuffer<D>, layer: usize) -> Pointer {
+        check(shape);
+        let numbers = cache.layout.features;
+        batch.check_pages(numbers / page_len(shape));
+        cache.rows_from(layer, 1, numbers)
+    }
+
+    pub(crate) fn store(
+        &self,
+        shape: Attention,
+        qkv: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        cache: &CudaBuffer<D>,
+        layer: usize,
+    ) {
+        let layer = Self::layer(shape, batch, cache, layer);
+        let qkv_at = qkv.rows(batch.rows(), shape.row());
+        let (rows, count) = batch.stored();
+        STORE_KV.of(self.dtype).launch(
+            &*self.device,
+            Grid::line((count * 2 * shape.kv_heads * shape.head_dim).div_ceil(256), THREADS),
+            (
+                qkv_at,
+                rows,
+                batch.slots(),
+                layer,
+                word(count),
+                word(shape.heads),
+                word(shape.kv_heads),
+                word(shape.head_dim),
+                word(qkv.layout.stride),
+            ),
+        );
+    }
+
+    pub(crate) fn copy_in_every_layer(&self, shape: Attention, cache: &CudaBuffer<D>, pages: &[(u32, u32)]) {
+        let words = page_len(shape) * cache.layout.element.bytes() / 4;
+        let most = cache.layout.features / page_len(shape).max(1);
+        let pairs: Vec<u32> = pages.iter().flat_map(|&(from, to)| [from, to]).collect();
+        assert!(pairs.iter().all(|&page| (page as usize) < most), "pages beyond the cache");
+        // The grid's second dimension is short.
+        for pairs in pairs.chunks(1 << 15) {
+            let uploaded = self.uploaded(pairs);
+            COPY_PAGES.launch(
+                &*self.device,
+                Grid::new([words.div_ceil(256), pairs.len() / 2, cache.layout.rows], THREADS),
+                (cache.start(), uploaded.at(0), words as u64, (words * most) as u64),
+            );
+        }
+    }
+
+    pub(crate) fn attend(
+        &self,
+        shape: Attention,
+        qkv: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        cache: &CudaBuffer<D>,
+        layer: usize,
+        out: &CudaBuffer<D>,
+    ) {
+        let layer = Self::layer(shape, batch, cache, layer);
+        let (rows, dim) = (batch.rows(), shape.head_dim);
+        let (qkv_at, out_at) = (qkv.rows(rows, shape.row()), out.rows(rows, shape.heads * dim));
+        let tiles = batch.tiles(shape.heads / shape.kv_heads, |words| self.uploaded(words));
+        let shared = 4 * (32 * (2 * dim + 1) + 8 * dim + 8 * 32);
+        ATTENTION.of(self.dtype).launch(
+            &*self.device,
+            Grid::new([tiles.len, shape.kv_heads, 1], THREADS).with_shared(word(shared)),
+            (
+                qkv_at,
+                layer,
+                tiles.block.at(0),
+                batch.pages(),
+                out_at,
+                word(shape.heads),
+                word(shape.kv_heads),
+                word(dim),
+                window(shape),
+                shape.scale,
+                word(qkv.layout.stride),
+                word(out.layout.stride),
+            ),
+        );
+    }
+
+    pub(crate) fn attention_gradient(
+        &self,
+        shape: Attention,
+        qkv: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        d_out: &CudaBuffer<D>,
+        d_qkv: &CudaBuffer<D>,
+    ) {
+        check(shape);
+        let (rows, dim) = (batch.rows(), shape.head_dim);
+        let (qkv_at, d_qkv_at) = (qkv.rows(rows, shape.row()), d_qkv.rows(rows, shape.row()));
+        let d_out_at = d_out.rows(rows, shape.heads * dim);
+        assert_eq!(qkv.layout.stride, d_qkv.layout.stride);
+        let tiles = batch.gradient_tiles(shape.heads / shape.kv_heads, |words| self.uploaded(words));
+        let statistics = self.scratch(gradient_workspace(shape, rows));
+        let sizes = [shape.heads, shape.kv_heads, dim].map(word);
+        let (stride, out_stride) = (word(qkv.layout.stride), word(d_out.layout.stride));
+        let shared = 4 * (2 * 32 * (dim + 1) + 2 * 8 * dim + 8 * 32);
+        ATTENTION_BACKWARD_QUERIES.of(self.dtype).launch(
+            &*self.device,
+            Grid::new([tiles.queries, shape.kv_heads, 1], THREADS).with_shared(word(shared)),
+            (
+                qkv_at,
+                d_out_at,
+                tiles.query_tiles(),
+                d_qkv_at,
+                statistics.at(0),
+                sizes[0],
+                sizes[1],
+                sizes[2],
+                window(shape),
+                shape.scale,
+                stride,
+                out_stride,
+            ),
+        );
+        ATTENTION_BACKWARD_KEYS.of(self.dtype).launch(
+            &*self.device,
+            Grid::new([tiles.keys, shape.kv_heads, 1], THREADS).with_shared(word(shared + 4 * 8 * 32)),
+            (
+                qkv_at,
+                d_out_at,
+                tiles.key_tiles(),
+                tiles.runs(),
+                statistics.at(0),
+                d_qkv_at,
+                sizes[0],
+                sizes[1],
+                sizes[2],
+                window(shape),
+                shape.scale,
+                stride,
+                out_stride,
+            ),
+        );
+    }
+}

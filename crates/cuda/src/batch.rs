@@ -1,0 +1,208 @@
+//! Which rows belong to which sequences: checked on the host, uploaded once, and then known to every kernel of every layer.
+
+use crate::device::Device;
+use crate::kernels::Pointer;
+use crate::layout::PAGE;
+use crate::pool::Block;
+use isentrope_kernels::{HostBatch, Run};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Pairs of a token and a head that a block of the attention kernels has.
+const ROWS: usize = 8;
+/// Keys of a block of the gradient's kernel.
+const KEYS: usize = 32;
+
+/// An uploaded batch. What kernels rely on has been checked, but for the extents of the buffers.
+pub struct CudaBatch<D: Device> {
+    host: HostBatch,
+    /// One more than the largest position of a row.
+    positions: usize,
+    /// Whether every position has a page.
+    paged: bool,
+    /// Pages that a cache must have.
+    least_pages: usize,
+    /// Rows that the cache takes.
+    stored: usize,
+    /// Tokens, positions, numbers of pages, rows to be stored, and their slots.
+    block: Block<D>,
+    /// Tiles of the attention kernels, by query heads per key-value head.
+    tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
+    gradient_tiles: Mutex<HashMap<usize, Arc<GradientTiles<D>>>>,
+}
+
+/// Tiles of rows of the attention kernel.
+pub(crate) struct Tiles<D: Device> {
+    pub len: usize,
+    pub block: Block<D>,
+}
+
+/// Tiles of queries and of keys of the gradient's kernels, and the runs that they refer to.
+pub(crate) struct GradientTiles<D: Device> {
+    pub queries: usize,
+    pub keys: usize,
+    block: Block<D>,
+}
+
+impl<D: Device> GradientTiles<D> {
+    pub(crate) fn query_tiles(&self) -> Pointer {
+        self.block.at(0)
+    }
+    pub(crate) fn key_tiles(&self) -> Pointer {
+        self.block.at(4 * 5 * self.queries)
+    }
+    pub(crate) fn runs(&self) -> Pointer {
+        self.block.at(4 * 5 * (self.queries + self.keys))
+    }
+}
+
+fn word(n: usize) -> u32 {
+    u32::try_from(n).expect("rows and positions of a batch are counted in 32 bits")
+}
+
+impl<D: Device> CudaBatch<D> {
+    pub(crate) fn new(host: &HostBatch, upload: impl FnOnce(&[u32]) -> Block<D>) -> Self {
+        let host = host.clone();
+        let mut positions = vec![0; host.tokens.len()];
+        let all = || host.runs.iter().chain(&host.copied);
+        assert!(all().all(|run| run.row + run.len <= host.tokens.len()), "rows beyond the batch");
+        for run in &host.runs {
+            for (row, position) in positions[run.row..run.row + run.len].iter_mut().zip(run.position..) {
+                *row = word(position);
+            }
+        }
+        check_disjoint(&host.runs);
+        let paged = all().all(|run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len());
+        let (mut rows, mut slots) = (Vec::new(), Vec::new());
+        if paged {
+            for run in all() {
+                for i in 0..run.len {
+                    let position = run.position + i;
+                    let page = host.pages[run.pages.start + position / PAGE] as usize;
+                    rows.push(word(run.row + i));
+                    slots.push(word(page * PAGE + position % PAGE));
+                }
+            }
+            let mut sorted = slots.clone();
+            sorted.sort_unstable();
+            assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "runs share places in the cache");
+        }
+        let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
+        let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
+        let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
+        let block = upload(&[&host.tokens[..], &positions, &host.pages, &rows, &slots].concat());
+        let (tiles, gradient_tiles) = (Mutex::default(), Mutex::default());
+        Self { positions: end, paged, least_pages, stored: rows.len(), block, tiles, gradient_tiles, host }
+    }
+
+    /// Rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.host.tokens.len()
+    }
+
+    /// Rows that tables by position need.
+    pub(crate) fn positions_end(&self) -> usize {
+        self.positions
+    }
+
+    pub(crate) fn host_tokens(&self) -> &[u32] {
+        &self.host.tokens
+    }
+
+    pub(crate) fn tokens(&self) -> Pointer {
+        self.block.at(0)
+    }
+    pub(crate) fn positions(&self) -> Pointer {
+        self.block.at(4 * self.rows())
+    }
+    pub(crate) fn pages(&self) -> Pointer {
+        self.block.at(4 * 2 * self.rows())
+    }
+    /// Rows that the cache takes, and how many.
+    pub(crate) fn stored(&self) -> (Pointer, usize) {
+        (self.block.at(4 * (2 * self.rows() + self.host.pages.len())), self.stored)
+    }
+    /// Where each of them goes: page times page size and the place there.
+    pub(crate) fn slots(&self) -> Pointer {
+        self.block.at(4 * (2 * self.rows() + self.host.pages.len() + self.stored))
+    }
+
+    /// Checks that a cache of so many pages has those of every position.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub(crate) fn check_pages(&self, pages: usize) {
+        assert!(self.paged, "positions beyond the sequence's pages");
+        assert!(self.least_pages <= pages, "pages beyond the cache");
+    }
+
+    /// The tiles of attention with so many query heads per key-value head. Uploaded once.
+    pub(crate) fn tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Block<D>) -> Arc<Tiles<D>> {
+        let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let mut words = Vec::new();
+            for run in &self.host.runs {
+                for first in (0..run.len * group).step_by(ROWS) {
+                    words.extend([run.row, run.position, run.len, run.pages.start, first].map(word));
+                }
+            }
+            Arc::new(Tiles { len: words.len() / 5, block: upload(&words) })
+        };
+        known.entry(group).or_insert_with(make).clone()
+    }
+
+    /// The tiles of its gradient. Uploaded once.
+    ///
+    /// # Panics
+    /// When runs are not whole sequences, or continue none before them.
+    pub(crate) fn gradient_tiles(
+        &self,
+        group: usize,
+        upload: impl FnOnce(&[u32]) -> Block<D>,
+    ) -> Arc<GradientTiles<D>> {
+        let mut known = self.gradient_tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(group).or_insert_with(|| Arc::new(self.new_gradient_tiles(group, upload))).clone()
+    }
+
+    fn new_gradient_tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Block<D>) -> GradientTiles<D> {
+        let runs = &self.host.runs;
+        let (mut queries, mut keys) = (Vec::new(), Vec::new());
+        let mut first = 0;
+        for family in runs.chunk_by(|_, run| run.position > 0) {
+            let beginning = &family[0];
+            assert_eq!(beginning.position, 0, "the gradient needs whole sequences");
+            assert!(
+                family[1..].iter().all(|run| run.position == beginning.len),
+                "a run continues none before it"
+            );
+            for (i, run) in family.iter().enumerate() {
+                for pair in (0..run.len * group).step_by(ROWS) {
+                    queries.extend([run.row, run.position, run.len, beginning.row, pair].map(word));
+                }
+                // All see the beginning's keys, a run alone its own.
+                let seen_by: Range<usize> =
+                    if i == 0 { first..first + family.len() } else { first + i..first + i + 1 };
+                for key in (0..run.len).step_by(KEYS) {
+                    let count = KEYS.min(run.len - key);
+                    keys.extend(
+                        [run.row + key, run.position + key, count, seen_by.start, seen_by.end].map(word),
+                    );
+                }
+            }
+            first += family.len();
+        }
+        let of_runs: Vec<u32> =
+            runs.iter().flat_map(|run| [run.row, run.position, run.len].map(word)).collect();
+        let (count, key_count) = (queries.len() / 5, keys.len() / 5);
+        GradientTiles { queries: count, keys: key_count, block: upload(&[queries, keys, of_runs].concat()) }
+    }
+}
+
+/// Runs are worked on at once, each writing its own rows: no two may share one.
+fn check_disjoint(runs: &[Run]) {
+    let mut rows: Vec<Range<usize>> =
+        runs.iter().filter(|run| run.len > 0).map(|run| run.row..run.row + run.len).collect();
+    rows.sort_unstable_by_key(|rows| rows.start);
+    assert!(rows.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share rows");
+}

@@ -1,0 +1,105 @@
+//! Buffers on the device.
+
+use crate::device::Device;
+use crate::kernels::Pointer;
+use crate::layout::{BLOCK, Layout};
+use crate::pool::Block;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Memory on a GPU, which knows how its numbers lie.
+pub struct CudaBuffer<D: Device> {
+    pub(crate) block: Block<D>,
+    pub(crate) layout: Layout,
+    tail: Mutex<Tail>,
+}
+
+/// The last tokens that went into a matrix's gradient, where they do not fill a block of the tensor core's sums: they wait for
+/// the next ones, so that sums do not depend on where micro-batches end. Whoever reads the gradient has them added before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tail {
+    /// How many wait.
+    pub rows: usize,
+    /// Which of the two places for inputs they wait in.
+    pub side: usize,
+}
+
+impl<D: Device> CudaBuffer<D> {
+    pub(crate) fn new(block: Block<D>, layout: Layout) -> Self {
+        Self { block, layout, tail: Mutex::default() }
+    }
+
+    /// How many numbers it holds, with those that pad it.
+    pub fn numbers(&self) -> usize {
+        self.layout.numbers()
+    }
+
+    pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first number.
+    pub(crate) fn start(&self) -> Pointer {
+        self.block.at(0)
+    }
+
+    /// The start of the first rows.
+    ///
+    /// # Panics
+    /// When there are fewer, or rows have another length.
+    pub(crate) fn rows(&self, rows: usize, features: usize) -> Pointer {
+        self.rows_from(0, rows, features)
+    }
+
+    /// The start of rows `first ..`.
+    ///
+    /// # Panics
+    /// As [`rows`](Self::rows).
+    pub(crate) fn rows_from(&self, first: usize, rows: usize, features: usize) -> Pointer {
+        let Layout { element, rows: all, features: own, stride, .. } = self.layout;
+        assert!(
+            own == features && first + rows <= all,
+            "rows {first} .. + {rows} of {features} in {:?}",
+            self.layout
+        );
+        self.block.at(first * stride * element.bytes())
+    }
+
+    /// The start of a matrix of this shape.
+    ///
+    /// # Panics
+    /// When it is another.
+    pub(crate) fn matrix(&self, shape: isentrope_kernels::Linear) -> Pointer {
+        assert_eq!(self.layout.matrix, Some(shape), "a matrix of another shape");
+        self.start()
+    }
+
+    /// The start of a vector of at least so many numbers.
+    ///
+    /// # Panics
+    /// When it has fewer.
+    pub(crate) fn vector(&self, len: usize) -> Pointer {
+        assert!(
+            self.layout.matrix.is_none() && self.layout.features >= len,
+            "a vector of {len} in {:?}",
+            self.layout
+        );
+        self.start()
+    }
+
+    /// The rests of split numbers.
+    pub(crate) fn rest(&self) -> Pointer {
+        self.block.at(self.layout.rest_at())
+    }
+
+    /// Where gradients by outputs wait, from one of them on.
+    pub(crate) fn waiting_outputs(&self, row: usize, output: usize) -> Pointer {
+        let (outputs, _) = self.layout.tail_strides();
+        self.block.at(self.layout.tail_at() + (row * outputs + output) * 2)
+    }
+
+    /// Where inputs wait.
+    pub(crate) fn waiting_inputs(&self, side: usize, row: usize) -> Pointer {
+        let (outputs, inputs) = self.layout.tail_strides();
+        self.block.at(self.layout.tail_at() + (BLOCK * (outputs + side * inputs) + row * inputs) * 2)
+    }
+}

@@ -1,0 +1,169 @@
+//! Which kernels there are: their files, names and parameters. A test holds these against the signatures in the files.
+
+use crate::dtype::Dtype;
+use crate::kernels::{Arguments, Function, Kernel, Pointer, Source};
+
+/// A kernel for each type that numbers may be kept as.
+pub(crate) struct Pair<P: 'static> {
+    f32: &'static Kernel<P>,
+    bf16: &'static Kernel<P>,
+}
+
+impl<P: Arguments> Pair<P> {
+    /// The one for this type.
+    pub(crate) fn of(&self, dtype: Dtype) -> &'static Kernel<P> {
+        match dtype {
+            Dtype::F32 => self.f32,
+            Dtype::Bf16 => self.bf16,
+        }
+    }
+}
+
+/// Declares the kernels of each file. `NAME / "name" (..)` is one kernel; `NAME : A "name_f32", B "name_bf16" (..)` a pair.
+macro_rules! catalog {
+    ($($source:ident $file:literal {
+        $(one $one:ident $one_name:literal ($($one_p:ty),*);)*
+        $(pair $pair:ident, $f32:ident $f32_name:literal, $bf16:ident $bf16_name:literal ($($pair_p:ty),*);)*
+    })*) => {
+        $(
+            static $source: Source = Source { file: $file, text: include_str!(concat!("../kernels/", $file)) };
+            $(pub(crate) static $one: Kernel<($($one_p,)*)> = Kernel::new($one_name, &$source);)*
+            $(
+                static $f32: Kernel<($($pair_p,)*)> = Kernel::new($f32_name, &$source);
+                static $bf16: Kernel<($($pair_p,)*)> = Kernel::new($bf16_name, &$source);
+                pub(crate) static $pair: Pair<($($pair_p,)*)> = Pair { f32: &$f32, bf16: &$bf16 };
+            )*
+        )*
+        /// Every file of kernels.
+        pub static SOURCES: &[&Source] = &[$(&$source),*];
+        /// Every kernel.
+        pub static FUNCTIONS: &[&Function] = &[
+            $($($one.function(),)* $($f32.function(), $bf16.function(),)*)*
+        ];
+    };
+}
+
+type P = Pointer;
+
+catalog! {
+    ROWS "rows.cu" {
+        // to, words, value.
+        one FILL_WORDS "fill_words" (P, u64, u32);
+        // to, halves, value.
+        one FILL_HALVES "fill_halves" (P, u64, u32);
+        // from, to, count, features, from's stride, to's stride.
+        one ROUND_ROWS "round_rows" (P, P, u32, u32, u32, u32);
+        // from, keys, starts, order, to, groups, features, from's stride, to's stride.
+        one EMBED_BACKWARD_BF16 "embed_backward_bf16" (P, P, P, P, P, u32, u32, u32, u32);
+        // rows, tokens, packed, count, inputs, outputs, stride.
+        one ADD_EMBEDDING_ROWS "add_embedding_rows" (P, P, P, u32, u32, u32, u32);
+        // from, rows, to, slots, count, features, from's stride, to's stride.
+        pair COPY_ROWS, COPY_ROWS_F32 "copy_rows_f32", COPY_ROWS_BF16 "copy_rows_bf16" (P, P, P, P, u32, u32, u32, u32);
+        // from, to, count.
+        pair ADD, ADD_F32 "add_f32", ADD_BF16 "add_bf16" (P, P, u64);
+        // from, keys, starts, order, to, groups, features, from's stride, to's stride.
+        pair SCATTER_ROWS, SCATTER_ROWS_F32 "scatter_rows_f32", SCATTER_ROWS_BF16 "scatter_rows_bf16"
+            (P, P, P, P, P, u32, u32, u32, u32);
+        // packed, tokens, y, count, inputs, outputs, stride, y's stride.
+        pair EMBED, EMBED_F32 "embed_f32", EMBED_BF16 "embed_bf16" (P, P, P, u32, u32, u32, u32, u32);
+    }
+    PACK "pack.cu" {
+        // rows, packed, first, count, inputs, outputs, stride.
+        one PACK_EXACT "pack_exact" (P, P, u32, u32, u32, u32, u32);
+        // packed, rows, first, count, inputs, outputs, stride.
+        one UNPACK_EXACT "unpack_exact" (P, P, u32, u32, u32, u32, u32);
+        // rows, upper, rest, first, count, inputs, stride.
+        one PACK_SPLIT "pack_split" (P, P, P, u64, u32, u32, u32);
+        // upper, rest, rows, first, count, inputs, stride.
+        one UNPACK_SPLIT "unpack_split" (P, P, P, u64, u32, u32, u32);
+    }
+    NORM "norm.cu" {
+        // x, weight, y, rows, x's stride, y's stride, offset, groups, features, eps.
+        pair RMS_NORM, RMS_NORM_F32 "rms_norm_f32", RMS_NORM_BF16 "rms_norm_bf16"
+            (P, P, P, u32, u32, u32, u32, u32, u32, f32);
+        // x, scales, rows, stride, offset, groups, features, eps.
+        pair RMS_NORM_SCALES, RMS_NORM_SCALES_F32 "rms_norm_scales_f32", RMS_NORM_SCALES_BF16 "rms_norm_scales_bf16"
+            (P, P, u32, u32, u32, u32, u32, f32);
+        // x, dy, scales, dw, rows, x's stride, dy's stride, offset, groups, features.
+        pair RMS_NORM_WEIGHT_GRADIENT, RMS_NORM_WEIGHT_GRADIENT_F32 "rms_norm_weight_gradient_f32",
+            RMS_NORM_WEIGHT_GRADIENT_BF16 "rms_norm_weight_gradient_bf16" (P, P, P, P, u32, u32, u32, u32, u32, u32);
+        // x, weight, dy, scales, dx, rows, strides of x, dy and dx, offset, groups, features, adds.
+        pair RMS_NORM_INPUT_GRADIENT, RMS_NORM_INPUT_GRADIENT_F32 "rms_norm_input_gradient_f32",
+            RMS_NORM_INPUT_GRADIENT_BF16 "rms_norm_input_gradient_bf16"
+            (P, P, P, P, P, u32, u32, u32, u32, u32, u32, u32, u32);
+    }
+    ROTARY "rope.cu" {
+        // x, cos, sin, positions, rows, stride, offset, groups, half, sign.
+        pair ROPE, ROPE_F32 "rope_f32", ROPE_BF16 "rope_bf16" (P, P, P, P, u32, u32, u32, u32, u32, f32);
+    }
+    GATED "swiglu.cu" {
+        // gate_up, y, rows, features, gate_up's stride, y's stride.
+        pair SWIGLU, SWIGLU_F32 "swiglu_f32", SWIGLU_BF16 "swiglu_bf16" (P, P, u32, u32, u32, u32);
+        // dy, gate_up, rows, features, gate_up's stride, dy's stride.
+        pair SWIGLU_BACKWARD, SWIGLU_BACKWARD_F32 "swiglu_backward_f32", SWIGLU_BACKWARD_BF16 "swiglu_backward_bf16"
+            (P, P, u32, u32, u32, u32);
+    }
+    OPTIMIZER "adamw.cu" {
+        // tensors, count, sums, blocks, split.
+        one SQUARE_SUMS "square_sums" (P, u32, P, u64, u32);
+        // tensors, count, split, gradient scale, keep, beta1, 1 - beta1, beta2, 1 - beta2, root of the correction, eps, rate.
+        one ADAMW "adamw" (P, u32, u32, f32, f32, f32, f32, f32, f32, f32, f32, f32);
+    }
+    CHAINS "linear_f32.cu" {
+        // x, weights, bias, y, tokens, inputs, outputs, first output, columns, adds.
+        one LINEAR_F32 "linear_f32" (P, P, P, P, u32, u32, u32, u32, u32, u32);
+        // dy, weights, dx, tokens, inputs, outputs, first output, columns, resumes.
+        one LINEAR_BACKWARD_INPUT_F32 "linear_backward_input_f32" (P, P, P, u32, u32, u32, u32, u32, u32);
+        // dy, x, dw, tokens, inputs, outputs, first output, columns.
+        one LINEAR_BACKWARD_WEIGHT_F32 "linear_backward_weight_f32" (P, P, P, u32, u32, u32, u32, u32);
+    }
+    BIAS "bias.cu" {
+        // dy, db, tokens, outputs, stride.
+        pair BIAS_GRADIENT, BIAS_GRADIENT_F32 "bias_gradient_f32", BIAS_GRADIENT_BF16 "bias_gradient_bf16"
+            (P, P, u32, u32, u32);
+    }
+    TENSOR_CORE "product.cu" {
+        // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
+        one LINEAR_BF16 "linear_bf16" (P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        // a, b, d, rows, columns, depth, strides.
+        one LOGITS_BF16 "logits_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
+        one LINEAR_BACKWARD_INPUT_BF16 "linear_backward_input_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
+        // The same, resumes.
+        one HEAD_BACKWARD_INPUT_BF16 "head_backward_input_bf16" (P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        one LINEAR_BACKWARD_WEIGHT_BF16 "linear_backward_weight_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
+    }
+    ATTEND "attention.cu" {
+        // cache, pairs, words of a page, words of a layer.
+        one COPY_PAGES "copy_pages" (P, P, u64, u64);
+        // qkv, rows, slots, layer, count, heads, kv heads, head_dim, stride.
+        pair STORE_KV, STORE_KV_F32 "store_kv_f32", STORE_KV_BF16 "store_kv_bf16" (P, P, P, P, u32, u32, u32, u32, u32);
+        // qkv, layer, tiles, pages, out, heads, kv heads, head_dim, window, scale, stride, out's stride.
+        pair ATTENTION, ATTENTION_F32 "attention_f32", ATTENTION_BF16 "attention_bf16"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+    }
+    ATTEND_BACKWARD "attention_backward.cu" {
+        // qkv, d_out, tiles, d_qkv, statistics, heads, kv heads, head_dim, window, scale, stride, d_out's stride.
+        pair ATTENTION_BACKWARD_QUERIES, ATTENTION_BACKWARD_QUERIES_F32 "attention_backward_queries_f32",
+            ATTENTION_BACKWARD_QUERIES_BF16 "attention_backward_queries_bf16"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        // qkv, d_out, tiles, runs, statistics, d_qkv, heads, kv heads, head_dim, window, scale, stride, d_out's stride.
+        pair ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_F32 "attention_backward_keys_f32",
+            ATTENTION_BACKWARD_KEYS_BF16 "attention_backward_keys_bf16"
+            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+    }
+    HEAD "head.cu" {
+        // logits, row numbers, temperatures, temperature, targets, kept, kept's starts, statistics, rows, vocabulary, first row,
+        // all rows.
+        one HEAD_ROWS "head_rows" (P, P, P, f32, P, P, P, P, u32, u32, u32, u32);
+        // logits, temperature, targets, kept, kept's starts, statistics, slopes, vocabulary, first row, all rows.
+        one HEAD_SLOPES "head_slopes" (P, f32, P, P, P, P, P, u32, u32, u32);
+        // logits, gradient, statistics, targets, kept, kept's starts, coefficients, temperature, rows, first token, columns,
+        // stride.
+        pair LOGIT_GRADIENT, LOGIT_GRADIENT_F32 "logit_gradient_f32", LOGIT_GRADIENT_BF16 "logit_gradient_bf16"
+            (P, P, P, P, P, P, P, f32, u32, u32, u32, u32);
+    }
+    SAMPLE "draw.cu" {
+        // logits, draws, statistics, drawn, vocabulary, first draw, all draws.
+        one DRAW "draw" (P, P, P, P, u32, u32, u32);
+    }
+}

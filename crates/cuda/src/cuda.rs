@@ -1,0 +1,140 @@
+//! The backend itself: a device, its memory, and the type that numbers are kept in.
+
+use crate::buffer::CudaBuffer;
+use crate::catalog::{FILL_HALVES, FILL_WORDS, UNPACK_SPLIT};
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::index::CudaIndex;
+use crate::kernels::{Grid, Pointer};
+use crate::layout::{Element, Layout};
+use crate::pool::{Block, Pool};
+use isentrope_kernels::{Isa, OutOfMemory};
+use std::sync::Arc;
+
+/// A GPU as a [`Backend`](isentrope_kernels::Backend).
+pub struct Cuda<D: Device> {
+    pub(crate) device: Arc<D>,
+    pub(crate) dtype: Dtype,
+    pub(crate) pool: Arc<Pool<D>>,
+    /// What draws on the host are made with.
+    pub(crate) isa: Isa,
+}
+
+impl<D: Device> Cuda<D> {
+    /// A backend on a device.
+    pub fn new(device: Arc<D>, dtype: Dtype) -> Self {
+        Self { pool: Pool::new(device.clone()), device, dtype, isa: Isa::available()[0] }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<D> {
+        &self.device
+    }
+
+    /// What numbers are kept as.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Memory for a moment.
+    ///
+    /// # Panics
+    /// When there is none, with a sentence.
+    pub(crate) fn scratch(&self, bytes: usize) -> Block<D> {
+        self.pool.for_a_moment(bytes).unwrap_or_else(|refused| panic!("{refused}"))
+    }
+
+    pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
+        Ok(CudaBuffer::new(self.pool.to_keep(layout.bytes())?, layout))
+    }
+
+    /// These bytes on the device.
+    pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Block<D> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let block = self.scratch(bytes.len());
+        if !bytes.is_empty() {
+            self.device.upload(bytes, block.memory(), 0);
+        }
+        block
+    }
+
+    /// The first numbers of a block.
+    pub(crate) fn downloaded<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+        &self,
+        from: &Block<D>,
+        len: usize,
+    ) -> Vec<T> {
+        let mut words = vec![T::zeroed(); len];
+        if len > 0 {
+            self.device.download(from.memory(), 0, bytemuck::cast_slice_mut(&mut words));
+        }
+        words
+    }
+
+    pub(crate) fn indexed(&self, numbers: &[u32]) -> CudaIndex<D> {
+        CudaIndex::new(numbers, |words| self.uploaded(words))
+    }
+
+    /// Copies numbers of a buffer that lie together to the host.
+    pub(crate) fn read_range(&self, from: &CudaBuffer<D>, first: usize, numbers: &mut [f32]) {
+        let Layout { element, .. } = from.layout;
+        assert!(first + numbers.len() <= from.layout.numbers(), "numbers beyond the end");
+        if numbers.is_empty() {
+            return;
+        }
+        match element {
+            Element::F32 => {
+                self.device.download(from.block.memory(), 4 * first, bytemuck::cast_slice_mut(numbers));
+            }
+            Element::Bf16 => {
+                let mut halves = vec![0u16; numbers.len()];
+                self.device.download(from.block.memory(), 2 * first, bytemuck::cast_slice_mut(&mut halves));
+                for (number, half) in numbers.iter_mut().zip(halves) {
+                    *number = f32::from_bits(u32::from(half) << 16);
+                }
+            }
+            Element::Split => {
+                let joined = self.scratch(4 * numbers.len());
+                let count = word(numbers.len());
+                let (upper, rest) = (from.start(), from.rest());
+                let grid = Grid::line(numbers.len().div_ceil(256), 256);
+                UNPACK_SPLIT.launch(
+                    &*self.device,
+                    grid,
+                    (upper.by(2 * first), rest.by(2 * first), joined.at(0), 0, 1, count, count),
+                );
+                self.device.download(joined.memory(), 0, bytemuck::cast_slice_mut(numbers));
+            }
+        }
+    }
+
+    /// Sets so many words from an address on.
+    pub(crate) fn fill_words(&self, to: Pointer, words: usize, value: u32) {
+        FILL_WORDS.launch(&*self.device, lines(words), (to, words as u64, value));
+    }
+
+    /// Sets so many halves of words.
+    pub(crate) fn fill_halves(&self, to: Pointer, halves: usize, value: u16) {
+        FILL_HALVES.launch(&*self.device, lines(halves), (to, halves as u64, u32::from(value)));
+    }
+}
+
+/// A number as kernels take it.
+///
+/// # Panics
+/// When it does not fit.
+pub(crate) fn word(n: usize) -> u32 {
+    u32::try_from(n).expect("a dimension of an operation fits 32 bits")
+}
+
+/// The grid of an operation on so many numbers, each by itself: 1024 a block.
+pub(crate) fn lines(numbers: usize) -> Grid {
+    Grid::line(numbers.div_ceil(1024), 256)
+}
+
+impl Pointer {
+    /// So many bytes further on.
+    pub(crate) fn by(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}

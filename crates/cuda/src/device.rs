@@ -1,0 +1,122 @@
+//! What the backend asks of a GPU.
+
+use crate::kernels::{Argument, Function, Grid};
+use isentrope_kernels::OutOfMemory;
+
+/// A GPU: memory on it, and kernels that are launched there.
+///
+/// # Order
+/// There is one stream. Calls take effect in the order in which they are made, though [`launch`](Self::launch),
+/// [`copy`](Self::copy) and [`clear`](Self::clear) may return before they have been carried out. What
+/// [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is given may be changed once it
+/// returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands it out again, behind them.
+///
+/// # Failures
+/// Only [`allocate`](Self::allocate) may fail. Everything else that goes wrong (a kernel that reads where it must not, a device
+/// that is gone) panics with a sentence that names the kernel, at the latest when the host reads something; the device is
+/// then of no use any more. Ranges outside of a memory are mistakes of the calling code, and panic at once.
+pub trait Device: Send + Sync + 'static {
+    /// Memory on the device. Dropped, it is given back.
+    type Memory: Memory;
+
+    /// What this device is, for people: its name, and what its driver calls itself.
+    fn name(&self) -> String;
+    /// What a launch may ask for.
+    fn limits(&self) -> Limits;
+    /// How much memory there is.
+    fn memory_info(&self) -> MemoryInfo;
+    /// Whether whoever drops memory should keep it and use it again, since the device is slow to hand out more. Where it is
+    /// not so, each buffer is better asked for by itself and to the byte: accesses beside it can then be seen.
+    fn keeps_memory(&self) -> bool;
+
+    /// So many bytes (0 are allowed), which hold anything. The address is a multiple of 256 on a GPU; kernels may rely on
+    /// a multiple of 16.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, OutOfMemory>;
+    /// Copies bytes from the host to `offset ..`.
+    fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize);
+    /// Copies bytes from `offset ..` to the host.
+    fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]);
+    /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of the same, where the two
+    /// ranges do not touch each other.
+    fn copy(
+        &self,
+        from: &Self::Memory,
+        from_offset: usize,
+        to: &Self::Memory,
+        to_offset: usize,
+        bytes: usize,
+    );
+    /// Sets so many bytes from `offset ..` to 0.
+    fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize);
+
+    /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of its arguments. A grid without
+    /// blocks launches nothing.
+    ///
+    /// # Panics
+    /// When the arguments are not those that the kernel takes, or the grid is more than the limits allow.
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
+    /// Computes a product by the vendor's library, if there is one that computes such a product to the bits of the kernels here.
+    /// Otherwise says false, and has done nothing: the kernels must.
+    fn product(&self, _product: &Product) -> bool {
+        false
+    }
+    /// Waits for all that has been called.
+    fn synchronize(&self);
+}
+
+/// Memory on a device.
+pub trait Memory: Send + Sync + 'static {
+    /// Where it is, as kernels see it.
+    fn address(&self) -> u64;
+    /// How many bytes were asked for.
+    fn bytes(&self) -> usize;
+}
+
+/// What a launch may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Compute capability, such as `(9, 0)`.
+    pub capability: (u32, u32),
+    /// Multiprocessors: so many blocks run at once, times those that one of them can hold.
+    pub processors: usize,
+    /// Bytes of shared memory of one block, static and dynamic together.
+    pub shared: usize,
+}
+
+/// How much memory a device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Bytes that can be allocated.
+    pub free: usize,
+    /// Bytes that the device has.
+    pub total: usize,
+}
+
+/// `d[i, j] = sum over k of a[i, k] b[j, k]`, going on from what `d` holds where it accumulates. `a` and `b` are bf16, sums f32;
+/// every matrix lies row by row, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// Address of `a: [rows, depth]`, or of `[depth, rows]` where it is transposed.
+    pub a: u64,
+    /// Whether `a` lies as `[depth, rows]`.
+    pub a_transposed: bool,
+    /// Address of `b: [columns, depth]`, or of `[depth, columns]` where it is transposed.
+    pub b: u64,
+    /// Whether `b` lies as `[depth, columns]`.
+    pub b_transposed: bool,
+    /// Address of `d: [rows, columns]`.
+    pub d: u64,
+    /// Whether `d` is f32; bf16 otherwise, rounded to nearest even.
+    pub d_exact: bool,
+    /// Whether the sums go on from what `d` holds, which is f32 then.
+    pub accumulates: bool,
+    /// Rows of `a` and `d`.
+    pub rows: usize,
+    /// Rows of `b`, columns of `d`.
+    pub columns: usize,
+    /// Terms of each sum.
+    pub depth: usize,
+}

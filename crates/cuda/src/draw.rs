@@ -1,0 +1,164 @@
+//! Drawing tokens from rows of hidden states. What is drawn from the whole vocabulary, or is the likeliest, is drawn on the
+//! device; logits that top-k, top-p, min-p or a repetition penalty change go to the host, where the CPU's functions draw.
+
+use crate::buffer::CudaBuffer;
+use crate::catalog::{DRAW, HEAD_ROWS};
+use crate::cuda::{Cuda, word};
+use crate::device::Device;
+use crate::head::{LOGITS, block_rows, shared};
+use crate::kernels::{Grid, Pointer};
+use crate::linear::Matrix;
+use crate::pool::Block;
+use isentrope_kernels::{Draw, Drawn, Linear};
+
+/// Tokens whose weights are summed before the search for a draw looks at single ones.
+const BLOCK: usize = 256;
+const SUM_BLOCK: usize = 512;
+const THREADS: u32 = 256;
+
+/// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is wanted.
+type Wanted = [u64; 3];
+
+/// Bytes that draws from so many rows take at most.
+pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
+    let logits = rows.saturating_mul(shape.outputs).min(LOGITS.max(shape.outputs)).saturating_mul(4);
+    // Draws, rows, temperatures, statistics, and what was found.
+    logits.saturating_add(rows.saturating_mul(24 + 4 + 4 + 20 + 8))
+}
+
+impl<D: Device> Cuda<D> {
+    pub(crate) fn draw_tokens(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>> {
+        let rows = draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0);
+        let stride = hidden.layout.stride;
+        hidden.rows(rows, shape.inputs);
+        let block = block_rows(shape, rows);
+        let mut order: Vec<usize> = (0..draws.len()).collect();
+        order.sort_by_key(|&i| draws[i].row);
+        let on_device = |&i: &usize| !draws[i].adjustments.departs();
+        let of_device: Vec<&Draw> = order.iter().filter(|i| on_device(i)).map(|&i| &draws[i]).collect();
+        let of_device = OfDevice::new(self, &of_device, block);
+        let mut drawn = vec![None; draws.len()];
+        let logits = self.scratch(4 * block.min(rows) * shape.outputs);
+        let mut first_wanted = 0;
+        for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
+            let first = draws[here[0]].row / block * block;
+            let count = block.min(rows - first);
+            let x = Matrix { start: hidden.rows_from(first, count, shape.inputs), stride };
+            self.logits(shape, 0..shape.outputs, x, weights, logits.at(0), count);
+            let wanted_here = here.iter().filter(|i| on_device(i)).count();
+            self.draw_block(shape, logits.at(0), &of_device, first_wanted, wanted_here);
+            first_wanted += wanted_here;
+            // Draws from one row follow one another.
+            let mut held: Option<(usize, Vec<f32>)> = None;
+            for &i in here.iter().filter(|i| !on_device(i)) {
+                let row = draws[i].row;
+                if held.as_ref().is_none_or(|(of, _)| *of != row) {
+                    let mut numbers = vec![0.0f32; shape.outputs];
+                    let at = 4 * (row - first) * shape.outputs;
+                    self.device.download(logits.memory(), at, bytemuck::cast_slice_mut(&mut numbers));
+                    held = Some((row, numbers));
+                }
+                drawn[i] = held.as_ref().and_then(|(_, numbers)| draws[i].from_logits(self.isa, numbers));
+            }
+        }
+        let found = of_device.read(self);
+        for (i, found) in order.into_iter().filter(on_device).zip(found) {
+            drawn[i] = found;
+        }
+        drawn
+    }
+
+    /// Draws those of `wanted` that are in one block of logits.
+    fn draw_block(&self, shape: Linear, logits: Pointer, draws: &OfDevice<D>, first: usize, count: usize) {
+        let (vocabulary, all) = (word(shape.outputs), word(draws.len));
+        HEAD_ROWS.launch(
+            &*self.device,
+            Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 8)),
+            (
+                logits,
+                draws.rows.at(0),
+                draws.temperatures.at(0),
+                1.0,
+                Pointer::NULL,
+                Pointer::NULL,
+                Pointer::NULL,
+                draws.statistics.at(0),
+                word(count),
+                vocabulary,
+                word(first),
+                all,
+            ),
+        );
+        DRAW.launch(
+            &*self.device,
+            Grid::line(count, THREADS).with_shared(shared(shape, BLOCK, 8)),
+            (
+                logits,
+                draws.wanted.at(0),
+                draws.statistics.at(0),
+                draws.found.at(0),
+                vocabulary,
+                word(first),
+                all,
+            ),
+        );
+    }
+}
+
+fn wanted(draw: &Draw, block: usize) -> Wanted {
+    let greedy = draw.adjustments.temperature == 0.0;
+    let row = word(draw.row % block);
+    [draw.uniform.to_bits(), u64::from(temperature(draw).to_bits()) | u64::from(row) << 32, u64::from(greedy)]
+}
+
+/// The temperature that scores refer to.
+fn temperature(draw: &Draw) -> f32 {
+    if draw.adjustments.temperature == 0.0 { 1.0 } else { draw.adjustments.temperature }
+}
+
+/// Draws on the device, in the order of their rows.
+struct OfDevice<D: Device> {
+    len: usize,
+    wanted: Block<D>,
+    rows: Block<D>,
+    temperatures: Block<D>,
+    statistics: Block<D>,
+    found: Block<D>,
+}
+
+impl<D: Device> OfDevice<D> {
+    fn new(cuda: &Cuda<D>, draws: &[&Draw], block: usize) -> Self {
+        let len = draws.len();
+        let all: Vec<u64> = draws.iter().flat_map(|draw| wanted(draw, block)).collect();
+        let rows: Vec<u32> = draws.iter().map(|draw| word(draw.row % block)).collect();
+        let temperatures: Vec<f32> = draws.iter().map(|draw| temperature(draw)).collect();
+        Self {
+            len,
+            wanted: cuda.uploaded(&all),
+            rows: cuda.uploaded(&rows),
+            temperatures: cuda.uploaded(&temperatures),
+            statistics: cuda.scratch(4 * 5 * len),
+            found: cuda.scratch(8 * len),
+        }
+    }
+
+    /// What was drawn; None where logits are not finite.
+    fn read(&self, cuda: &Cuda<D>) -> Vec<Option<Drawn>> {
+        let len = self.len;
+        let found: Vec<u64> = cuda.downloaded(&self.found, len);
+        let statistics: Vec<f32> = cuda.downloaded(&self.statistics, 3 * len);
+        let drawn = |(i, &found): (usize, &u64)| {
+            let (max, log_sum, entropy) = (statistics[i], statistics[len + i], statistics[2 * len + i]);
+            let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
+            let (token, logprob) = (found as u32, f32::from_bits((found >> 32) as u32));
+            is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, kept: None })
+        };
+        found.iter().enumerate().map(drawn).collect()
+    }
+}

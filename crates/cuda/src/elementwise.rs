@@ -1,0 +1,71 @@
+//! Rotary embedding and SwiGLU.
+
+use crate::batch::CudaBatch;
+use crate::buffer::CudaBuffer;
+use crate::catalog::{ROPE, SWIGLU, SWIGLU_BACKWARD};
+use crate::cuda::{Cuda, lines, word};
+use crate::device::Device;
+use crate::kernels::Grid;
+use crate::norm::check;
+use isentrope_kernels::{Grouped, Turn};
+
+impl<D: Device> Cuda<D> {
+    pub(crate) fn rotate(
+        &self,
+        layout: Grouped,
+        x: &CudaBuffer<D>,
+        cos: &CudaBuffer<D>,
+        sin: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        turn: Turn,
+    ) {
+        check(layout);
+        let Grouped { stride, offset, groups, features } = layout;
+        assert!(features.is_multiple_of(2), "pairs of {features}");
+        let (rows, half) = (batch.rows(), features / 2);
+        let (cos, sin) = (cos.rows(batch.positions_end(), half), sin.rows(batch.positions_end(), half));
+        let sign = if turn == Turn::Forward { 1.0 } else { -1.0 };
+        ROPE.of(self.dtype).launch(
+            &*self.device,
+            Grid::line((rows * groups * half).div_ceil(256), 256),
+            (
+                x.rows(rows, stride),
+                cos,
+                sin,
+                batch.positions(),
+                word(rows),
+                word(x.layout.stride),
+                word(offset),
+                word(groups),
+                word(half),
+                sign,
+            ),
+        );
+    }
+
+    pub(crate) fn gate(&self, features: usize, gate_up: &CudaBuffer<D>, y: &CudaBuffer<D>, tokens: usize) {
+        let (from, to) = (gate_up.rows(tokens, 2 * features), y.rows(tokens, features));
+        let strides = (word(gate_up.layout.stride), word(y.layout.stride));
+        SWIGLU.of(self.dtype).launch(
+            &*self.device,
+            lines(tokens * features),
+            (from, to, word(tokens), word(features), strides.0, strides.1),
+        );
+    }
+
+    pub(crate) fn gate_gradient(
+        &self,
+        features: usize,
+        dy: &CudaBuffer<D>,
+        gate_up: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
+        let (of_y, of_x) = (dy.rows(tokens, features), gate_up.rows(tokens, 2 * features));
+        let strides = (word(gate_up.layout.stride), word(dy.layout.stride));
+        SWIGLU_BACKWARD.of(self.dtype).launch(
+            &*self.device,
+            lines(tokens * features),
+            (of_y, of_x, word(tokens), word(features), strides.0, strides.1),
+        );
+    }
+}

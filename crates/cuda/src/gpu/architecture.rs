@@ -1,0 +1,61 @@
+//! What a GPU is, to a compiler.
+
+use super::Error;
+use serde::Serialize;
+use std::fmt;
+
+/// A GPU's compute capability, for which machine code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Architecture {
+    /// 9 of 9.0.
+    pub major: u32,
+    /// 0 of 9.0.
+    pub minor: u32,
+}
+
+impl Architecture {
+    /// Those that every kernel is compiled for in tests: Ampere, Hopper, and Blackwell of data centres and of desks.
+    pub const TESTED: [Self; 4] = [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
+
+    /// An architecture by its compute capability.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
+    /// Refuses GPUs whose tensor cores do not know bfloat16.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn check(self) -> Result<Self, Error> {
+        if self.major >= 8 {
+            return Ok(self);
+        }
+        Err(Error::Driver(format!(
+            "the GPU has compute capability {}.{}; 8.0 (Ampere) or later is needed",
+            self.major, self.minor
+        )))
+    }
+}
+
+/// NVRTC's name of it. Hopper and the Blackwell of data centres have instructions that only the name with an `a` gives, and
+/// whose code runs on no other architecture; it is compiled for the GPU at hand anyway.
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let specific = if matches!(self.major, 9 | 10) { "a" } else { "" };
+        write!(f, "sm_{}{}{specific}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_nvrtcs() {
+        let names = Architecture::TESTED.map(|architecture| architecture.to_string());
+        assert_eq!(names, ["sm_80", "sm_90a", "sm_100a", "sm_120"]);
+        assert_eq!(Architecture::new(8, 9).to_string(), "sm_89");
+        assert!(Architecture::new(7, 5).check().unwrap_err().to_string().contains("7.5"));
+        assert!(Architecture::new(12, 1).check().is_ok());
+    }
+}

@@ -1,0 +1,561 @@
+//! A GPU as a [`Device`]: one context, one stream, kernels compiled when it is opened.
+
+use super::blas::Blas;
+use super::compile::Compiled;
+use super::driver::told;
+use super::places::Surroundings;
+use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, cache};
+use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
+use crate::kernels::{self, Argument, Function, Grid, HEADERS};
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
+use isentrope_kernels::OutOfMemory;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread;
+
+/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so that the host need not wait
+/// for an upload.
+const STAGED: usize = 1 << 20;
+/// Bytes of that memory.
+const STAGING: usize = 16 << 20;
+/// So many of the last launches are named when the GPU fails.
+const REMEMBERED: usize = 6;
+
+/// A GPU.
+pub struct Gpu {
+    name: String,
+    limits: Limits,
+    nvrtc: Nvrtc,
+    cache: Option<KernelCache>,
+    architecture: Architecture,
+    loaded: RwLock<Loaded>,
+    staging: Mutex<Staging>,
+    blas: Option<Blas>,
+    /// How the search for cuBLASLt went.
+    blas_search: Search,
+    /// Goes last: what is above needs its context.
+    stream: Arc<Stream>,
+}
+
+/// What the driver has of the kernels: modules by their files, functions by file and name.
+#[derive(Default)]
+struct Loaded {
+    modules: HashMap<&'static str, sys::CUmodule>,
+    functions: HashMap<(&'static str, &'static str), sys::CUfunction>,
+}
+
+// SAFETY: the driver's functions may be called from any thread on any of its handles, once the thread has the context, which each
+// method sees to; what the methods change themselves is behind locks.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+/// The context of a GPU and the stream that everything goes into.
+pub(super) struct Stream {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    pub handle: sys::CUstream,
+    /// The kernels that were launched last, until the host has waited for them.
+    launched: Mutex<Vec<&'static str>>,
+}
+
+// SAFETY: as for `Gpu`.
+unsafe impl Send for Stream {}
+// SAFETY: as for `Gpu`.
+unsafe impl Sync for Stream {}
+
+/// Memory on a GPU.
+pub struct GpuMemory {
+    stream: Arc<Stream>,
+    address: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+/// Memory of the host that the GPU reaches itself. It is written from its beginning to its end, and then again once the stream
+/// has come so far.
+struct Staging {
+    address: *mut u8,
+    used: usize,
+}
+
+impl Gpu {
+    /// Opens a GPU by its number in the driver's order, and compiles kernels for it, or takes them from the cache.
+    ///
+    /// # Errors
+    /// When there is no such GPU, no driver or NVRTC that goes with it, or a kernel does not compile.
+    pub fn open(
+        ordinal: usize,
+        surroundings: &Surroundings,
+        sources: &[&'static kernels::Source],
+    ) -> Result<Self, Error> {
+        let driver = Driver::find(surroundings)?;
+        let gpu = driver.gpus.get(ordinal).ok_or_else(|| {
+            Error::Driver(format!(
+                "there is no GPU {ordinal}: the driver shows {} (from 0)",
+                driver.gpus.len()
+            ))
+        })?;
+        let architecture = gpu.architecture.check()?;
+        let (nvrtc, search) = Nvrtc::search(surroundings, Some(driver.cuda), Some(architecture));
+        let nvrtc =
+            nvrtc.ok_or_else(|| Error::Library(format!("no NVRTC can be used: {}", search.missing())))?;
+        let stream = Arc::new(Stream::new(ordinal)?);
+        let shared =
+            stream.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let release = driver.release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
+        let (blas, blas_search) = Blas::search(surroundings, driver.cuda, architecture);
+        let gpu = Self {
+            name: format!("{} (driver {release}CUDA {}; NVRTC {})", gpu.name, driver.cuda, nvrtc.version()),
+            limits: Limits {
+                capability: (architecture.major, architecture.minor),
+                processors: gpu.processors,
+                shared,
+            },
+            nvrtc,
+            cache: surroundings.cache().map(|directory| KernelCache::new(cache::directory(&directory))),
+            architecture,
+            loaded: RwLock::default(),
+            staging: Mutex::new(Staging::new()?),
+            blas,
+            blas_search,
+            stream,
+        };
+        // NVRTC compiles as many at a time as it is asked to.
+        let compiled: Vec<Result<Compiled, Error>> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                sources.iter().map(|&source| (source, scope.spawn(|| gpu.compile(source)))).collect();
+            threads
+                .into_iter()
+                .map(|(source, thread)| {
+                    let what = format!("compiling {} panicked", source.file);
+                    thread.join().unwrap_or(Err(Error::Library(what)))
+                })
+                .collect()
+        });
+        for (source, compiled) in sources.iter().zip(compiled) {
+            gpu.load(source, &compiled?)?;
+        }
+        Ok(gpu)
+    }
+
+    /// Without the library of products: all are computed by the kernels here.
+    pub fn without_blas(mut self) -> Self {
+        self.blas = None;
+        self
+    }
+
+    /// How the search for the library of products went.
+    pub fn blas_search(&self) -> &Search {
+        &self.blas_search
+    }
+
+    /// The library of products, if there is one.
+    pub fn blas(&self) -> Option<&Blas> {
+        self.blas.as_ref()
+    }
+
+    /// What its kernels are compiled for.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// The stream that everything goes into.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn compile(&self, source: &'static kernels::Source) -> Result<Compiled, Error> {
+        let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
+        self.nvrtc.cached(self.cache.as_ref(), source.into(), &headers, self.architecture)
+    }
+
+    /// Hands the kernels of a source to the driver.
+    fn load(&self, source: &'static kernels::Source, compiled: &Compiled) -> Result<sys::CUmodule, Error> {
+        self.stream.enter()?;
+        // SAFETY: the bytes are a whole cubin, which the driver copies. The module stays loaded as long as the context, and that
+        // as long as this.
+        let module = unsafe { result::module::load_data(compiled.cubin.as_ptr().cast()) };
+        let module = module.map_err(|error| self.refused(source, "the driver does not load it", error))?;
+        self.loaded.write().unwrap_or_else(PoisonError::into_inner).modules.insert(source.file, module);
+        Ok(module)
+    }
+
+    fn refused(&self, source: &kernels::Source, what: &str, error: DriverError) -> Error {
+        let why = told(error.0);
+        Error::Driver(format!("{}, compiled for {}: {what}: {why}", source.file, self.architecture))
+    }
+
+    fn function(&self, function: &Function) -> sys::CUfunction {
+        let key = (function.source.file, function.name);
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
+        known.unwrap_or_else(|| self.find(function).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Looks a kernel up, the first time that it is launched.
+    fn find(&self, function: &Function) -> Result<sys::CUfunction, Error> {
+        let source = function.source;
+        let known =
+            self.loaded.read().unwrap_or_else(PoisonError::into_inner).modules.get(source.file).copied();
+        let module = match known {
+            Some(module) => module,
+            None => self.load(source, &self.compile(source)?)?,
+        };
+        self.stream.enter()?;
+        let name = CString::new(function.name).map_err(|_| {
+            Error::Library(format!("a kernel of {} has a zero byte in its name", source.file))
+        })?;
+        let failed = |error| self.refused(source, function.name, error);
+        // SAFETY: the module is loaded.
+        let handle = unsafe { result::module::get_function(module, name) }.map_err(failed)?;
+        // More than 48 KiB of shared memory must be asked for, once.
+        // SAFETY: the function is one of a module that stays loaded.
+        unsafe {
+            let of_its_own = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+            let fixed = result::function::get_function_attribute(handle, of_its_own).map_err(failed)?;
+            let dynamic = self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0));
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            result::function::set_function_attribute(handle, attribute, as_int(dynamic)).map_err(failed)?;
+        }
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        loaded.functions.insert((source.file, function.name), handle);
+        Ok(handle)
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Staging> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(memory: &GpuMemory, offset: usize, bytes: usize) -> sys::CUdeviceptr {
+        let end = offset.checked_add(bytes).filter(|end| *end <= memory.bytes);
+        assert!(end.is_some(), "bytes {offset} .. + {bytes} of a memory of {} bytes", memory.bytes);
+        memory.address + offset as u64
+    }
+}
+
+impl Device for Gpu {
+    type Memory = GpuMemory;
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn memory_info(&self) -> MemoryInfo {
+        let (free, total) = self.stream.expect(result::mem_get_info);
+        MemoryInfo { free, total }
+    }
+
+    fn keeps_memory(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<GpuMemory, OutOfMemory> {
+        let stream = Arc::clone(&self.stream);
+        if bytes == 0 {
+            return Ok(GpuMemory { stream, address: 0, bytes });
+        }
+        // SAFETY: nobody reads the memory before something was written there, or its user does not care.
+        match self.stream.call(|| unsafe { result::malloc_sync(bytes) }) {
+            Ok(address) => Ok(GpuMemory { stream, address, bytes }),
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let MemoryInfo { free, total } = self.memory_info();
+                let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
+                let why = format!("the GPU has {:.2} of {:.2} GiB free", gib(free), gib(total));
+                Err(OutOfMemory { asked: bytes, why })
+            }
+            Err(error) => self.stream.fail(error),
+        }
+    }
+
+    fn upload(&self, bytes: &[u8], to: &GpuMemory, offset: usize) {
+        let address = Self::range(to, offset, bytes.len());
+        let stream = self.stream.handle;
+        if bytes.is_empty() {
+            return;
+        }
+        if bytes.len() > STAGED {
+            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
+            self.stream.expect(|| unsafe { result::memcpy_htod_async(address, bytes, stream) });
+            self.stream.wait();
+            return;
+        }
+        let mut staging = self.staging();
+        let staged = staging.next(&self.stream, bytes.len());
+        staged.copy_from_slice(bytes);
+        // SAFETY: the range is within the memory. The staged bytes stay as they are until the stream has come so far.
+        self.stream.expect(|| unsafe { result::memcpy_htod_async(address, staged, stream) });
+    }
+
+    fn download(&self, from: &GpuMemory, offset: usize, bytes: &mut [u8]) {
+        let address = Self::range(from, offset, bytes.len());
+        let stream = self.stream.handle;
+        if bytes.is_empty() {
+            return;
+        }
+        if bytes.len() > STAGED {
+            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
+            self.stream.expect(|| unsafe { result::memcpy_dtoh_async(bytes, address, stream) });
+            self.stream.wait();
+            return;
+        }
+        let mut staging = self.staging();
+        let staged = staging.next(&self.stream, bytes.len());
+        // SAFETY: as above; nobody else has the staged bytes until the lock is given back.
+        self.stream.expect(|| unsafe { result::memcpy_dtoh_async(staged, address, stream) });
+        self.stream.wait();
+        bytes.copy_from_slice(staged);
+    }
+
+    fn copy(&self, from: &GpuMemory, from_offset: usize, to: &GpuMemory, to_offset: usize, bytes: usize) {
+        let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
+        if bytes > 0 {
+            // SAFETY: both ranges are within their memories.
+            self.stream.expect(|| unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.handle) });
+        }
+    }
+
+    fn clear(&self, memory: &GpuMemory, offset: usize, bytes: usize) {
+        let address = Self::range(memory, offset, bytes);
+        if bytes > 0 {
+            // SAFETY: the range is within the memory.
+            self.stream.expect(|| unsafe { result::memset_d8_async(address, 0, bytes, self.stream.handle) });
+        }
+    }
+
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        function.check(arguments);
+        let [x, y, z] = grid.blocks;
+        if x == 0 || y == 0 || z == 0 {
+            return;
+        }
+        let handle = self.function(function);
+        // A parameter of four bytes is read from the low end of its eight.
+        let mut values: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast::<c_void>()).collect();
+        self.stream.note(function.name);
+        let launched = self.stream.call(|| {
+            // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
+            // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
+            // given is shown on the emulator.
+            unsafe {
+                let threads = (grid.threads, 1, 1);
+                result::launch_kernel(
+                    handle,
+                    (x, y, z),
+                    threads,
+                    grid.shared,
+                    self.stream.handle,
+                    &mut pointers,
+                )
+            }
+        });
+        match launched {
+            Ok(()) => {}
+            Err(DriverError(
+                code @ (CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+            )) => panic!("the kernel {} cannot be launched as {grid:?}: {}", function.name, told(code)),
+            Err(error) => self.stream.fail(error),
+        }
+    }
+
+    fn product(&self, product: &Product) -> bool {
+        self.blas.as_ref().is_some_and(|blas| blas.product(self, product))
+    }
+
+    fn synchronize(&self) {
+        self.stream.wait();
+    }
+}
+
+impl Stream {
+    fn new(ordinal: usize) -> Result<Self, Error> {
+        let failed = |error: DriverError| {
+            Error::Driver(match error.0 {
+                CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                    format!(
+                        "GPU {ordinal} has no memory left even for a context; `nvidia-smi` shows who has it"
+                    )
+                }
+                code => format!("GPU {ordinal} cannot be used: {}", told(code)),
+            })
+        };
+        let device = result::device::get(as_int(ordinal)).map_err(failed)?;
+        // SAFETY: the device is one that the driver has just named.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(failed)?;
+        // SAFETY: the context was just retained, and is released when this is dropped.
+        unsafe { result::ctx::set_current(context) }.map_err(failed)?;
+        let handle = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed)?;
+        Ok(Self { device, context, handle, launched: Mutex::default() })
+    }
+
+    fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
+        // SAFETY: the device is the driver's.
+        let value = unsafe { result::device::get_attribute(self.device, attribute) };
+        let value = value.map_err(|error| Error::Driver(told(error.0)))?;
+        Ok(usize::try_from(value).unwrap_or(0))
+    }
+
+    /// Gives the calling thread the context.
+    fn enter(&self) -> Result<(), Error> {
+        // SAFETY: the context is retained as long as this lives.
+        unsafe { result::ctx::set_current(self.context) }.map_err(|error| Error::Driver(told(error.0)))
+    }
+
+    /// Calls the driver in this context.
+    fn call<T>(&self, f: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
+        // SAFETY: the context is retained as long as this lives.
+        unsafe { result::ctx::set_current(self.context) }?;
+        f()
+    }
+
+    /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
+    pub fn expect<T>(&self, f: impl FnOnce() -> Result<T, DriverError>) -> T {
+        self.call(f).unwrap_or_else(|error| self.fail(error))
+    }
+
+    /// Waits for all that is in the stream.
+    pub fn wait(&self) {
+        // SAFETY: the stream lives as long as this.
+        self.expect(|| unsafe { result::stream::synchronize(self.handle) });
+        self.launched().clear();
+    }
+
+    fn launched(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.launched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what is launched, to name it if the GPU fails.
+    pub fn note(&self, kernel: &'static str) {
+        let mut launched = self.launched();
+        if launched.last() != Some(&kernel) {
+            if launched.len() == REMEMBERED {
+                launched.remove(0);
+            }
+            launched.push(kernel);
+        }
+    }
+
+    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on.
+    fn fail(&self, error: DriverError) -> ! {
+        panic!("{}", failure(&told(error.0), &self.launched()));
+    }
+}
+
+/// The sentence for a GPU that has failed.
+fn failure(what: &str, launched: &[&str]) -> String {
+    match launched {
+        [] => format!("the GPU has failed: {what}"),
+        [only] => format!("the GPU has failed in the kernel {only}: {what}"),
+        [earlier @ .., last] => format!(
+            "the GPU has failed: {what}; in the kernel {last}, or in one before it that was still running ({}): \
+             CUDA_LAUNCH_BLOCKING=1 tells which",
+            earlier.iter().rev().copied().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the context was retained once.
+        unsafe {
+            let _ = result::ctx::set_current(self.context);
+            let _ = result::stream::synchronize(self.handle);
+            let _ = result::stream::destroy(self.handle);
+            let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}
+
+impl Memory for GpuMemory {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for GpuMemory {
+    fn drop(&mut self) {
+        if self.address == 0 {
+            return;
+        }
+        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or will.
+        // SAFETY: the memory was allocated in this context, and is not used again.
+        let _ = self.stream.call(|| unsafe {
+            let _ = result::stream::synchronize(self.stream.handle);
+            result::free_sync(self.address)
+        });
+    }
+}
+
+impl Staging {
+    fn new() -> Result<Self, Error> {
+        // SAFETY: the memory is written before it is read.
+        let memory = unsafe { result::malloc_host(STAGING, 0) };
+        let address = memory.map_err(|error| {
+            Error::Driver(format!(
+                "{} MiB of memory cannot be locked for the GPU: {}",
+                STAGING >> 20,
+                told(error.0)
+            ))
+        })?;
+        // SAFETY: so many bytes are there; as zeros they may be read.
+        unsafe { address.cast::<u8>().write_bytes(0, STAGING) };
+        Ok(Self { address: address.cast(), used: 0 })
+    }
+
+    /// The next so many bytes, which nothing in the stream uses any more.
+    fn next(&mut self, stream: &Stream, bytes: usize) -> &mut [u8] {
+        if self.used + bytes > STAGING {
+            stream.wait();
+            self.used = 0;
+        }
+        // SAFETY: `used + bytes` is at most the size. Parts before `used` may be in use by the stream, these are not; and the
+        // borrow of self keeps others from asking for them.
+        let part = unsafe { std::slice::from_raw_parts_mut(self.address.add(self.used), bytes) };
+        self.used = (self.used + bytes).next_multiple_of(64).min(STAGING);
+        part
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        let address = self.staging().address;
+        // SAFETY: once the stream has come to its end nothing uses the staging memory, and nobody can ask for it again.
+        let _ = self.stream.call(|| unsafe {
+            let _ = result::stream::synchronize(self.stream.handle);
+            result::free_host(address.cast())
+        });
+    }
+}
+
+/// A number that the driver takes as an `int`, which all sizes here fit.
+fn as_int(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_kernels_that_may_be_the_cause() {
+        assert_eq!(
+            failure("an illegal memory access was encountered", &["norm"]),
+            "the GPU has failed in the kernel norm: an illegal memory access was encountered"
+        );
+        let said = failure("x", &["a", "b", "c"]);
+        assert!(
+            said.contains("kernel c") && said.contains("(b, a)") && said.contains("CUDA_LAUNCH_BLOCKING=1"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! What can go wrong with a GPU.
+
+/// A failure, as a sentence that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The driver is missing, too old, or has refused something.
+    #[error("{0}")]
+    Driver(String),
+    /// A library is missing or cannot be used.
+    #[error("{0}")]
+    Library(String),
+    /// NVRTC refuses a source.
+    #[error("{file} does not compile for {architecture}:\n{log}")]
+    Compile {
+        /// The source's name.
+        file: String,
+        /// The architecture's name.
+        architecture: String,
+        /// What NVRTC said.
+        log: String,
+    },
+    /// The libraries cannot be fetched.
+    #[error("{0}")]
+    Install(String),
+}

@@ -1,0 +1,201 @@
+//! Requests to a package index and to the servers that it names.
+
+use super::{CERTIFICATES_VARIABLE, INDEX_VARIABLE, Installer, Progress};
+use crate::gpu::Error;
+use std::fmt;
+use std::thread;
+use std::time::Duration;
+use ureq::http::{Request, Response, Uri, header};
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::{Agent, Body};
+
+/// How long a connection may take to open, or stay silent.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What asks the servers.
+pub(super) struct Client<'a> {
+    pub progress: &'a dyn Progress,
+    /// The index, without a slash at its end.
+    pub index: Uri,
+    agent: Agent,
+    retries: u32,
+    pause: Duration,
+}
+
+/// Why a request brought nothing.
+pub(super) enum Failure {
+    /// It may go better the next time.
+    Passing(String),
+    /// It will not.
+    Final(Error),
+}
+
+impl Failure {
+    /// A failure that passes.
+    pub fn passing(what: impl fmt::Display) -> Self {
+        Self::Passing(what.to_string())
+    }
+}
+
+impl<'a> Client<'a> {
+    pub fn new(installer: &Installer, progress: &'a dyn Progress) -> Result<Self, Error> {
+        let index = installer.index.trim_end_matches('/');
+        let index: Uri = index
+            .parse()
+            .ok()
+            .filter(|index: &Uri| index.host().is_some() && (is_https(index) || is_here(index)))
+            .ok_or_else(|| {
+                let what = "is not the https URL of a package index, such as https://pypi.org/simple";
+                Error::Install(format!("{INDEX_VARIABLE} {what}"))
+            })?;
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = &installer.certificates {
+            let failed =
+                |what: String| Error::Install(format!("{CERTIFICATES_VARIABLE}: {}: {what}", path.display()));
+            let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+            let items = parse_pem(&text).filter_map(Result::ok);
+            let certificates: Vec<_> = items
+                .filter_map(|item| match item {
+                    PemItem::Certificate(certificate) => Some(certificate),
+                    _ => None,
+                })
+                .collect();
+            if certificates.is_empty() {
+                return Err(failed("no certificate is in it".into()));
+            }
+            tls = tls.root_certs(RootCerts::new_with_certs(&certificates));
+        }
+        let agent = Agent::config_builder()
+            .user_agent(concat!("isentrope/", env!("CARGO_PKG_VERSION")))
+            // Compressed answers would hide lengths and break ranges.
+            .accept_encoding("identity")
+            .http_status_as_error(false)
+            .https_only(is_https(&index))
+            .proxy(installer.proxy.clone())
+            .tls_config(tls.build())
+            .timeout_resolve(Some(TIMEOUT))
+            .timeout_connect(Some(TIMEOUT))
+            .timeout_recv_response(Some(TIMEOUT))
+            .timeout_per_read(Some(TIMEOUT))
+            .build()
+            .new_agent();
+        Ok(Self { progress, index, agent, retries: installer.retries, pause: installer.pause })
+    }
+
+    /// One attempt to get what a URL names, from byte `offset` on. The answer may ignore the offset.
+    pub fn get(&self, url: &Uri, accept: &str, offset: u64) -> Result<Response<Body>, Failure> {
+        let mut request = Request::builder().uri(url).header(header::ACCEPT, accept);
+        if offset > 0 {
+            request = request.header(header::RANGE, format!("bytes={offset}-"));
+        }
+        let place = origin(url);
+        let request =
+            request.body(()).map_err(|error| Failure::Final(Error::Install(format!("{place}: {error}"))))?;
+        let response =
+            self.agent.run(request).map_err(|error| Failure::passing(format_args!("{place}: {error}")))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let what = format!("{place} answered {status} to {}", url.path());
+        let is_passing = status.is_server_error() || matches!(status.as_u16(), 408 | 416 | 429);
+        Err(if is_passing { Failure::Passing(what) } else { Failure::Final(Error::Install(what)) })
+    }
+
+    /// Tries until it goes well, or has failed so often that nothing has come of it. `attempt` says by an error that passes
+    /// that it should be tried again, and by its first number how far it has come, so that progress starts the count anew.
+    pub fn persist<T>(&self, attempt: impl FnMut() -> (u64, Result<T, Failure>)) -> Result<T, Error> {
+        self.persist_for(self.retries, attempt)
+    }
+
+    /// The same for the first request to a server: one that cannot be reached is rarely there a moment later.
+    pub fn persist_first<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
+        self.persist_for(self.retries.min(1), || (0, attempt()))
+    }
+
+    fn persist_for<T>(
+        &self,
+        retries: u32,
+        mut attempt: impl FnMut() -> (u64, Result<T, Failure>),
+    ) -> Result<T, Error> {
+        let (mut failed, mut farthest) = (0, 0);
+        loop {
+            let (came, result) = attempt();
+            let what = match result {
+                Ok(value) => return Ok(value),
+                Err(Failure::Final(error)) => return Err(error),
+                Err(Failure::Passing(what)) => what,
+            };
+            if came > farthest {
+                (failed, farthest) = (0, came);
+            }
+            if failed == retries {
+                let tried = if failed == 1 { "1 retry".to_owned() } else { format!("{failed} retries") };
+                return Err(Error::Install(format!(
+                    "{what} (after {tried}); run again to go on from here. Where there is no network, have `pip download` \
+                     fetch the packages elsewhere, unpack the wheels, and name the directory of their libraries by \
+                     ISENTROPE_CUDA_LIBRARIES"
+                )));
+            }
+            failed += 1;
+            let pause = self.pause * (1 << (failed - 1).min(5));
+            self.progress
+                .warn(&format!("{what}; retry {failed} of {retries} in {:.0} s", pause.as_secs_f64()));
+            thread::sleep(pause);
+        }
+    }
+}
+
+/// The URL that a page of the index names: a whole one, or a path from it or on its server.
+pub(super) fn join(page: &Uri, location: &str) -> Option<Uri> {
+    let location = location.split('#').next()?;
+    let server = format!("{}://{}", page.scheme_str()?, page.authority()?);
+    let text = if location.contains("://") {
+        location.to_owned()
+    } else if location.starts_with('/') {
+        format!("{server}{location}")
+    } else {
+        let mut directory: Vec<&str> = page.path().trim_end_matches('/').split('/').collect();
+        let mut rest = location;
+        while let Some(above) = rest.strip_prefix("../") {
+            directory.pop();
+            rest = above;
+        }
+        format!("{server}{}/{rest}", directory.join("/"))
+    };
+    text.parse().ok().filter(|url: &Uri| url.host().is_some())
+}
+
+fn is_https(url: &Uri) -> bool {
+    url.scheme_str() == Some("https")
+}
+
+/// Whether a server is on this machine, where nothing needs to be encrypted.
+fn is_here(url: &Uri) -> bool {
+    url.scheme_str() == Some("http") && matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]"))
+}
+
+/// Whom a request talks to. Messages name this much of a URL: an index may be named with a password.
+fn origin(url: &Uri) -> String {
+    let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_join() {
+        let page: Uri = "https://user:secret@index.org/a/simple/name/".parse().unwrap();
+        let joined = |location| join(&page, location).map(|url| url.to_string());
+        assert_eq!(joined("https://files.org/x.whl#sha256=0").as_deref(), Some("https://files.org/x.whl"));
+        assert_eq!(joined("/x.whl").as_deref(), Some("https://user:secret@index.org/x.whl"));
+        assert_eq!(
+            joined("../../files/x.whl").as_deref(),
+            Some("https://user:secret@index.org/a/files/x.whl")
+        );
+        assert_eq!(joined("x.whl").as_deref(), Some("https://user:secret@index.org/a/simple/name/x.whl"));
+        assert_eq!(origin(&page), "https://index.org");
+    }
+}

@@ -1,0 +1,172 @@
+//! Fetching NVIDIA's libraries from a Python package index: what `pip install` would fetch, without Python.
+//!
+//! ```text
+//! <cache>/downloads/<wheel>.incomplete     a wheel so far; the next attempt goes on from there
+//! <cache>/libraries/<package>-<version>/   its libraries and licence; there whole or not at all
+//! <cache>/install.lock                     held while one process installs
+//! ```
+//!
+//! A wheel is a zip archive. It is unpacked once its SHA-256 is the one that the index says, and only its libraries and its
+//! licence are.
+
+mod client;
+mod download;
+mod index;
+mod wheel;
+
+use super::places::{is_hidden, list};
+use super::{Error, Surroundings};
+use client::Client;
+use isentrope_files::{make_directory, remove};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Python's own index. Another one is named as for pip.
+const INDEX: &str = "https://pypi.org/simple";
+const INDEX_VARIABLE: &str = "PIP_INDEX_URL";
+/// Certificates of whoever signs for the servers, as curl and pip take them.
+const CERTIFICATES_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Who is told how an installation goes. `()` listens to nothing.
+pub trait Progress {
+    /// `done` of the `total` bytes of `file` are on disk.
+    fn advance(&self, file: &str, done: u64, total: u64);
+    /// Something worth a line that does not stop the installation.
+    fn warn(&self, message: &str);
+}
+
+impl Progress for () {
+    fn advance(&self, _file: &str, _done: u64, _total: u64) {}
+    fn warn(&self, _message: &str) {}
+}
+
+/// A package of libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its name on the index.
+    pub name: &'static str,
+    /// The major version to take.
+    pub major: u32,
+    /// What the names of its libraries begin with, as far as they are needed.
+    libraries: &'static [&'static str],
+}
+
+impl Package {
+    /// The packages that go with a driver of CUDA's major version 12, or with later ones.
+    pub fn of(driver_major: u32) -> [Self; 2] {
+        let (nvrtc, cublas, major) = match driver_major {
+            12 => ("nvidia-cuda-nvrtc-cu12", "nvidia-cublas-cu12", 12),
+            _ => ("nvidia-cuda-nvrtc", "nvidia-cublas", 13),
+        };
+        [
+            Self { name: nvrtc, major, libraries: &["libnvrtc.so.", "libnvrtc-builtins.so."] },
+            Self { name: cublas, major, libraries: &["libcublasLt.so."] },
+        ]
+    }
+}
+
+/// What has become of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// The package's name.
+    pub package: &'static str,
+    /// Its version.
+    pub version: String,
+    /// Where its libraries are.
+    pub directory: PathBuf,
+    /// The names of the libraries.
+    pub libraries: Vec<String>,
+    /// Whether they were there already.
+    pub was_there: bool,
+}
+
+/// Where to fetch from and to.
+pub struct Installer {
+    index: String,
+    cache: PathBuf,
+    proxy: Option<ureq::Proxy>,
+    certificates: Option<PathBuf>,
+    /// How often a request is tried again that has brought nothing, and after how long.
+    retries: u32,
+    pause: Duration,
+}
+
+impl Installer {
+    /// As the environment says: `PIP_INDEX_URL` names another index, `HTTPS_PROXY` and its relatives a proxy, `SSL_CERT_FILE`
+    /// certificates to trust, `XDG_CACHE_HOME` where caches are.
+    ///
+    /// # Errors
+    /// [`Error::Install`] when there is no directory for a cache.
+    pub fn from_env(surroundings: &Surroundings) -> Result<Self, Error> {
+        let variable = |name: &str| surroundings.variables.get(name).filter(|value| !value.is_empty());
+        let index = variable(INDEX_VARIABLE).map(|url| url.to_string_lossy().into_owned());
+        let cache = surroundings.cache().ok_or_else(|| {
+            Error::Install("there is no home directory to keep libraries in; set XDG_CACHE_HOME".into())
+        })?;
+        Ok(Self {
+            index: index.unwrap_or_else(|| INDEX.into()),
+            cache,
+            proxy: ureq::Proxy::try_from_env(),
+            certificates: variable(CERTIFICATES_VARIABLE).map(PathBuf::from),
+            retries: 4,
+            pause: Duration::from_secs(1),
+        })
+    }
+
+    /// An installer that asks an index, which may be on this machine, and does not wait before it asks again.
+    pub fn new(index: &str, cache: PathBuf) -> Self {
+        let pause = Duration::from_millis(1);
+        Self { index: index.into(), cache, proxy: None, certificates: None, retries: 4, pause }
+    }
+
+    /// Fetches the latest version of a package for this machine, unless it is there, and removes other versions of it.
+    ///
+    /// # Errors
+    /// [`Error::Install`] when the index or the disk fails, or what arrives is not what the index says. A wheel that has come
+    /// part of the way stays, and is gone on with.
+    pub fn install(&self, package: Package, progress: &dyn Progress) -> Result<Installed, Error> {
+        let failed = |error: isentrope_files::Error| Error::Install(error.to_string());
+        let client = Client::new(self, progress)?;
+        let wheel = index::latest(&client, package)?;
+        let libraries = self.cache.join("libraries");
+        make_directory(&libraries).map_err(failed)?;
+        let lock = self.cache.join("install.lock");
+        let _lock = isentrope_files::lock_file(&lock, || {
+            progress.warn(&format!("waiting for another installation to release {}", lock.display()));
+        })
+        .map_err(failed)?;
+        // What processes have left that were killed while they unpacked: nobody else does so now.
+        for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
+            remove(left).map_err(failed)?;
+        }
+        let directory = libraries.join(&wheel.directory);
+        let was_there = directory.is_dir();
+        if !was_there {
+            let downloads = self.cache.join("downloads");
+            make_directory(&downloads).map_err(failed)?;
+            let archive = download::fetch(&client, &wheel, &downloads)?;
+            let unpacked = wheel::unpack(&archive, package, &directory);
+            remove(&archive).map_err(failed)?;
+            unpacked?;
+            // A process that has an older version loaded keeps it until it ends.
+            for other in list(&libraries) {
+                let name = other.file_name().unwrap_or_default().to_string_lossy();
+                let is_older = name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'));
+                if is_older && other != directory {
+                    remove(&other).map_err(failed)?;
+                }
+            }
+        }
+        let names = isentrope_files::names(&directory).map_err(failed)?;
+        let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| package.libraries.iter().any(|start| name.starts_with(start)));
+        names.sort();
+        Ok(Installed {
+            package: package.name,
+            version: wheel.version,
+            directory,
+            libraries: names,
+            was_there,
+        })
+    }
+}

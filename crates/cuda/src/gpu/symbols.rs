@@ -1,0 +1,48 @@
+//! Functions of a library that was opened by its path.
+//!
+//! cudarc opens NVRTC and cuBLASLt by name. That may find another copy than the search has chosen, and it panics where there is
+//! none, or where a copy lacks a function. So its types are used here, and functions are looked up in the chosen copy.
+
+use libloading::Library;
+use std::path::Path;
+
+/// Opens a library, which stays until the process ends: its functions are called through pointers without a lifetime.
+///
+/// # Errors
+/// The loader's reason.
+pub(super) fn open(path: &Path) -> Result<&'static Library, String> {
+    // SAFETY: the library runs initialisers of its own when it is loaded. That it is NVIDIA's, of which these may be expected
+    // to be sound, follows from its name and from the places that are searched, or from the user who has named it.
+    match unsafe { Library::new(path) } {
+        Ok(library) => Ok(Box::leak(Box::new(library))),
+        Err(error) => Err(match std::error::Error::source(&error) {
+            Some(source) => source.to_string(),
+            None => error.to_string(),
+        }),
+    }
+}
+
+/// Declares a table of functions with C's calling convention, and how it is filled from a library.
+macro_rules! functions {
+    ($(#[$doc:meta])* struct $table:ident { $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, reason = "names of the library")]
+        #[derive(Clone, Copy)]
+        struct $table { $($name: unsafe extern "C" fn($($argument),*) -> $result,)* }
+
+        impl $table {
+            /// Looks all functions up; the error names the first that is missing.
+            fn load(library: &'static libloading::Library) -> Result<Self, String> {
+                Ok(Self { $($name: {
+                    // SAFETY: the type is the one that NVIDIA's header gives the function, in every version since CUDA 12.
+                    let symbol = unsafe {
+                        library.get::<unsafe extern "C" fn($($argument),*) -> $result>(stringify!($name))
+                    };
+                    *symbol.map_err(|_| format!("it has no function {}", stringify!($name)))?
+                },)* })
+            }
+        }
+    };
+}
+
+pub(super) use functions;

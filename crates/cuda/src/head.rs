@@ -1,0 +1,278 @@
+//! The head: log-probs and entropies of rows of hidden states, and the gradient of a loss by these.
+//!
+//! As on the CPU, logits are held for some rows at a time on the way forward, and for some of the vocabulary on the way back.
+
+use crate::buffer::CudaBuffer;
+use crate::catalog::{HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS};
+use crate::cuda::{Cuda, lines, word};
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::index::CudaIndex;
+use crate::kernels::{Grid, Pointer};
+use crate::linear::Matrix;
+use crate::pool::Block;
+use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
+use std::sync::Arc;
+
+/// Logits held at a time.
+pub(crate) const LOGITS: usize = 32 << 20;
+/// Outputs that blocks of the vocabulary are made of.
+const PANEL: usize = 64;
+/// Tokens whose exponentials are summed apart from others'.
+const SUM_BLOCK: usize = 512;
+/// Numbers of a row's statistics.
+pub(crate) const NUMBERS: usize = 5;
+const THREADS: u32 = 256;
+
+/// What the head keeps of its rows on the device between its forward and its backward pass.
+pub struct CudaStatistics<D: Device> {
+    targets: CudaIndex<D>,
+    temperature: f32,
+    /// Maximum, logarithm of the sum, entropy, log-prob and log-mass, `[5, rows]`.
+    numbers: Block<D>,
+    kept: Option<Kept<D>>,
+}
+
+/// The tokens that masks keep, on the device.
+struct Kept<D: Device> {
+    block: Block<D>,
+    rows: usize,
+}
+
+impl<D: Device> Kept<D> {
+    /// Where each row's tokens start, and the last one's end.
+    fn starts(of: Option<&Self>) -> Pointer {
+        of.map_or(Pointer::NULL, |kept| kept.block.at(0))
+    }
+    fn tokens(of: Option<&Self>) -> Pointer {
+        of.map_or(Pointer::NULL, |kept| kept.block.at(4 * (kept.rows + 1)))
+    }
+}
+
+/// Rows whose logits are held at a time, of so many.
+pub(crate) fn block_rows(shape: Linear, rows: usize) -> usize {
+    (LOGITS / shape.outputs.max(1)).clamp(1, rows.max(1))
+}
+
+/// Tokens of the vocabulary whose logits are held at a time, of so many rows.
+fn block_columns(shape: Linear, rows: usize) -> usize {
+    let panels = (LOGITS / 2 / rows.max(1).saturating_mul(PANEL)).max(1);
+    panels.saturating_mul(PANEL).min(shape.outputs)
+}
+
+/// Bytes that head and gradient take over so many rows, beside the statistics.
+pub(crate) fn workspace(dtype: Dtype, shape: Linear, rows: usize) -> usize {
+    let forward = block_rows(shape, rows).min(rows).saturating_mul(shape.outputs).saturating_mul(4);
+    let of_block = rows.saturating_mul(block_columns(shape, rows));
+    // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in f32.
+    let backward = rows.saturating_mul(12).saturating_add(of_block.saturating_mul(4));
+    let backward = match dtype {
+        Dtype::F32 => backward,
+        Dtype::Bf16 => backward
+            .saturating_add(rows.saturating_mul(2 * block_columns(shape, rows).next_multiple_of(8)))
+            .saturating_add(rows.saturating_mul(shape.inputs).saturating_mul(4)),
+    };
+    forward.max(backward)
+}
+
+/// Bytes of the statistics of so many rows.
+pub(crate) fn statistics_bytes(rows: usize) -> usize {
+    rows.saturating_mul(NUMBERS * 4)
+}
+
+/// Bytes of shared memory for so many numbers of each block of a vocabulary.
+pub(crate) fn shared(shape: Linear, block: usize, bytes: usize) -> u32 {
+    word(shape.outputs.div_ceil(block) * bytes)
+}
+
+impl<D: Device> Cuda<D> {
+    fn upload_kept(&self, masks: &SamplingMasks, rows: usize, vocabulary: usize) -> Option<Kept<D>> {
+        if masks.is_whole() {
+            return None;
+        }
+        let (mut starts, mut tokens) = (vec![0], Vec::new());
+        for row in 0..rows {
+            tokens.extend_from_slice(masks.of(row));
+            starts.push(word(tokens.len()));
+        }
+        assert!(
+            tokens.iter().all(|&token| (token as usize) < vocabulary),
+            "a mask of tokens beyond the vocabulary"
+        );
+        starts.extend(tokens);
+        Some(Kept { block: self.uploaded(&starts), rows })
+    }
+
+    /// Statistics of rows of hidden states; calls `also` with each block of logits, and the numbers of its rows.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
+    fn rows_of_head(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        targets: CudaIndex<D>,
+        masks: &SamplingMasks,
+        temperature: f32,
+        also: impl Fn(&CudaStatistics<D>, Pointer, usize, usize),
+    ) -> CudaStatistics<D> {
+        let rows = targets.len();
+        targets.check(shape.outputs, "there is no token");
+        let kept = self.upload_kept(masks, rows, shape.outputs);
+        let numbers = self.scratch(statistics_bytes(rows));
+        let statistics = CudaStatistics { targets, temperature, numbers, kept };
+        let block = block_rows(shape, rows);
+        let logits = self.scratch(4 * block.min(rows) * shape.outputs);
+        let stride = x.layout.stride;
+        x.rows(rows, shape.inputs);
+        for first in (0..rows).step_by(block) {
+            let count = block.min(rows - first);
+            let x = Matrix { start: x.rows_from(first, count, shape.inputs), stride };
+            self.logits(shape, 0..shape.outputs, x, weights, logits.at(0), count);
+            let kept = statistics.kept.as_ref();
+            HEAD_ROWS.launch(
+                &*self.device,
+                Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 8)),
+                (
+                    logits.at(0),
+                    Pointer::NULL,
+                    Pointer::NULL,
+                    temperature,
+                    statistics.targets.start(),
+                    Kept::tokens(kept),
+                    Kept::starts(kept),
+                    statistics.numbers.at(0),
+                    word(count),
+                    word(shape.outputs),
+                    word(first),
+                    word(rows),
+                ),
+            );
+            also(&statistics, logits.at(0), first, count);
+        }
+        statistics
+    }
+
+    pub(crate) fn head_forward(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        targets: CudaIndex<D>,
+        masks: &Arc<SamplingMasks>,
+        temperature: f32,
+    ) -> CudaStatistics<D> {
+        self.rows_of_head(shape, x, weights, targets, masks, temperature, |_, _, _, _| ())
+    }
+
+    /// What statistics say of their rows.
+    pub(crate) fn read_scores(&self, statistics: &CudaStatistics<D>) -> HeadScores {
+        let rows = statistics.targets.len();
+        let numbers: Vec<f32> = self.downloaded(&statistics.numbers, NUMBERS * rows);
+        let of = |number: usize| numbers[number * rows..][..rows].to_vec();
+        let log_masses = if statistics.kept.is_some() { of(4) } else { Vec::new() };
+        HeadScores { logprobs: of(3), entropies: of(2), log_masses }
+    }
+
+    pub(crate) fn slopes(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        targets: CudaIndex<D>,
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> EntropySlopes {
+        let rows = targets.len();
+        let slopes = self.scratch(4 * rows);
+        let slopes_of = |statistics: &CudaStatistics<D>, logits: Pointer, first: usize, count: usize| {
+            let kept = statistics.kept.as_ref();
+            HEAD_SLOPES.launch(
+                &*self.device,
+                Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 4)),
+                (
+                    logits,
+                    temperature,
+                    statistics.targets.start(),
+                    Kept::tokens(kept),
+                    Kept::starts(kept),
+                    statistics.numbers.at(0),
+                    slopes.at(0),
+                    word(shape.outputs),
+                    word(first),
+                    word(rows),
+                ),
+            );
+        };
+        let statistics = self.rows_of_head(shape, x, weights, targets, masks, temperature, slopes_of);
+        EntropySlopes { scores: self.read_scores(&statistics), slopes: self.downloaded(&slopes, rows) }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
+    pub(crate) fn head_gradient(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        statistics: &CudaStatistics<D>,
+        [d_logprobs, d_entropies, d_log_masses]: [&[f32]; 3],
+        dx: &CudaBuffer<D>,
+        dw: &CudaBuffer<D>,
+    ) {
+        let rows = statistics.targets.len();
+        assert!(d_logprobs.len() == rows && d_entropies.len() == rows, "coefficients of other rows");
+        assert!(d_log_masses.is_empty() || d_log_masses.len() == rows, "coefficients of other rows");
+        let (x, dx_rows) = (Self::matrix_of(x, rows, shape.inputs), Self::matrix_of(dx, rows, shape.inputs));
+        if rows == 0 {
+            return;
+        }
+        let mut coefficients = [d_logprobs, d_entropies, d_log_masses].concat();
+        coefficients.resize(3 * rows, 0.0);
+        let coefficients = self.uploaded(&coefficients);
+        let block = block_columns(shape, rows);
+        let logits = self.scratch(4 * rows * block);
+        // With bf16 the gradient of logits is rounded beside them, and that of hidden states summed in f32 before it is.
+        let is_f32 = self.dtype == Dtype::F32;
+        let rounded = (!is_f32).then(|| self.scratch(2 * rows * block.next_multiple_of(8)));
+        let sums = (!is_f32).then(|| self.scratch(4 * rows * shape.inputs));
+        let into = sums.as_ref().map_or(dx_rows, |sums| Matrix { start: sums.at(0), stride: shape.inputs });
+        let kept = statistics.kept.as_ref();
+        let (mut tail, mut after) = (dw.tail(), None);
+        for first in (0..shape.outputs).step_by(block) {
+            let columns = first..(first + block).min(shape.outputs);
+            self.logits(shape, columns.clone(), x, weights, logits.at(0), rows);
+            let gradient = match &rounded {
+                Some(rounded) => Matrix { start: rounded.at(0), stride: columns.len().next_multiple_of(8) },
+                None => Matrix { start: logits.at(0), stride: columns.len() },
+            };
+            LOGIT_GRADIENT.of(self.dtype).launch(
+                &*self.device,
+                Grid::line(rows, THREADS),
+                (
+                    logits.at(0),
+                    gradient.start,
+                    statistics.numbers.at(0),
+                    statistics.targets.start(),
+                    Kept::tokens(kept),
+                    Kept::starts(kept),
+                    coefficients.at(0),
+                    statistics.temperature,
+                    word(rows),
+                    word(first),
+                    word(columns.len()),
+                    word(gradient.stride),
+                ),
+            );
+            self.head_input_gradient(shape, columns.clone(), gradient, weights, into, rows, first > 0);
+            after = Some(self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail));
+        }
+        *tail = after.unwrap_or(*tail);
+        if let Some(sums) = &sums {
+            let strides = (word(shape.inputs), word(dx.layout.stride));
+            ROUND_ROWS.launch(
+                &*self.device,
+                lines(rows * shape.inputs),
+                (sums.at(0), dx_rows.start, word(rows), word(shape.inputs), strides.0, strides.1),
+            );
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Numbers of rows, slots and tokens on the device.
+
+use crate::device::Device;
+use crate::kernels::Pointer;
+use crate::pool::Block;
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+/// Uploaded numbers, which the host goes on knowing.
+pub struct CudaIndex<D: Device> {
+    pub(crate) host: Vec<u32>,
+    block: Block<D>,
+    /// One more than the largest.
+    end: usize,
+    distinct: OnceLock<bool>,
+    groups: OnceLock<Groups<D>>,
+}
+
+/// Places of an index by the number that stands there.
+pub(crate) struct Groups<D: Device> {
+    pub len: usize,
+    block: Block<D>,
+    places: usize,
+}
+
+impl<D: Device> Groups<D> {
+    /// The number of each group.
+    pub(crate) fn keys(&self) -> Pointer {
+        self.block.at(0)
+    }
+    /// Where each group starts in the order, and the last one ends.
+    pub(crate) fn starts(&self) -> Pointer {
+        self.block.at(4 * self.len)
+    }
+    /// Places, group after group, ascending within each.
+    pub(crate) fn order(&self) -> Pointer {
+        debug_assert!(self.places >= self.len);
+        self.block.at(4 * (2 * self.len + 1))
+    }
+}
+
+impl<D: Device> CudaIndex<D> {
+    pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Block<D>) -> Self {
+        let end = host.iter().max().map_or(0, |&n| n as usize + 1);
+        let block = upload(host);
+        Self { host: host.to_vec(), block, end, distinct: OnceLock::new(), groups: OnceLock::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.host.len()
+    }
+
+    pub(crate) fn start(&self) -> Pointer {
+        self.block.at(0)
+    }
+
+    /// Checks that all numbers are below a bound.
+    ///
+    /// # Panics
+    /// When one is not.
+    pub(crate) fn check(&self, bound: usize, what: &str) {
+        assert!(self.end <= bound, "{what} {} of {bound}", self.end.saturating_sub(1));
+    }
+
+    /// Whether no number comes twice.
+    pub(crate) fn is_distinct(&self) -> bool {
+        *self.distinct.get_or_init(|| {
+            let mut seen = HashSet::with_capacity(self.host.len());
+            self.host.iter().all(|&n| seen.insert(n))
+        })
+    }
+
+    /// Its places by number, which are uploaded once.
+    pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Block<D>) -> &Groups<D> {
+        self.groups.get_or_init(|| {
+            let mut order: Vec<u32> = (0..self.host.len() as u32).collect();
+            order.sort_by_key(|&place| self.host[place as usize]);
+            let (mut keys, mut starts) = (Vec::new(), vec![0]);
+            for group in order.chunk_by(|&a, &b| self.host[a as usize] == self.host[b as usize]) {
+                keys.push(self.host[group[0] as usize]);
+                starts.push(starts[starts.len() - 1] + group.len() as u32);
+            }
+            let (len, places) = (keys.len(), order.len());
+            Groups { len, block: upload(&[keys, starts, order].concat()), places }
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! How the numbers of a buffer lie in memory.
+
+use crate::dtype::Dtype;
+use isentrope_kernels::{Attention, Kind, Linear, Role};
+
+/// Positions in a page of keys and values, as `attention.cu` has them.
+pub(crate) const PAGE: usize = 16;
+/// Tokens of a block of the tensor core's sums.
+pub(crate) const BLOCK: usize = 16;
+
+/// What a number is kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    F32,
+    Bf16,
+    /// A bf16, and behind all of those the 16-bit rest that makes an f32 of it.
+    Split,
+}
+
+impl Element {
+    /// Bytes of it that lie together.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::Split => 2,
+        }
+    }
+}
+
+/// The order, type and padding of a buffer's numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Layout {
+    pub element: Element,
+    pub rows: usize,
+    /// Numbers that a row means.
+    pub features: usize,
+    /// Numbers from one row to the next.
+    pub stride: usize,
+    /// The shape of a parameter that is a matrix.
+    pub matrix: Option<Linear>,
+    /// Whether a matrix lies in panels, as on the CPU.
+    pub in_panels: bool,
+    /// Whether a matrix is a gradient whose last tokens wait for a block to be full.
+    pub has_tail: bool,
+}
+
+/// Rows of bf16 begin at multiples of 16 bytes: asynchronous copies take so many.
+fn padded(features: usize) -> usize {
+    features.checked_next_multiple_of(8).unwrap_or(usize::MAX)
+}
+
+/// Bytes up to the next multiple of 16.
+fn aligned(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(16).unwrap_or(usize::MAX)
+}
+
+impl Layout {
+    pub(crate) fn new(dtype: Dtype, role: Role) -> Self {
+        let own = if dtype == Dtype::F32 { Element::F32 } else { Element::Bf16 };
+        match role {
+            Role::Activation(rows, features) => {
+                let stride = if dtype == Dtype::F32 { features } else { padded(features) };
+                Self { stride, ..Self::plain(own, rows, features) }
+            }
+            Role::Exact(rows, features) => Self::plain(Element::F32, rows, features),
+            Role::Weight(kind) => {
+                Self::parameter(dtype, kind, if dtype == Dtype::F32 { Element::F32 } else { Element::Split })
+            }
+            Role::Gradient(kind) => {
+                let layout = Self::parameter(dtype, kind, Element::F32);
+                Self { has_tail: dtype == Dtype::Bf16 && layout.matrix.is_some(), ..layout }
+            }
+            Role::Moment(numbers) => Self::plain(Element::F32, 1, numbers),
+            // A row is a layer.
+            Role::Cache { shape, layers, pages } => {
+                Self::plain(own, layers, pages.saturating_mul(page_len(shape)))
+            }
+        }
+    }
+
+    fn plain(element: Element, rows: usize, features: usize) -> Self {
+        let (matrix, in_panels, has_tail) = (None, false, false);
+        Self { element, rows, features, stride: features, matrix, in_panels, has_tail }
+    }
+
+    fn parameter(dtype: Dtype, kind: Kind, element: Element) -> Self {
+        match kind {
+            Kind::Vector(len) => Self::plain(element, 1, len),
+            Kind::Matrix(shape) => {
+                let in_panels = dtype == Dtype::F32;
+                let (rows, stride) = match in_panels {
+                    // The last panel is padded to a multiple of 16 outputs.
+                    true => (shape.outputs.checked_next_multiple_of(16).unwrap_or(usize::MAX), shape.inputs),
+                    false => (shape.outputs, padded(shape.inputs)),
+                };
+                let plain = Self::plain(element, rows, shape.inputs);
+                Self { stride, matrix: Some(shape), in_panels, ..plain }
+            }
+        }
+    }
+
+    /// Numbers, what pads them included.
+    pub(crate) fn numbers(&self) -> usize {
+        self.rows.saturating_mul(self.stride)
+    }
+
+    /// Where the rests of split numbers begin, in bytes.
+    pub(crate) fn rest_at(&self) -> usize {
+        aligned(self.numbers().saturating_mul(2))
+    }
+
+    /// Where the tail of a gradient begins.
+    pub(crate) fn tail_at(&self) -> usize {
+        aligned(self.numbers().saturating_mul(4))
+    }
+
+    /// Numbers in a row of the tail's gradients by outputs, and of its inputs.
+    pub(crate) fn tail_strides(&self) -> (usize, usize) {
+        self.matrix.map_or((0, 0), |shape| (padded(shape.outputs), padded(shape.inputs)))
+    }
+
+    /// What a kernel takes for the stride of a matrix: 0 for panels.
+    pub(crate) fn matrix_stride(&self) -> usize {
+        if self.in_panels { 0 } else { self.stride }
+    }
+
+    /// Bytes of a buffer; `usize::MAX` for what no memory could hold.
+    pub(crate) fn bytes(&self) -> usize {
+        match self.element {
+            Element::Split => self.rest_at().saturating_add(self.numbers().saturating_mul(2)),
+            Element::F32 if self.has_tail => {
+                let (outputs, inputs) = self.tail_strides();
+                // Gradients by outputs, and the inputs twice: those that wait, and those that will.
+                let row = outputs.saturating_add(inputs.saturating_mul(2));
+                self.tail_at().saturating_add(row.saturating_mul(2 * BLOCK))
+            }
+            element => self.numbers().saturating_mul(element.bytes()),
+        }
+    }
+}
+
+/// Numbers in a page of one layer: keys, then values, `[kv heads, 16, head_dim]` each.
+pub(crate) fn page_len(shape: Attention) -> usize {
+    2 * shape.kv_heads * PAGE * shape.head_dim
+}

@@ -1,0 +1,37 @@
+//! NVIDIA GPUs as a backend: the operations of `isentrope_kernels::Backend`, as CUDA kernels of our own.
+//!
+//! [`Device`] is what the operations ask of a GPU: memory and launches. Kernels are CUDA C++ in `kernels/`, whose
+//! `device.h` has all that they use of the hardware; [`Kernel`] is what Rust knows of one of them, and `catalog.rs` lists them.
+//! [`Cuda`] is the backend; it keeps numbers as one [`Dtype`] or the other.
+
+mod adamw;
+mod attention;
+mod backend;
+mod batch;
+mod buffer;
+mod catalog;
+mod cuda;
+mod device;
+mod draw;
+mod dtype;
+mod elementwise;
+pub mod gpu;
+mod head;
+mod index;
+mod kernels;
+mod layout;
+mod linear;
+mod norm;
+mod pool;
+mod rows;
+mod transfer;
+
+pub use batch::CudaBatch;
+pub use buffer::CudaBuffer;
+pub use catalog::{FUNCTIONS, SOURCES};
+pub use cuda::Cuda;
+pub use device::{Device, Limits, Memory, MemoryInfo, Product};
+pub use dtype::Dtype;
+pub use head::CudaStatistics;
+pub use index::CudaIndex;
+pub use kernels::{Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source};

@@ -1,0 +1,469 @@
+//! Linear layers in three directions.
+//!
+//! With bf16 a weight's gradient is a chain over blocks of 16 tokens, counted from where the accumulation began. Tokens that
+//! do not fill a block wait behind the gradient for the next ones ([`Tail`](crate::buffer::Tail)), so that micro-batches may
+//! end anywhere.
+
+use crate::buffer::{CudaBuffer, Tail};
+use crate::catalog::{
+    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
+    LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
+    LINEAR_F32, LOGITS_BF16,
+};
+use crate::cuda::{Cuda, lines, word};
+use crate::device::{Device, Product};
+use crate::dtype::Dtype;
+use crate::kernels::{Grid, Pointer};
+use crate::layout::BLOCK;
+use isentrope_kernels::Linear;
+use std::ops::Range;
+
+/// A matrix in memory: where it starts, and numbers from one row to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix {
+    pub start: Pointer,
+    pub stride: usize,
+}
+
+/// The operands of a product by the tensor core, `d[i, j] = sum over k of a[i, k] b[j, k]`.
+#[derive(Clone, Copy)]
+struct Operands {
+    a: Matrix,
+    b: Matrix,
+    d: Matrix,
+    rows: usize,
+    columns: usize,
+    depth: usize,
+}
+
+/// The four directions of a product.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// Outputs of a layer; `true` for logits, which are f32.
+    Forward(bool),
+    /// Gradients by inputs.
+    Input,
+    /// The same in f32, going on from what there is or not.
+    HeadInput(bool),
+    /// Gradients by weights, which go on.
+    Weight,
+}
+
+impl Operands {
+    /// Tiles of 64 by 64.
+    fn grid(&self) -> Grid {
+        Grid::new([self.rows.div_ceil(64), self.columns.div_ceil(64), 1], 128)
+    }
+
+    /// The product as the vendor's library sees it, if its matrices lie without gaps.
+    fn as_product(&self, direction: Direction) -> Option<Product> {
+        let (a_transposed, b_transposed) = match direction {
+            Direction::Forward(_) => (false, false),
+            Direction::Input | Direction::HeadInput(_) => (false, true),
+            Direction::Weight => (true, true),
+        };
+        let Self { a, b, d, rows, columns, depth } = *self;
+        let is_gapless = a.stride == if a_transposed { rows } else { depth }
+            && b.stride == if b_transposed { columns } else { depth }
+            && d.stride == columns;
+        is_gapless.then_some(Product {
+            a: a.start.0,
+            a_transposed,
+            b: b.start.0,
+            b_transposed,
+            d: d.start.0,
+            d_exact: !matches!(direction, Direction::Forward(false) | Direction::Input),
+            accumulates: matches!(direction, Direction::Weight | Direction::HeadInput(true)),
+            rows,
+            columns,
+            depth,
+        })
+    }
+}
+
+fn grid_f32(x: usize, y: usize) -> Grid {
+    Grid::new([x.div_ceil(16), y.div_ceil(64), 1], 256)
+}
+
+impl<D: Device> Cuda<D> {
+    pub(crate) fn matrix_of(buffer: &CudaBuffer<D>, rows: usize, features: usize) -> Matrix {
+        Matrix { start: buffer.rows(rows, features), stride: buffer.layout.stride }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    pub(crate) fn forward(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        bias: Option<&CudaBuffer<D>>,
+        y: &CudaBuffer<D>,
+        tokens: usize,
+        adds: bool,
+    ) {
+        let Linear { inputs, outputs } = shape;
+        let (x, y) = (Self::matrix_of(x, tokens, inputs), Self::matrix_of(y, tokens, outputs));
+        let w = weights.matrix(shape);
+        let bias = bias.map(|bias| bias.vector(outputs));
+        if tokens == 0 || outputs == 0 {
+            return;
+        }
+        match self.dtype {
+            Dtype::F32 => {
+                let (bias, all) = (bias.unwrap_or(Pointer::NULL), word(outputs));
+                let sizes = (word(tokens), word(inputs));
+                LINEAR_F32.launch(
+                    &*self.device,
+                    grid_f32(tokens, outputs),
+                    (x.start, w, bias, y.start, sizes.0, sizes.1, all, 0, all, u32::from(adds)),
+                );
+            }
+            Dtype::Bf16 => {
+                let b = Matrix { start: w, stride: weights.layout.stride };
+                let operands = Operands { a: x, b, d: y, rows: tokens, columns: outputs, depth: inputs };
+                if bias.is_none() && !adds {
+                    self.multiply(Direction::Forward(false), operands);
+                } else {
+                    self.multiply_and_add(operands, bias.unwrap_or(Pointer::NULL), adds);
+                }
+            }
+        }
+    }
+
+    /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, the first of which is a multiple of 64.
+    pub(crate) fn logits(
+        &self,
+        shape: Linear,
+        columns: Range<usize>,
+        x: Matrix,
+        weights: &CudaBuffer<D>,
+        logits: Pointer,
+        tokens: usize,
+    ) {
+        let (w, wanted) = (weights.matrix(shape), columns.len());
+        if tokens == 0 || wanted == 0 {
+            return;
+        }
+        match self.dtype {
+            Dtype::F32 => LINEAR_F32.launch(
+                &*self.device,
+                grid_f32(tokens, wanted),
+                (
+                    x.start,
+                    w,
+                    Pointer::NULL,
+                    logits,
+                    word(tokens),
+                    word(shape.inputs),
+                    word(shape.outputs),
+                    word(columns.start),
+                    word(wanted),
+                    0,
+                ),
+            ),
+            Dtype::Bf16 => {
+                let stride = weights.layout.stride;
+                let b = Matrix { start: w.by(2 * columns.start * stride), stride };
+                let d = Matrix { start: logits, stride: wanted };
+                let operands = Operands { a: x, b, d, rows: tokens, columns: wanted, depth: shape.inputs };
+                self.multiply(Direction::Forward(true), operands);
+            }
+        }
+    }
+
+    pub(crate) fn input_gradient(
+        &self,
+        shape: Linear,
+        dy: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        dx: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
+        let Linear { inputs, outputs } = shape;
+        let (dy, dx) = (Self::matrix_of(dy, tokens, outputs), Self::matrix_of(dx, tokens, inputs));
+        let w = weights.matrix(shape);
+        match self.dtype {
+            Dtype::F32 => self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false),
+            Dtype::Bf16 => {
+                let b = Matrix { start: w, stride: weights.layout.stride };
+                let operands = Operands { a: dy, b, d: dx, rows: tokens, columns: inputs, depth: outputs };
+                self.multiply(Direction::Input, operands);
+            }
+        }
+    }
+
+    /// The part of the gradient in f32 that comes from the outputs `columns`, going on from what there is if it resumes.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    pub(crate) fn head_input_gradient(
+        &self,
+        shape: Linear,
+        columns: Range<usize>,
+        dy: Matrix,
+        weights: &CudaBuffer<D>,
+        dx: Matrix,
+        tokens: usize,
+        resumes: bool,
+    ) {
+        let w = weights.matrix(shape);
+        match self.dtype {
+            Dtype::F32 => self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes),
+            Dtype::Bf16 => {
+                let stride = weights.layout.stride;
+                let b = Matrix { start: w.by(2 * columns.start * stride), stride };
+                let (rows, depth) = (tokens, columns.len());
+                let operands = Operands { a: dy, b, d: dx, rows, columns: shape.inputs, depth };
+                self.multiply(Direction::HeadInput(resumes), operands);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    fn input_gradient_f32(
+        &self,
+        shape: Linear,
+        columns: Range<usize>,
+        dy: Pointer,
+        weights: Pointer,
+        dx: Pointer,
+        tokens: usize,
+        resumes: bool,
+    ) {
+        if tokens == 0 || shape.inputs == 0 {
+            return;
+        }
+        LINEAR_BACKWARD_INPUT_F32.launch(
+            &*self.device,
+            grid_f32(tokens, shape.inputs),
+            (
+                dy,
+                weights,
+                dx,
+                word(tokens),
+                word(shape.inputs),
+                word(shape.outputs),
+                word(columns.start),
+                word(columns.len()),
+                u32::from(resumes),
+            ),
+        );
+    }
+
+    pub(crate) fn weight_gradient(
+        &self,
+        shape: Linear,
+        dy: &CudaBuffer<D>,
+        x: &CudaBuffer<D>,
+        dw: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
+        let Linear { inputs, outputs } = shape;
+        let (dy, x) = (Self::matrix_of(dy, tokens, outputs), Self::matrix_of(x, tokens, inputs));
+        let mut tail = dw.tail();
+        *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail);
+    }
+
+    /// The gradients of the weights to the outputs `columns`, which `dy` alone has; says what waits then, once all columns have
+    /// been dealt with.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    pub(crate) fn weight_gradient_part(
+        &self,
+        shape: Linear,
+        columns: Range<usize>,
+        dy: Matrix,
+        x: Matrix,
+        dw: &CudaBuffer<D>,
+        tokens: usize,
+        tail: Tail,
+    ) -> Tail {
+        let start = dw.matrix(shape);
+        if tokens == 0 || columns.is_empty() || shape.inputs == 0 {
+            return tail;
+        }
+        if self.dtype == Dtype::F32 {
+            LINEAR_BACKWARD_WEIGHT_F32.launch(
+                &*self.device,
+                Grid::new([shape.inputs.div_ceil(16), columns.len().div_ceil(64), 1], 256),
+                (
+                    dy.start,
+                    x.start,
+                    start,
+                    word(tokens),
+                    word(shape.inputs),
+                    word(shape.outputs),
+                    word(columns.start),
+                    word(columns.len()),
+                ),
+            );
+            return tail;
+        }
+        // First those that fill the block that others wait in, then whole blocks; the rest waits.
+        let filling = if tail.rows == 0 { 0 } else { (BLOCK - tail.rows).min(tokens) };
+        self.wait(shape, &columns, (dy, x), 0..filling, dw, tail.side, tail.rows);
+        if tail.rows + filling == BLOCK {
+            self.add_waiting(shape, &columns, dw, tail.side, BLOCK);
+        } else if tail.rows > 0 {
+            return Tail { rows: tail.rows + filling, ..tail };
+        }
+        let whole = (tokens - filling) / BLOCK * BLOCK;
+        if whole > 0 {
+            let operands = Operands {
+                a: Matrix { start: dy.start.by(2 * filling * dy.stride), ..dy },
+                b: Matrix { start: x.start.by(2 * filling * x.stride), ..x },
+                d: Matrix { start: start.by(4 * columns.start * dw.layout.stride), stride: dw.layout.stride },
+                rows: columns.len(),
+                columns: shape.inputs,
+                depth: whole,
+            };
+            self.multiply(Direction::Weight, operands);
+        }
+        let side = 1 - tail.side;
+        self.wait(shape, &columns, (dy, x), filling + whole..tokens, dw, side, 0);
+        Tail { rows: tokens - filling - whole, side }
+    }
+
+    /// Puts rows behind the gradient, where they wait from a place on.
+    #[allow(clippy::too_many_arguments, reason = "two matrices, and where rows of them go")]
+    fn wait(
+        &self,
+        shape: Linear,
+        columns: &Range<usize>,
+        (dy, x): (Matrix, Matrix),
+        rows: Range<usize>,
+        dw: &CudaBuffer<D>,
+        side: usize,
+        place: usize,
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let (outputs, inputs) = dw.layout.tail_strides();
+        let parts = [
+            (dy, dw.waiting_outputs(place, columns.start), columns.len(), outputs),
+            (x, dw.waiting_inputs(side, place), shape.inputs, inputs),
+        ];
+        for (from, to, features, stride) in parts {
+            let start = from.start.by(2 * rows.start * from.stride);
+            COPY_ROWS.of(Dtype::Bf16).launch(
+                &*self.device,
+                lines(rows.len() * features),
+                (
+                    start,
+                    Pointer::NULL,
+                    to,
+                    Pointer::NULL,
+                    word(rows.len()),
+                    word(features),
+                    word(from.stride),
+                    word(stride),
+                ),
+            );
+        }
+    }
+
+    /// Adds what the first rows that wait amount to.
+    fn add_waiting(
+        &self,
+        shape: Linear,
+        columns: &Range<usize>,
+        dw: &CudaBuffer<D>,
+        side: usize,
+        rows: usize,
+    ) {
+        let (outputs, inputs) = dw.layout.tail_strides();
+        let stride = dw.layout.stride;
+        let operands = Operands {
+            a: Matrix { start: dw.waiting_outputs(0, columns.start), stride: outputs },
+            b: Matrix { start: dw.waiting_inputs(side, 0), stride: inputs },
+            d: Matrix { start: dw.start().by(4 * columns.start * stride), stride },
+            rows: columns.len(),
+            columns: shape.inputs,
+            depth: rows,
+        };
+        self.multiply(Direction::Weight, operands);
+    }
+
+    /// Adds what waits behind a gradient: a last block that is not full.
+    pub(crate) fn settle(&self, buffer: &CudaBuffer<D>) {
+        let mut tail = buffer.tail();
+        if let (Some(shape), Tail { rows: 1.., .. }) = (buffer.layout.matrix, *tail) {
+            self.add_waiting(shape, &(0..shape.outputs), buffer, tail.side, tail.rows);
+            tail.rows = 0;
+        }
+    }
+
+    pub(crate) fn bias_gradient(&self, shape: Linear, dy: &CudaBuffer<D>, db: &CudaBuffer<D>, tokens: usize) {
+        let outputs = shape.outputs;
+        BIAS_GRADIENT.of(self.dtype).launch(
+            &*self.device,
+            Grid::line(outputs.div_ceil(32), 32),
+            (
+                dy.rows(tokens, outputs),
+                db.vector(outputs),
+                word(tokens),
+                word(outputs),
+                word(dy.layout.stride),
+            ),
+        );
+    }
+
+    /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.
+    fn multiply(&self, direction: Direction, operands: Operands) {
+        let Operands { a, b, d, rows, columns, depth } = operands;
+        if rows == 0 || columns == 0 {
+            return;
+        }
+        if operands.as_product(direction).is_some_and(|product| self.device.product(&product)) {
+            return;
+        }
+        let (device, grid) = (&*self.device, operands.grid());
+        let sizes = [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
+        let [rows, columns, depth, a_stride, b_stride, d_stride] = sizes;
+        let plain = (a.start, b.start, d.start, rows, columns, depth, a_stride, b_stride, d_stride);
+        match direction {
+            Direction::Forward(true) => LOGITS_BF16.launch(device, grid, plain),
+            Direction::Input => LINEAR_BACKWARD_INPUT_BF16.launch(device, grid, plain),
+            Direction::Weight => LINEAR_BACKWARD_WEIGHT_BF16.launch(device, grid, plain),
+            Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
+            Direction::HeadInput(resumes) => HEAD_BACKWARD_INPUT_BF16.launch(
+                device,
+                grid,
+                (
+                    a.start,
+                    b.start,
+                    d.start,
+                    rows,
+                    columns,
+                    depth,
+                    a_stride,
+                    b_stride,
+                    d_stride,
+                    u32::from(resumes),
+                ),
+            ),
+        }
+    }
+
+    /// Outputs of a layer with a bias and a residual, which are added before the one rounding.
+    fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
+        let Operands { a, b, d, rows, columns, depth } = operands;
+        let [rows, columns, depth, a_stride, b_stride, d_stride] =
+            [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
+        LINEAR_BF16.launch(
+            &*self.device,
+            operands.grid(),
+            (
+                a.start,
+                b.start,
+                bias,
+                d.start,
+                rows,
+                columns,
+                depth,
+                a_stride,
+                b_stride,
+                d_stride,
+                u32::from(adds),
+            ),
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! RMSNorm and its gradients.
+
+use crate::buffer::CudaBuffer;
+use crate::catalog::{RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NORM_WEIGHT_GRADIENT};
+use crate::cuda::{Cuda, word};
+use crate::device::Device;
+use crate::kernels::Grid;
+use isentrope_kernels::Grouped;
+
+/// Groups of a block: a half warp each.
+const GROUPS: usize = 8;
+
+/// Checks that the groups of a row do not reach into the next.
+///
+/// # Panics
+/// When they do.
+pub(crate) fn check(layout: Grouped) {
+    assert!(layout.offset + layout.groups * layout.features <= layout.stride, "rows overlap: {layout:?}");
+}
+
+impl<D: Device> Cuda<D> {
+    pub(crate) fn norm(
+        &self,
+        layout: Grouped,
+        eps: f32,
+        x: &CudaBuffer<D>,
+        weight: &CudaBuffer<D>,
+        y: &CudaBuffer<D>,
+        rows: usize,
+    ) {
+        check(layout);
+        let Grouped { stride, offset, groups, features } = layout;
+        RMS_NORM.of(self.dtype).launch(
+            &*self.device,
+            Grid::line((rows * groups).div_ceil(GROUPS), 128),
+            (
+                x.rows(rows, stride),
+                weight.vector(features),
+                y.rows(rows, stride),
+                word(rows),
+                word(x.layout.stride),
+                word(y.layout.stride),
+                word(offset),
+                word(groups),
+                word(features),
+                eps,
+            ),
+        );
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
+    pub(crate) fn norm_gradient(
+        &self,
+        layout: Grouped,
+        eps: f32,
+        x: &CudaBuffer<D>,
+        weight: &CudaBuffer<D>,
+        dy: Option<&CudaBuffer<D>>,
+        dx: &CudaBuffer<D>,
+        dw: &CudaBuffer<D>,
+        rows: usize,
+    ) {
+        check(layout);
+        let Grouped { stride, offset, groups, features } = layout;
+        let (device, adds, dy) = (&*self.device, dy.is_some(), dy.unwrap_or(dx));
+        let scales = self.scratch(4 * rows * groups);
+        let grid = Grid::line((rows * groups).div_ceil(GROUPS), 128);
+        let (x_at, dy_at, weight_at) = (x.rows(rows, stride), dy.rows(rows, stride), weight.vector(features));
+        let (x_stride, dy_stride) = (word(x.layout.stride), word(dy.layout.stride));
+        let (rows_, offset, groups, features_) = (word(rows), word(offset), word(groups), word(features));
+        RMS_NORM_SCALES.of(self.dtype).launch(
+            device,
+            grid,
+            (x_at, scales.at(0), rows_, x_stride, offset, groups, features_, eps),
+        );
+        // The weight's gradient first: it reads dy, which the input's may overwrite.
+        RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
+            device,
+            Grid::line(features.div_ceil(32), 32),
+            (
+                x_at,
+                dy_at,
+                scales.at(0),
+                dw.vector(features),
+                rows_,
+                x_stride,
+                dy_stride,
+                offset,
+                groups,
+                features_,
+            ),
+        );
+        RMS_NORM_INPUT_GRADIENT.of(self.dtype).launch(
+            device,
+            grid,
+            (
+                x_at,
+                weight_at,
+                dy_at,
+                scales.at(0),
+                dx.rows(rows, stride),
+                rows_,
+                x_stride,
+                dy_stride,
+                word(dx.layout.stride),
+                offset,
+                groups,
+                features_,
+                u32::from(adds),
+            ),
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Memory that waits to be used again.
+//!
+//! What is kept (weights, gradients, moments, caches) is asked of the device to the byte, and given back to it. What a pass needs
+//! for a moment is rounded up to one of a few sizes, and waits when it is dropped: passes ask for the same sizes over and over.
+//! Whoever gets waiting memory comes later in the device's one stream, so it may be taken at once. When the device has no
+//! more, all that waits is given back to it, and it is asked again: memory that waits never stands in the way of memory that
+//! is kept.
+
+use crate::device::{Device, Memory};
+use crate::kernels::Pointer;
+use isentrope_kernels::OutOfMemory;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The memory of one device.
+pub(crate) struct Pool<D: Device> {
+    device: Arc<D>,
+    /// By size.
+    waiting: Mutex<BTreeMap<usize, Vec<D::Memory>>>,
+}
+
+/// Memory out of a pool, which goes back there.
+pub(crate) struct Block<D: Device> {
+    /// There until it is dropped.
+    memory: Option<D::Memory>,
+    pool: Arc<Pool<D>>,
+    waits: bool,
+}
+
+impl<D: Device> Pool<D> {
+    pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
+        Arc::new(Self { device, waiting: Mutex::default() })
+    }
+
+    /// Memory for a moment: at least so many bytes, which hold anything.
+    pub(crate) fn for_a_moment(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
+        let waits = self.device.keeps_memory();
+        let size = if waits { size_class(bytes) } else { bytes };
+        let memory = match self.take_waiting(size) {
+            Some(memory) => memory,
+            None => self.ask(size)?,
+        };
+        Ok(Block { memory: Some(memory), pool: self.clone(), waits })
+    }
+
+    /// Memory to keep: so many bytes, which hold anything.
+    pub(crate) fn to_keep(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
+        Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), waits: false })
+    }
+
+    /// Gives all that waits back to the device.
+    pub(crate) fn trim(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(waiting);
+    }
+
+    /// Memory of this size, or of up to a quarter more.
+    fn take_waiting(&self, size: usize) -> Option<D::Memory> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.range_mut(size..=size.saturating_add(size / 4)).find_map(|(_, of_size)| of_size.pop())
+    }
+
+    fn ask(&self, bytes: usize) -> Result<D::Memory, OutOfMemory> {
+        let total = self.device.memory_info().total;
+        if bytes > total {
+            let why = format!("the device has {} MiB", total >> 20);
+            return Err(OutOfMemory { asked: bytes, why });
+        }
+        self.device.allocate(bytes).or_else(|_| {
+            self.trim();
+            self.device.allocate(bytes)
+        })
+    }
+}
+
+impl<D: Device> Block<D> {
+    /// Where it is.
+    pub(crate) fn memory(&self) -> &D::Memory {
+        self.memory.as_ref().expect("memory is there until the block is dropped")
+    }
+
+    /// So many bytes into it.
+    pub(crate) fn at(&self, offset: usize) -> Pointer {
+        Pointer::at(self.memory(), offset)
+    }
+}
+
+impl<D: Device> Drop for Block<D> {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take().filter(|_| self.waits) else { return };
+        let mut waiting = self.pool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.entry(memory.bytes()).or_default().push(memory);
+    }
+}
+
+/// Sizes are rounded up by at most an eighth, so that batches of similar size share memory; the least is 512 bytes.
+fn size_class(bytes: usize) -> usize {
+    let bytes = bytes.max(512);
+    let step = bytes.checked_next_power_of_two().map_or(512, |power| (power / 16).max(512));
+    bytes.checked_next_multiple_of(step).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Limits, MemoryInfo};
+    use crate::kernels::{Argument, Function, Grid};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const TOTAL: usize = 1 << 20;
+
+    /// A device of one MiB that only counts its memory.
+    struct Counting {
+        used: Arc<AtomicUsize>,
+        asked: AtomicUsize,
+    }
+
+    struct Counted {
+        bytes: usize,
+        address: u64,
+        used: Arc<AtomicUsize>,
+    }
+
+    impl Memory for Counted {
+        fn address(&self) -> u64 {
+            self.address
+        }
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+    }
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+
+    impl Device for Counting {
+        type Memory = Counted;
+
+        fn name(&self) -> String {
+            "a device that counts".into()
+        }
+        fn limits(&self) -> Limits {
+            Limits { capability: (9, 0), processors: 1, shared: 0 }
+        }
+        fn memory_info(&self) -> MemoryInfo {
+            MemoryInfo { free: TOTAL - self.used.load(Ordering::Relaxed), total: TOTAL }
+        }
+        fn keeps_memory(&self) -> bool {
+            true
+        }
+        fn allocate(&self, bytes: usize) -> Result<Counted, OutOfMemory> {
+            if bytes > self.memory_info().free {
+                return Err(OutOfMemory { asked: bytes, why: "no more".into() });
+            }
+            self.used.fetch_add(bytes, Ordering::Relaxed);
+            let address = 256 * (1 + self.asked.fetch_add(1, Ordering::Relaxed) as u64);
+            Ok(Counted { bytes, address, used: self.used.clone() })
+        }
+        fn upload(&self, _: &[u8], _: &Counted, _: usize) {}
+        fn download(&self, _: &Counted, _: usize, _: &mut [u8]) {}
+        fn copy(&self, _: &Counted, _: usize, _: &Counted, _: usize, _: usize) {}
+        fn clear(&self, _: &Counted, _: usize, _: usize) {}
+        fn launch(&self, _: &Function, _: Grid, _: &[Argument]) {}
+        fn synchronize(&self) {}
+    }
+
+    fn pool() -> Arc<Pool<Counting>> {
+        Pool::new(Arc::new(Counting { used: Arc::default(), asked: AtomicUsize::new(0) }))
+    }
+
+    fn used(pool: &Pool<Counting>) -> usize {
+        pool.device.used.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn what_is_dropped_is_taken_again() {
+        let pool = pool();
+        for bytes in [0, 1, 512, 100_000] {
+            let first = pool.for_a_moment(bytes).unwrap();
+            let address = first.memory().address();
+            assert!(
+                first.memory().bytes() >= bytes && first.memory().bytes() <= (bytes + bytes / 8).max(512)
+            );
+            drop(first);
+            let again = pool.for_a_moment(bytes).unwrap();
+            assert_eq!(again.memory().address(), address, "{bytes} bytes");
+            assert_ne!(pool.for_a_moment(bytes).unwrap().memory().address(), address, "{bytes} bytes twice");
+        }
+        let small = pool.for_a_moment(10).unwrap().memory().bytes();
+        assert!(small < 1000, "{small} bytes for 10: what is far larger waits for others");
+    }
+
+    #[test]
+    fn what_is_kept_is_asked_for_to_the_byte_and_given_back() {
+        let pool = pool();
+        let kept = pool.to_keep(12_345).unwrap();
+        assert_eq!((kept.memory().bytes(), used(&pool)), (12_345, 12_345));
+        drop(kept);
+        assert_eq!(used(&pool), 0);
+    }
+
+    #[test]
+    fn what_waits_gives_way_to_what_is_wanted() {
+        let pool = pool();
+        drop(pool.for_a_moment(TOTAL / 2).unwrap());
+        assert_eq!(used(&pool), TOTAL / 2);
+        let kept = pool.to_keep(TOTAL).unwrap();
+        assert_eq!(used(&pool), TOTAL);
+        assert_eq!(pool.for_a_moment(1).err().unwrap().why, "no more");
+        drop(kept);
+        drop(pool.for_a_moment(1).unwrap());
+        pool.trim();
+        assert_eq!(used(&pool), 0);
+    }
+
+    #[test]
+    fn more_than_the_device_has_is_refused_with_what_it_has() {
+        let pool = pool();
+        for bytes in [TOTAL + 1, usize::MAX] {
+            for refused in [pool.to_keep(bytes), pool.for_a_moment(bytes)] {
+                let refused = refused.err().unwrap();
+                assert!(refused.asked >= bytes && refused.why == "the device has 1 MiB", "{refused:?}");
+            }
+        }
+    }
+}

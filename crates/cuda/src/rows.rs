@@ -1,0 +1,209 @@
+//! Copies, sums and row selection, and embeddings.
+
+use crate::batch::CudaBatch;
+use crate::buffer::CudaBuffer;
+use crate::catalog::{ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS};
+use crate::cuda::{Cuda, lines, word};
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::index::CudaIndex;
+use crate::kernels::Pointer;
+use crate::layout::Element;
+use isentrope_kernels::Linear;
+use std::collections::HashSet;
+
+/// The kernels for a buffer's numbers.
+pub(crate) fn dtype_of<D: Device>(buffer: &CudaBuffer<D>) -> Dtype {
+    match buffer.layout.element {
+        Element::F32 => Dtype::F32,
+        Element::Bf16 => Dtype::Bf16,
+        Element::Split => panic!("an operation on rows of weights"),
+    }
+}
+
+impl<D: Device> Cuda<D> {
+    /// `to[slots[i]] = from[rows[i]]`, whole rows; without one of them, `i` itself.
+    pub(crate) fn copy_rows(
+        &self,
+        from: &CudaBuffer<D>,
+        rows: Option<&CudaIndex<D>>,
+        to: &CudaBuffer<D>,
+        slots: Option<&CudaIndex<D>>,
+        count: usize,
+    ) {
+        let features = from.layout.features;
+        assert!(
+            to.layout.features == features && from.layout.element == to.layout.element,
+            "rows of another kind"
+        );
+        match rows {
+            Some(rows) => rows.check(from.layout.rows, "there is no row"),
+            None => assert!(count <= from.layout.rows, "{count} rows of {}", from.layout.rows),
+        }
+        match slots {
+            Some(slots) => slots.check(to.layout.rows, "a slot beyond the end:"),
+            None => assert!(count <= to.layout.rows, "{count} rows of {}", to.layout.rows),
+        }
+        let of = |index: Option<&CudaIndex<D>>| index.map_or(Pointer::NULL, CudaIndex::start);
+        let strides = (word(from.layout.stride), word(to.layout.stride));
+        COPY_ROWS.of(dtype_of(from)).launch(
+            &*self.device,
+            lines(count * features),
+            (
+                from.start(),
+                of(rows),
+                to.start(),
+                of(slots),
+                word(count),
+                word(features),
+                strides.0,
+                strides.1,
+            ),
+        );
+    }
+
+    /// Like [`copy_rows`](Self::copy_rows), in order: of rows that go to one slot the last one stays.
+    pub(crate) fn store_in_order(
+        &self,
+        from: &CudaBuffer<D>,
+        rows: &CudaIndex<D>,
+        to: &CudaBuffer<D>,
+        slots: &CudaIndex<D>,
+    ) {
+        assert_eq!(rows.len(), slots.len());
+        if slots.is_distinct() {
+            return self.copy_rows(from, Some(rows), to, Some(slots), rows.len());
+        }
+        let mut taken = HashSet::new();
+        let last: Vec<usize> = (0..slots.len()).rev().filter(|&i| taken.insert(slots.host[i])).collect();
+        let some = |of: &CudaIndex<D>| self.indexed(&last.iter().map(|&i| of.host[i]).collect::<Vec<_>>());
+        self.copy_rows(from, Some(&some(rows)), to, Some(&some(slots)), last.len());
+    }
+
+    /// `to[rows[i]] += from[i]` in order, from zeros in the first `total` rows.
+    pub(crate) fn scatter(
+        &self,
+        from: &CudaBuffer<D>,
+        rows: &CudaIndex<D>,
+        to: &CudaBuffer<D>,
+        total: usize,
+    ) {
+        let features = from.layout.features;
+        from.rows(rows.len(), features);
+        to.rows(total, features);
+        rows.check(total, "there is no row");
+        let element = to.layout.element;
+        assert_eq!(from.layout.element, element);
+        if total > 0 {
+            self.device.clear(to.block.memory(), 0, total * to.layout.stride * element.bytes());
+        }
+        let groups = rows.groups(|words| self.uploaded(words));
+        SCATTER_ROWS.of(dtype_of(to)).launch(
+            &*self.device,
+            lines(groups.len * features),
+            (
+                from.start(),
+                groups.keys(),
+                groups.starts(),
+                groups.order(),
+                to.start(),
+                word(groups.len),
+                word(features),
+                word(from.layout.stride),
+                word(to.layout.stride),
+            ),
+        );
+    }
+
+    /// `to += from` over the whole of two buffers of one role.
+    pub(crate) fn add_whole(&self, from: &CudaBuffer<D>, to: &CudaBuffer<D>) {
+        assert_eq!(from.layout, to.layout, "two buffers of different roles");
+        self.settle(from);
+        self.settle(to);
+        let count = from.layout.numbers();
+        ADD.of(dtype_of(from)).launch(&*self.device, lines(count), (from.start(), to.start(), count as u64));
+    }
+
+    pub(crate) fn look_up(
+        &self,
+        vocabulary: Linear,
+        packed: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        y: &CudaBuffer<D>,
+    ) {
+        let rows = batch.rows();
+        let Linear { inputs, outputs } = vocabulary;
+        assert!(
+            batch.host_tokens().iter().all(|&token| (token as usize) < outputs),
+            "a token beyond the vocabulary"
+        );
+        EMBED.of(self.dtype).launch(
+            &*self.device,
+            lines(rows * inputs),
+            (
+                packed.matrix(vocabulary),
+                batch.tokens(),
+                y.rows(rows, inputs),
+                word(rows),
+                word(inputs),
+                word(outputs),
+                word(packed.layout.matrix_stride()),
+                word(y.layout.stride),
+            ),
+        );
+    }
+
+    /// `rows[slots[t]] += dy[t]` in the order of tokens.
+    pub(crate) fn add_embedded(&self, slots: &CudaIndex<D>, dy: &CudaBuffer<D>, rows: &CudaBuffer<D>) {
+        let hidden = rows.layout.features;
+        let dy_start = dy.rows(slots.len(), hidden);
+        slots.check(rows.layout.rows, "there is no slot");
+        assert_eq!(rows.layout.element, Element::F32, "sums are exact");
+        let groups = slots.groups(|words| self.uploaded(words));
+        let kernel = match dtype_of(dy) {
+            Dtype::F32 => SCATTER_ROWS.of(Dtype::F32),
+            Dtype::Bf16 => &EMBED_BACKWARD_BF16,
+        };
+        kernel.launch(
+            &*self.device,
+            lines(groups.len * hidden),
+            (
+                dy_start,
+                groups.keys(),
+                groups.starts(),
+                groups.order(),
+                rows.start(),
+                word(groups.len),
+                word(hidden),
+                word(dy.layout.stride),
+                word(rows.layout.stride),
+            ),
+        );
+    }
+
+    /// `packed[tokens[slot]] += rows[slot]`.
+    pub(crate) fn add_to_embedding(
+        &self,
+        vocabulary: Linear,
+        rows: &CudaBuffer<D>,
+        tokens: &CudaIndex<D>,
+        packed: &CudaBuffer<D>,
+    ) {
+        let Linear { inputs, outputs } = vocabulary;
+        tokens.check(outputs, "there is no token");
+        self.settle(packed);
+        ADD_EMBEDDING_ROWS.launch(
+            &*self.device,
+            lines(tokens.len() * inputs),
+            (
+                rows.rows(tokens.len(), inputs),
+                tokens.start(),
+                packed.matrix(vocabulary),
+                word(tokens.len()),
+                word(inputs),
+                word(outputs),
+                word(packed.layout.matrix_stride()),
+            ),
+        );
+    }
+}

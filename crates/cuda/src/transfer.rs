@@ -1,0 +1,180 @@
+//! What crosses between host and device: rows, parameters, numbers.
+
+use crate::buffer::{CudaBuffer, Tail};
+use crate::catalog::{PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
+use crate::cuda::{Cuda, word};
+use crate::device::Device;
+use crate::kernels::Grid;
+use crate::layout::{Element, Layout};
+use half::bf16;
+use isentrope_kernels::Kind;
+
+/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN stays NaN.
+fn split(x: f32) -> (u16, u16) {
+    let image = if x.is_nan() { (x.to_bits() | 0x0040_0000) & 0xffff_0000 } else { x.to_bits() };
+    ((image.wrapping_add(0x8000) >> 16) as u16, image as u16)
+}
+
+impl<D: Device> Cuda<D> {
+    /// Sets every number of a buffer, what pads it included.
+    pub(crate) fn fill_whole(&self, buffer: &CudaBuffer<D>, value: f32) {
+        *buffer.tail() = Tail::default();
+        let numbers = buffer.layout.numbers();
+        match buffer.layout.element {
+            Element::F32 => self.fill_words(buffer.start(), numbers, value.to_bits()),
+            Element::Bf16 => self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits()),
+            Element::Split => {
+                let (upper, rest) = split(value);
+                self.fill_halves(buffer.start(), numbers, upper);
+                self.fill_halves(buffer.rest(), numbers, rest);
+            }
+        }
+    }
+
+    pub(crate) fn write_rows(&self, buffer: &CudaBuffer<D>, first: usize, rows: &[f32]) {
+        let Layout { element, features, stride, .. } = buffer.layout;
+        assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
+        let count = rows.len() / features.max(1);
+        buffer.rows_from(first, count, features);
+        if rows.is_empty() {
+            return;
+        }
+        let at = first * stride * element.bytes();
+        match element {
+            Element::F32 => self.device.upload(bytemuck::cast_slice(rows), buffer.block.memory(), at),
+            Element::Bf16 => {
+                let mut halves = vec![0u16; count * stride];
+                for (to, from) in halves.chunks_exact_mut(stride).zip(rows.chunks_exact(features)) {
+                    to.iter_mut().zip(from).for_each(|(to, &from)| *to = bf16::from_f32(from).to_bits());
+                }
+                self.device.upload(bytemuck::cast_slice(&halves), buffer.block.memory(), at);
+            }
+            Element::Split => panic!("weights are packed, not written"),
+        }
+    }
+
+    pub(crate) fn read_rows(&self, buffer: &CudaBuffer<D>, first: usize, rows: &mut [f32]) {
+        let Layout { features, stride, .. } = buffer.layout;
+        assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
+        let count = rows.len() / features.max(1);
+        buffer.rows_from(first, count, features);
+        if rows.is_empty() {
+            return;
+        }
+        let mut numbers = vec![0.0; count * stride];
+        self.read_range(buffer, first * stride, &mut numbers);
+        for (to, from) in rows.chunks_exact_mut(features).zip(numbers.chunks_exact(stride)) {
+            to.copy_from_slice(&from[..features]);
+        }
+    }
+
+    /// Copies the first rows of a buffer to another of the same type.
+    pub(crate) fn copy_first(&self, from: &CudaBuffer<D>, to: &CudaBuffer<D>, rows: usize) {
+        let Layout { element, features, stride, .. } = from.layout;
+        from.rows(rows, features);
+        to.rows(rows, features);
+        assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
+        let bytes = rows * stride * element.bytes();
+        if bytes > 0 {
+            self.device.copy(from.block.memory(), 0, to.block.memory(), 0, bytes);
+        }
+    }
+
+    pub(crate) fn pack_rows(&self, kind: Kind, first: usize, rows: &[f32], packed: &CudaBuffer<D>) {
+        let Part { inputs, outputs, stride, count } = Part::new(kind, first, rows.len(), packed);
+        if rows.is_empty() {
+            return;
+        }
+        self.settle(packed);
+        let grid = Grid::line(rows.len().div_ceil(256), 256);
+        let uploaded = self.uploaded(rows);
+        match packed.layout.element {
+            Element::F32 => PACK_EXACT.launch(
+                &*self.device,
+                grid,
+                (uploaded.at(0), packed.start(), word(first), count, inputs, outputs, stride),
+            ),
+            Element::Split => PACK_SPLIT.launch(
+                &*self.device,
+                grid,
+                (uploaded.at(0), packed.start(), packed.rest(), first as u64, count, inputs, stride),
+            ),
+            Element::Bf16 => panic!("activations are written, not packed"),
+        }
+    }
+
+    pub(crate) fn unpack_rows(&self, kind: Kind, first: usize, packed: &CudaBuffer<D>, rows: &mut [f32]) {
+        let Part { inputs, outputs, stride, count } = Part::new(kind, first, rows.len(), packed);
+        if rows.is_empty() {
+            return;
+        }
+        self.settle(packed);
+        let grid = Grid::line(rows.len().div_ceil(256), 256);
+        let unpacked = self.scratch(4 * rows.len());
+        match packed.layout.element {
+            Element::F32 => UNPACK_EXACT.launch(
+                &*self.device,
+                grid,
+                (packed.start(), unpacked.at(0), word(first), count, inputs, outputs, stride),
+            ),
+            Element::Split => UNPACK_SPLIT.launch(
+                &*self.device,
+                grid,
+                (packed.start(), packed.rest(), unpacked.at(0), first as u64, count, inputs, stride),
+            ),
+            Element::Bf16 => panic!("activations are read, not unpacked"),
+        }
+        self.device.download(unpacked.memory(), 0, bytemuck::cast_slice_mut(rows));
+    }
+
+    pub(crate) fn write_range(&self, to: &CudaBuffer<D>, first: usize, numbers: &[f32]) {
+        assert!(first + numbers.len() <= to.layout.numbers(), "numbers beyond the end");
+        if numbers.is_empty() {
+            return;
+        }
+        self.settle(to);
+        match to.layout.element {
+            Element::F32 => self.device.upload(bytemuck::cast_slice(numbers), to.block.memory(), 4 * first),
+            Element::Split => {
+                let (upper, rest): (Vec<u16>, Vec<u16>) = numbers.iter().map(|&x| split(x)).unzip();
+                let memory = to.block.memory();
+                self.device.upload(bytemuck::cast_slice(&upper), memory, 2 * first);
+                self.device.upload(bytemuck::cast_slice(&rest), memory, to.layout.rest_at() + 2 * first);
+            }
+            Element::Bf16 => panic!("activations are written by rows"),
+        }
+    }
+}
+
+/// Whole rows of a parameter, as the kernels take them.
+struct Part {
+    inputs: u32,
+    outputs: u32,
+    stride: u32,
+    count: u32,
+}
+
+impl Part {
+    /// So many numbers, which are rows `first ..`.
+    ///
+    /// # Panics
+    /// When they are not whole rows of that parameter.
+    fn new<D: Device>(kind: Kind, first: usize, numbers: usize, packed: &CudaBuffer<D>) -> Self {
+        match kind {
+            // A vector is a column: rows of one number.
+            Kind::Vector(_) => {
+                packed.vector(first + numbers);
+                Self { inputs: 1, outputs: word(packed.layout.features), stride: 1, count: word(numbers) }
+            }
+            Kind::Matrix(shape) => {
+                packed.matrix(shape);
+                assert!(numbers.is_multiple_of(shape.inputs.max(1)), "part of a row");
+                let count = numbers / shape.inputs.max(1);
+                assert!(first + count <= shape.outputs, "rows {first} .. + {count} of {shape:?}");
+                let [inputs, outputs, stride, count] =
+                    [shape.inputs, shape.outputs, packed.layout.matrix_stride(), count].map(word);
+                Self { inputs, outputs, stride, count }
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a batch says wrongly of its rows is refused before a kernel can believe it.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use isentrope_cuda::{Cuda, Dtype};
+use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+const SHAPE: Attention = Attention { heads: 2, kv_heads: 1, head_dim: 4, window: None, scale: 0.5 };
+
+/// Two runs of 20 rows, whose sequences have two pages each.
+fn host() -> HostBatch {
+    let run = |row, pages| Run { row, len: 20, position: 0, pages };
+    HostBatch {
+        tokens: vec![1; 40],
+        runs: vec![run(0, 0..2), run(20, 2..4)],
+        pages: vec![3, 1, 0, 2],
+        ..HostBatch::default()
+    }
+}
+
+/// What becomes of it: the message of a panic.
+fn outcome(batch: &HostBatch, pages: usize) -> Result<(), String> {
+    let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::F32);
+    let attend = || {
+        let batch = cuda.batch(batch);
+        let mut cache = cuda.allocate(Role::Cache { shape: SHAPE, layers: 1, pages }).unwrap();
+        let qkv = cuda.allocate(Role::Activation(40, SHAPE.row())).unwrap();
+        cuda.store_kv(SHAPE, &qkv, &batch, &mut cache, 0);
+    };
+    catch_unwind(AssertUnwindSafe(attend)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string())
+    })
+}
+
+#[test]
+fn mistakes_are_named() {
+    assert_eq!(outcome(&host(), 4), Ok(()));
+    let refused = |part: &str, pages: usize, change: fn(&mut HostBatch)| {
+        let mut batch = host();
+        change(&mut batch);
+        let message = outcome(&batch, pages).unwrap_err();
+        assert!(message.contains(part), "{message}");
+    };
+    refused("pages beyond the cache", 3, |_| ());
+    refused("rows beyond the batch", 4, |batch| batch.runs[1].len = 21);
+    refused("runs share rows", 4, |batch| batch.runs[1].row = 19);
+    refused("runs share places in the cache", 4, |batch| batch.pages[2] = 3);
+    refused("positions beyond the sequence's pages", 4, |batch| batch.runs[0].pages = 0..1);
+}
+
+#[test]
+fn gradients_are_of_whole_sequences() {
+    let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::F32);
+    let refused = |part: &str, positions: [usize; 2]| {
+        let mut host = host();
+        host.runs.iter_mut().zip(positions).for_each(|(run, position)| run.position = position);
+        let gradient = || {
+            let zeros = |features| cuda.allocate(Role::Activation(40, features)).unwrap();
+            let (qkv, d_out, mut d_qkv) = (zeros(SHAPE.row()), zeros(8), zeros(SHAPE.row()));
+            cuda.attention_backward(SHAPE, &qkv, &cuda.batch(&host), &d_out, &mut d_qkv);
+        };
+        let panic = catch_unwind(AssertUnwindSafe(gradient)).unwrap_err();
+        let text = panic.downcast_ref::<String>().cloned();
+        let message = text.unwrap_or_else(|| panic.downcast_ref::<&str>().unwrap().to_string());
+        assert!(message.contains(part), "{message}");
+    };
+    refused("whole sequences", [5, 0]);
+    refused("continues none before it", [0, 19]);
+}

@@ -1,0 +1,120 @@
+//! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
+//! multiplies by the chains of Hopper's tensor cores.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+mod emulated;
+mod on_gpu;
+mod t16;
+
+use half::bf16;
+use isentrope_conformance::{Subject, Tolerance, Variant, run};
+use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
+use isentrope_kernels::Role;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match on_gpu::variants(Dtype::Bf16) {
+        Some(variants) => run(Blocks { variants }),
+        None => run(Blocks { variants: emulated::variants(Dtype::Bf16) }),
+    }
+}
+
+/// Chains over blocks of 16 products.
+struct Blocks<D: Device> {
+    variants: Vec<Variant<Cuda<D>>>,
+}
+
+/// To nearest, ties to even: what activations are.
+fn rounded(x: f32) -> f32 {
+    bf16::from_f32(x).to_f32()
+}
+
+/// The upper half of a weight: to nearest, ties away from zero.
+fn upper_half(x: f32) -> f32 {
+    if x.is_nan() {
+        return x;
+    }
+    f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
+}
+
+impl<D: Device> Subject for Blocks<D> {
+    type Backend = Cuda<D>;
+
+    fn variants(&self) -> &[Variant<Cuda<D>>] {
+        &self.variants
+    }
+    fn seen(&self, role: Role, x: f32) -> f32 {
+        match role {
+            Role::Activation(..) | Role::Cache { .. } => rounded(x),
+            Role::Weight(_) => upper_half(x),
+            Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) => x,
+        }
+    }
+    fn contents(&self, backend: &Cuda<D>, buffer: &CudaBuffer<D>) -> Vec<u32> {
+        emulated::contents(backend, buffer)
+    }
+
+    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
+        let y = t16::chain(0.0, x, weights);
+        let y = bias.map_or(y, |bias| y + bias);
+        rounded(residual.map_or(y, |residual| residual + y))
+    }
+    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
+        rounded(t16::chain(0.0, dy, weights))
+    }
+    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
+        t16::chain(before, dy, x)
+    }
+    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
+        dy.iter().fold(before, |sum, dy| sum + dy)
+    }
+    fn cases(&self, all: u32) -> u32 {
+        emulated::cases(all)
+    }
+    fn norm(&self, tensors: &[Vec<f32>]) -> f64 {
+        emulated::norm(tensors)
+    }
+
+    /// What is kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place; what is computed inside is far
+    /// closer. So outputs that are rounded once get `1.02 u`.
+    fn tolerance(&self) -> Tolerance {
+        const ONCE: f64 = 1.02 / 256.0;
+        Tolerance {
+            linear: ONCE,
+            attention: ONCE,
+            // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing beside u.
+            steep_attention: ONCE,
+            attention_gradient: ONCE,
+            attention_gradient_noise: 1e-5,
+            rms_norm: ONCE,
+            rms_norm_gradient: ONCE,
+            // In f32 throughout.
+            rms_norm_weight_gradient: 4e-6,
+            rope: ONCE,
+            swiglu: ONCE,
+            swiglu_gradient: ONCE,
+            // Logits stay f32. Each of up to nine blocks of a logit of up to 8 cuts 17 terms at 2^-25 and the sum at 2^-23 of the
+            // largest, a quarter of which is what 16 such errors of one sign are likely to come to.
+            scores: 2e-5,
+            extreme_scores: 5e-6,
+            // The gradient of each logit is rounded, by up to u and evenly, so that a sum of them is off by 0.6 u of its typical
+            // size, and one in a million by five times as much; dx is rounded again.
+            head_gradient: 4.0 * ONCE,
+            head_gradient_noise: 1e-6,
+            // Weights are exact f32, in two parts; moments are f32.
+            adamw: 1e-6,
+            weight_decay: 2e-7,
+            norm: 1e-6,
+            // The gradients of a shared prompt's rows are rounded once for all responses instead of once for each, in every
+            // layer.
+            shared_prompt: 16.0 * ONCE,
+            // A loss of a hundred scores, each the outcome of some tens of roundings by u, is off by 0.3 at most. Where that is
+            // little beside twice a step of the slope, which it is for the larger gradients, these agree to a twentieth.
+            derivatives: 0.25,
+            derivative_noise: 0.3,
+            derivative_step: 0.03,
+            // Log-probs of a model of two layers: some tens of roundings of logits of about 2.
+            drawn: 0.05,
+        }
+    }
+}

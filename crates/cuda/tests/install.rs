@@ -1,0 +1,328 @@
+//! Fetching libraries from a package index on this machine, whose wheels are made up and whose faults are to order.
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+use isentrope_cuda::gpu::{Installer, Package, Progress};
+use isentrope_files::{Digest, names};
+use serde_json::json;
+use std::fs;
+use std::io::{BufRead, BufReader, Cursor, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use zip::write::SimpleFileOptions;
+
+/// A request: its path, and the byte that it wants to begin with.
+type Request = (String, usize);
+
+/// What a server does with the body of an answer.
+#[derive(Clone, Copy)]
+enum Manner {
+    Whole,
+    /// Sends so many bytes, then closes the connection.
+    Cut(usize),
+    /// Sends other bytes.
+    Damaged,
+    /// Ignores ranges.
+    FromTheStart,
+    /// Answers so.
+    Status(u16),
+}
+
+/// An index with one wheel of one package.
+struct Index {
+    url: String,
+    wheel: Arc<Vec<u8>>,
+    log: Arc<Mutex<Vec<Request>>>,
+    /// What is done with the next requests of the wheel; the last one goes on.
+    manners: Arc<Mutex<Vec<Manner>>>,
+}
+
+const PLATFORM: &str =
+    if cfg!(target_arch = "aarch64") { "manylinux2014_aarch64" } else { "manylinux_2_17_x86_64" };
+
+impl Index {
+    fn new(version: &str, wheel: Vec<u8>, manners: &[Manner]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/simple", listener.local_addr().unwrap());
+        let mut digest = Digest::sha256();
+        digest.update(&wheel);
+        let file = format!("nvidia_cuda_nvrtc-{version}-py3-none-{PLATFORM}.whl");
+        let page = json!({ "meta": { "api-version": "1.1" }, "name": "nvidia-cuda-nvrtc", "files": [{
+            "filename": file, "url": format!("../../files/{file}"), "size": wheel.len(), "yanked": false,
+            "hashes": { "sha256": digest.hex() },
+        }] });
+        let index = Self {
+            url,
+            wheel: Arc::new(wheel),
+            log: Arc::default(),
+            manners: Arc::new(Mutex::new(manners.to_vec())),
+        };
+        let (wheel, log, manners) = (index.wheel.clone(), index.log.clone(), index.manners.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                answer(&stream.unwrap(), page.to_string().as_bytes(), &wheel, &log, &manners);
+            }
+        });
+        index
+    }
+
+    fn installer(&self, cache: &Path) -> Installer {
+        Installer::new(&self.url, cache.to_owned())
+    }
+
+    /// The bytes that the requests of the wheel have begun with.
+    fn offsets(&self) -> Vec<usize> {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|(path, _)| path.ends_with(".whl")).map(|(_, offset)| *offset).collect()
+    }
+}
+
+fn answer(
+    mut stream: &TcpStream,
+    page: &[u8],
+    wheel: &[u8],
+    log: &Mutex<Vec<Request>>,
+    manners: &Mutex<Vec<Manner>>,
+) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let Some(first) = lines.next() else { return };
+    let path = first.split(' ').nth(1).unwrap().to_owned();
+    let mut offset = 0;
+    for line in lines.take_while(|line| !line.is_empty()) {
+        if let Some(range) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
+            offset = range.trim_end_matches('-').parse().unwrap();
+        }
+    }
+    log.lock().unwrap().push((path.clone(), offset));
+    let head = |status: u16, length: usize, more: &str| {
+        format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n")
+    };
+    let sent = match path.as_str() {
+        "/simple/nvidia-cuda-nvrtc/" => [head(200, page.len(), "").as_bytes(), page].concat(),
+        path if path.starts_with("/files/") && path.ends_with(".whl") => {
+            let mut manners = manners.lock().unwrap();
+            let manner = if manners.len() > 1 { manners.remove(0) } else { manners[0] };
+            let range = format!("Content-Range: bytes {offset}-{}/{}\r\n", wheel.len() - 1, wheel.len());
+            let part = || match offset {
+                0 => [head(200, wheel.len(), "").as_bytes(), wheel].concat(),
+                _ => [head(206, wheel.len() - offset, &range).as_bytes(), &wheel[offset..]].concat(),
+            };
+            match manner {
+                Manner::Whole => part(),
+                Manner::Cut(bytes) => {
+                    let mut part = part();
+                    part.truncate(bytes + part.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4);
+                    part
+                }
+                Manner::Damaged => {
+                    let mut part = part();
+                    let last = part.len() - 1;
+                    part[last] ^= 1;
+                    part
+                }
+                Manner::FromTheStart => [head(200, wheel.len(), "").as_bytes(), wheel].concat(),
+                Manner::Status(status) => head(status, 0, "").into_bytes(),
+            }
+        }
+        _ => head(404, 0, "").into_bytes(),
+    };
+    let _ = stream.write_all(&sent);
+}
+
+/// A wheel with these entries.
+fn wheel(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, bytes) in entries {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// Bytes that do not compress to nothing.
+fn library() -> Vec<u8> {
+    (0..200_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn usual() -> Vec<u8> {
+    wheel(&[
+        ("nvidia/cu13/include/nvrtc.h", b"header"),
+        ("nvidia/cu13/lib/libnvrtc-builtins.so.13.5", b"builtins"),
+        ("nvidia/cu13/lib/libnvrtc.so.13", &library()),
+        ("nvidia/cu13/lib/../../../../../escaped", b"outside"),
+        ("nvidia_cuda_nvrtc-13.5.37.dist-info/licenses/License.txt", b"licence"),
+    ])
+}
+
+/// What is said meanwhile.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>, Mutex<Vec<(u64, u64)>>);
+
+impl Progress for Heard {
+    fn advance(&self, _file: &str, done: u64, total: u64) {
+        self.1.lock().unwrap().push((done, total));
+    }
+
+    fn warn(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
+    }
+}
+
+fn nvrtc() -> Package {
+    Package::of(13)[0]
+}
+
+fn listed(directory: &Path) -> Vec<String> {
+    let mut all: Vec<String> =
+        names(directory).unwrap().iter().map(|name| name.to_string_lossy().into()).collect();
+    all.sort();
+    all
+}
+
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache").join("isentrope").join("cuda");
+    (dir, cache)
+}
+
+#[test]
+fn libraries_are_installed_once_and_replace_older_ones() {
+    let (dir, cache) = scratch();
+    let old = cache.join("libraries").join("nvidia_cuda_nvrtc-13.4.92");
+    let other = cache.join("libraries").join("nvidia_cuda_nvrtc_cu12-12.9.86");
+    for directory in [&old, &other] {
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("libnvrtc.so.13"), "old").unwrap();
+    }
+    // What a process has left that was killed.
+    let left = cache.join("libraries").join(".nvidia_cuda_nvrtc-13.5.37.Xy3");
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("libnvrtc.so.13"), "half").unwrap();
+    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
+    let heard = Heard::default();
+    let installed = index.installer(&cache).install(nvrtc(), &heard).unwrap();
+    assert_eq!((installed.version.as_str(), installed.was_there), ("13.5.37", false));
+    assert_eq!(installed.libraries, ["libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
+    assert_eq!(listed(&installed.directory), ["License.txt", "libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
+    assert_eq!(fs::read(installed.directory.join("libnvrtc.so.13")).unwrap(), library());
+    assert!(!old.exists() && other.exists() && !left.exists());
+    assert_eq!(listed(&cache.join("downloads")), [""; 0]);
+    assert_eq!(listed(&cache), ["downloads", "install.lock", "libraries"]);
+    assert_eq!(listed(dir.path()), ["cache"]);
+    let advanced = heard.1.lock().unwrap();
+    let total = index.wheel.len() as u64;
+    assert!(advanced.is_sorted() && advanced.last() == Some(&(total, total)), "{advanced:?}");
+    assert!(heard.0.lock().unwrap().is_empty());
+    // The second time nothing is fetched.
+    let again = index.installer(&cache).install(nvrtc(), &()).unwrap();
+    assert!(again.was_there && again.libraries == installed.libraries);
+    assert_eq!(index.offsets(), [0]);
+}
+
+#[test]
+fn a_download_that_breaks_off_goes_on_from_there() {
+    let (_dir, cache) = scratch();
+    let manners = [Manner::Cut(1000), Manner::Status(503), Manner::Cut(5000), Manner::FromTheStart];
+    let index = Index::new("13.5.37", usual(), &manners);
+    let heard = Heard::default();
+    index.installer(&cache).install(nvrtc(), &heard).unwrap();
+    assert_eq!(index.offsets(), [0, 1000, 1000, 6000]);
+    assert_eq!(heard.0.lock().unwrap().len(), 3, "{:?}", heard.0);
+}
+
+#[test]
+fn another_run_goes_on_from_what_one_has_left() {
+    let (_dir, cache) = scratch();
+    let index = Index::new("13.5.37", usual(), &[Manner::Cut(3000), Manner::Status(503)]);
+    let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+    for part in ["503", "4 retries", "run again", "pip download", "ISENTROPE_CUDA_LIBRARIES"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(listed(&cache.join("libraries")), [""; 0]);
+    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
+    assert!(!index.installer(&cache).install(nvrtc(), &()).unwrap().was_there);
+    assert_eq!(index.offsets(), [3000]);
+}
+
+#[test]
+fn what_has_another_hash_is_not_installed() {
+    let (_dir, cache) = scratch();
+    let index = Index::new("13.5.37", usual(), &[Manner::Damaged]);
+    let heard = Heard::default();
+    let error = index.installer(&cache).install(nvrtc(), &heard).unwrap_err().to_string();
+    assert!(error.contains("SHA-256 is twice not") && error.contains("nothing was installed"), "{error}");
+    assert_eq!(index.offsets(), [0, 0]);
+    assert!(heard.0.lock().unwrap()[0].contains("arrived damaged"));
+    assert_eq!((listed(&cache.join("libraries")), listed(&cache.join("downloads"))), (vec![], vec![]));
+    // What an earlier run has left damaged is fetched anew, too.
+    let file = format!("nvidia_cuda_nvrtc-13.5.37-py3-none-{PLATFORM}.whl.incomplete");
+    fs::write(cache.join("downloads").join(file), [7; 2000]).unwrap();
+    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
+    index.installer(&cache).install(nvrtc(), &()).unwrap();
+    assert_eq!(index.offsets(), [2000, 0]);
+}
+
+#[test]
+fn archives_that_are_no_wheels_of_libraries_are_refused() {
+    let truncated = usual()[..5000].to_vec();
+    let without = wheel(&[("nvidia/cu13/include/nvrtc.h", b"header")]);
+    let mut link = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    link.add_symlink("nvidia/cu13/lib/libnvrtc.so.13", "/etc/passwd", SimpleFileOptions::default()).unwrap();
+    let link = link.finish().unwrap().into_inner();
+    // An entry that says to be longer than it is: 10 bytes more, in both places where a zip says it.
+    let mut lying = wheel(&[("nvidia/cu13/lib/libnvrtc.so.13", b"short")]);
+    let size = 5_u32.to_le_bytes();
+    for place in 0..lying.len() - 4 {
+        if lying[place..place + 4] == size
+            && (place == 22 || lying[..place].ends_with(&lying[place - 4..place]))
+        {
+            lying[place] = 15;
+        }
+    }
+    for (what, archive, said) in [
+        ("truncated", truncated, "whl"),
+        ("without libraries", without, "none of libnvrtc.so., libnvrtc-builtins.so. is in it"),
+        ("a link", link, "not a plain file"),
+        ("lying", lying, "whl"),
+    ] {
+        let (dir, cache) = scratch();
+        let index = Index::new("13.5.37", archive, &[Manner::Whole]);
+        let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+        assert!(error.contains(said), "{what}: {error}");
+        assert_eq!(listed(&cache.join("libraries")), [""; 0], "{what}");
+        assert_eq!(listed(dir.path()), ["cache"], "{what}");
+    }
+}
+
+#[test]
+fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
+    let (_dir, cache) = scratch();
+    let index = Index::new("12.9.86", usual(), &[Manner::Whole]);
+    let error = index.installer(&cache).install(nvrtc(), &()).unwrap_err().to_string();
+    assert!(error.contains("no wheel of nvidia-cuda-nvrtc 13 for Linux"), "{error}");
+    let error = index.installer(&cache).install(Package::of(13)[1], &()).unwrap_err().to_string();
+    assert!(error.contains("answered 404") && error.contains("/simple/nvidia-cublas/"), "{error}");
+    // A port that nobody listens at.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = Installer::new(&format!("http://127.0.0.1:{port}/simple"), cache.clone());
+    let error = nobody.install(nvrtc(), &()).unwrap_err().to_string();
+    assert!(error.contains(&format!("http://127.0.0.1:{port}")) && error.contains("pip download"), "{error}");
+    for index in ["http://pypi.org/simple", "pypi.org", "file:///simple", ""] {
+        let error = Installer::new(index, cache.clone()).install(nvrtc(), &()).unwrap_err().to_string();
+        assert!(error.contains("PIP_INDEX_URL is not the https URL of a package index"), "{index}: {error}");
+    }
+}
+
+#[test]
+fn two_at_once_install_the_same() {
+    let (_dir, cache) = scratch();
+    let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| index.installer(&cache).install(nvrtc(), &()).unwrap());
+        }
+    });
+    assert_eq!(index.offsets(), [0]);
+    assert_eq!(listed(&cache.join("libraries")), ["nvidia_cuda_nvrtc-13.5.37"]);
+}

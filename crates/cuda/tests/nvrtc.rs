@@ -1,0 +1,170 @@
+//! Kernels through NVIDIA's own compiler, which needs no GPU: every kernel for every architecture, without a spill.
+//!
+//! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the system, ...). Where it is not
+//! found, each test says so and tests nothing; `ISENTROPE_TEST_NVRTC=1` makes that a failure.
+#![allow(clippy::print_stdout, reason = "whoever runs the tests should know which say nothing")]
+
+use isentrope_cuda::gpu::{Architecture, Error, KernelCache, Nvrtc, Source, Surroundings};
+use isentrope_cuda::{FUNCTIONS, HEADERS, SOURCES};
+use std::fs;
+use std::sync::OnceLock;
+use std::thread;
+
+/// The compiler, if there is one.
+fn nvrtc() -> Option<&'static Nvrtc> {
+    static NVRTC: OnceLock<Option<Nvrtc>> = OnceLock::new();
+    let found = NVRTC.get_or_init(|| {
+        let (nvrtc, search) = Nvrtc::search(&Surroundings::of_process(), None, None);
+        if nvrtc.is_none() {
+            assert!(std::env::var_os("ISENTROPE_TEST_NVRTC").is_none(), "NVRTC: {}", search.missing());
+            println!("skipped: no kernel is compiled by NVRTC here: {}", search.missing());
+        }
+        nvrtc
+    });
+    found.as_ref()
+}
+
+#[test]
+fn every_kernel_compiles_for_every_architecture_without_a_spill() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
+    let (mut kernels, mut wrong) = (0, Vec::new());
+    for architecture in Architecture::TESTED {
+        assert!(nvrtc.knows(architecture), "NVRTC {} does not know {architecture}", nvrtc.version());
+        for &source in SOURCES {
+            let compiled = nvrtc
+                .compile(source.into(), &headers, architecture)
+                .unwrap_or_else(|error| panic!("{error}"));
+            // All that Rust knows are there, and no others.
+            let mut known: Vec<&str> = FUNCTIONS
+                .iter()
+                .filter(|function| function.source == source)
+                .map(|function| function.name)
+                .collect();
+            let mut there: Vec<&str> = compiled.usage.iter().map(|usage| usage.function.as_str()).collect();
+            known.sort_unstable();
+            there.sort_unstable();
+            assert_eq!(there, known, "kernels of {}", source.file);
+            for usage in &compiled.usage {
+                let name = format!("{} in {} for {architecture}", usage.function, source.file);
+                assert!((1..=255).contains(&usage.registers), "{name}: {usage:?}");
+                assert!(usage.shared <= 48 << 10, "{name}: more static shared memory than a block may have");
+                if (usage.spill_stores, usage.spill_loads, usage.stack) != (0, 0, 0) {
+                    wrong.push(format!("{name} uses memory for registers: {usage:?}"));
+                }
+            }
+            let warnings = compiled.log.lines().filter(|line| line.contains("warning"));
+            wrong.extend(warnings.map(|line| format!("{architecture}: {line}")));
+            kernels += compiled.usage.len();
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{kernels} kernels of {} files, by NVRTC {}", SOURCES.len(), nvrtc.version());
+}
+
+/// What the test above looks for is seen where it is.
+#[test]
+fn spills_and_local_memory_are_seen() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let text = r#"
+        extern "C" __global__ void __launch_bounds__(1024, 2) crowded(const float* x, float* y) {
+            float v[96];
+            for (int i = 0; i < 96; i++) v[i] = x[i * 1024 + threadIdx.x];
+            #pragma unroll
+            for (int round = 0; round < 4; round++) {
+                #pragma unroll
+                for (int i = 0; i < 96; i++) v[i] = v[i] * v[(i * 7 + 1) % 96] + v[(i + 31) % 96];
+            }
+            for (int i = 0; i < 96; i++) y[i * 1024 + threadIdx.x] = v[i];
+        }
+        extern "C" __global__ void indexed(const int* x, int* y) {
+            int v[64];
+            for (int i = 0; i < 64; i++) v[i] = i;
+            for (int i = 0; i < x[0]; i++) v[x[i] & 63] += x[i + 1];
+            for (int i = 0; i < 64; i++) y[i] = v[x[i] & 63];
+        }
+        extern "C" __global__ void plain(float* y) {
+            __shared__ float tile[64];
+            tile[threadIdx.x] = y[threadIdx.x];
+            __syncthreads();
+            y[threadIdx.x] = tile[63 - threadIdx.x];
+        }"#;
+    let compiled = nvrtc.compile(Source { name: "spills.cu", text }, &[], Architecture::new(9, 0)).unwrap();
+    let of = |name: &str| compiled.usage.iter().find(|usage| usage.function == name).unwrap();
+    assert!(of("crowded").spill_stores > 0 && of("crowded").spill_loads > 0, "{}", compiled.log);
+    assert!(of("indexed").stack >= 256, "{}", compiled.log);
+    let plain = of("plain");
+    assert_eq!(
+        (plain.spill_stores, plain.spill_loads, plain.stack, plain.shared),
+        (0, 0, 0, 256),
+        "{}",
+        compiled.log
+    );
+}
+
+#[test]
+fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let text = r#"
+        #include "own.h"
+        extern "C" __global__ void f(const float* x, float* y) { y[0] = SUM(x[0] * x[1], x[2]); }"#;
+    let header = Source { name: "own.h", text: "#define SUM(a, b) ((a) + (b))\n" };
+    let source = Source { name: "f.cu", text };
+    for architecture in Architecture::TESTED {
+        let compiled = nvrtc.compile(source, &[header], architecture).unwrap();
+        // An ELF file for machine 190, NVIDIA's.
+        assert_eq!((&compiled.cubin[..4], &compiled.cubin[18..20]), (&b"\x7fELF"[..], &[190, 0][..]));
+        assert!(!compiled.cubin.windows(8).any(|bytes| bytes == b".version"), "PTX");
+        assert_eq!(compiled.usage.len(), 1);
+    }
+}
+
+#[test]
+fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let source = Source { name: "wrong.cu", text: "__global__ void f() {\n  int x = y;\n}\n" };
+    let error = nvrtc.compile(source, &[], Architecture::new(8, 0)).unwrap_err();
+    let Error::Compile { file, architecture, log } = &error else { panic!("{error:?}") };
+    assert_eq!((file.as_str(), architecture.as_str()), ("wrong.cu", "sm_80"));
+    assert!(log.contains("wrong.cu(2)") && log.contains("\"y\" is undefined"), "{log}");
+    assert!(error.to_string().starts_with("wrong.cu does not compile for sm_80:\n"), "{error}");
+    // An architecture that nobody has.
+    let source = Source { name: "right.cu", text: "__global__ void f() {}\n" };
+    let error = nvrtc.compile(source, &[], Architecture::new(8, 5)).unwrap_err().to_string();
+    assert!(error.contains("sm_85") && error.contains("gpu-architecture"), "{error}");
+}
+
+#[test]
+fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let cache = KernelCache::new(dir.path().join("kernels"));
+    let text = "#include \"n.h\"\nextern \"C\" __global__ void f(int* x) { x[threadIdx.x] = N; }\n";
+    let source = Source { name: "n.cu", text };
+    let header = |text| Source { name: "n.h", text };
+    let compile =
+        |text, architecture| nvrtc.cached(Some(&cache), source, &[header(text)], architecture).unwrap();
+    let hopper = Architecture::new(9, 0);
+    let all: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| compile("#define N 1\n", hopper))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(all.iter().all(|compiled| compiled == &all[0]));
+    let entries = || fs::read_dir(dir.path().join("kernels")).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(entries().count(), 1);
+    // It is the entry that is given from now on.
+    let path = entries().next().unwrap();
+    let (modified, whole) = (fs::metadata(&path).unwrap().len(), fs::read(&path).unwrap());
+    assert_eq!(compile("#define N 1\n", hopper), all[0]);
+    assert_eq!((fs::metadata(&path).unwrap().len(), entries().count()), (modified, 1));
+    // A damaged one is made again; another header, or another architecture, is another entry.
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(compile("#define N 1\n", hopper), all[0]);
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_ne!(compile("#define N 2\n", hopper).cubin, all[0].cubin);
+    assert_ne!(compile("#define N 1\n", Architecture::new(8, 0)).cubin, all[0].cubin);
+    assert_eq!(entries().count(), 3);
+    // Without a directory that can be written to, it is compiled each time.
+    let nowhere = KernelCache::new("/proc/none".into());
+    assert_eq!(nvrtc.cached(Some(&nowhere), source, &[header("#define N 1\n")], hopper).unwrap(), all[0]);
+}
