@@ -83,10 +83,21 @@ fn left(state: &ProgressState, text: &mut dyn fmt::Write) {
     }
 }
 
-/// Downloads from a hub.
+/// Downloads of large files.
 #[derive(Default)]
 pub struct Download {
     current: RefCell<Option<(String, ProgressBar)>>,
+}
+
+/// Downloads of NVIDIA's libraries are shown in the same way.
+impl isentrope_cuda::gpu::Progress for Download {
+    fn advance(&self, file: &str, done: u64, total: u64) {
+        hub::Progress::advance(self, file, done, total);
+    }
+
+    fn warn(&self, message: &str) {
+        hub::Progress::warn(self, message);
+    }
 }
 
 impl hub::Progress for Download {

@@ -1,5 +1,6 @@
 //! `isentrope doctor`: what this machine can do, and under a launcher what its ranks can.
 
+mod cuda;
 mod ranks;
 
 use crate::device::{self, Description, Device};
@@ -8,6 +9,7 @@ use crate::ranks::{Ranks, together};
 use crate::standard_output::{print, print_text};
 use anyhow::Result;
 use clap::Args;
+use cuda::CudaReport;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
 use isentrope_reward::Python;
@@ -15,7 +17,7 @@ use isentrope_sandbox::{Attempt, Sandbox};
 use ranks::RanksReport;
 use serde::Serialize;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
@@ -30,6 +32,10 @@ pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from the Python package index, about
+    /// 0.5 GB, into ~/.cache/isentrope/cuda; nothing else is done then
+    #[arg(long, conflicts_with_all = ["json", "threads"])]
+    install_cuda: bool,
 }
 
 #[derive(Serialize)]
@@ -46,6 +52,7 @@ struct Report {
     hub_cache: Option<String>,
     hub_token: bool,
     optional: Vec<Part>,
+    cuda: CudaReport,
     sandbox: SandboxReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<RanksReport>,
@@ -69,6 +76,12 @@ struct Part {
     why: String,
 }
 
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {:<17} {}: {}", self.name, if self.available { "yes" } else { "no" }, self.why)
+    }
+}
+
 /// How programs are run that nobody trusts, and how attempts to escape went.
 #[derive(Serialize)]
 struct SandboxReport {
@@ -79,6 +92,9 @@ struct SandboxReport {
 
 impl Doctor {
     pub fn run(self) -> Result<()> {
+        if self.install_cuda {
+            return cuda::install();
+        }
         together(self.threads, |ranks| self.examine(ranks))
     }
 
@@ -95,6 +111,8 @@ impl Doctor {
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
         let sandbox = SandboxReport::find();
+        let cuda = CudaReport::find();
+        let optional = cuda.parts().into_iter().chain([sandbox.part(), python(), mpi()]).collect();
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             instruction_set,
@@ -107,7 +125,8 @@ impl Doctor {
             memory_bandwidth_gb_per_s: bandwidth(&device, &memory),
             hub_cache: hub.as_ref().map(|h| h.cache.display().to_string()),
             hub_token: hub.is_some_and(|h| h.token.is_some()),
-            optional: vec![gpu(), sandbox.part(), python(), mpi()],
+            optional,
+            cuda,
             sandbox,
             ranks: ranks_report,
         };
@@ -150,8 +169,9 @@ impl fmt::Display for Report {
             self.hub_cache.as_deref().unwrap_or("none: set HF_HOME")
         )?;
         for part in &self.optional {
-            writeln!(f, "  {:<17} {}: {}", part.name, if part.available { "yes" } else { "no" }, part.why)?;
+            part.fmt(f)?;
         }
+        self.cuda.fmt(f)?;
         for attempt in self.sandbox.self_test.iter().filter(|attempt| !attempt.held) {
             writeln!(f, "  a program in the sandbox can {}: {}", attempt.name, attempt.how)?;
         }
@@ -204,16 +224,6 @@ fn bandwidth(device: &Device, memory: &Memory) -> f64 {
     device.fill(&mut to, 1.0);
     let seconds = median_seconds(|| device.copy(&from, &mut to, 1));
     (2 * device.bytes(role)) as f64 / seconds / 1e9
-}
-
-fn gpu() -> Part {
-    let present = Path::new("/dev/nvidiactl").exists();
-    let why = if present {
-        "an NVIDIA device is present, but this version computes on the CPU only"
-    } else {
-        "this version computes on the CPU only (and no NVIDIA device is present)"
-    };
-    Part { name: "GPU", available: false, why: why.into() }
 }
 
 impl SandboxReport {

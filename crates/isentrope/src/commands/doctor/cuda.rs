@@ -1,0 +1,123 @@
+//! What `isentrope doctor` shows of NVIDIA's GPUs, driver and libraries, and `--install-cuda`, which fetches the libraries.
+
+use super::Part;
+use crate::memory::human;
+use crate::progress::Download;
+use crate::standard_output::print_text;
+use anyhow::Result;
+use isentrope_cuda::gpu::{
+    Blas, Driver, Installed, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search, Surroundings,
+};
+use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The major version of CUDA whose libraries are fetched where there is no driver yet.
+const NEWEST: u32 = 13;
+
+/// What there is for CUDA.
+#[derive(Serialize)]
+pub struct CudaReport {
+    driver: Option<Driver>,
+    no_driver: Option<NoDriver>,
+    libraries: Vec<Search>,
+    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no directory.
+    misnamed: Vec<PathBuf>,
+}
+
+impl CudaReport {
+    /// Looks for all of it.
+    pub fn find() -> Self {
+        let surroundings = Surroundings::of_process();
+        let (driver, no_driver) = match Driver::find(&surroundings) {
+            Ok(driver) => (Some(driver), None),
+            Err(none) => (None, Some(none)),
+        };
+        let cuda = driver.as_ref().map(|driver| driver.cuda);
+        let architecture = driver.as_ref().and_then(|driver| driver.gpus.first()).map(|gpu| gpu.architecture);
+        let libraries =
+            vec![Nvrtc::search(&surroundings, cuda, architecture).1, Blas::look(&surroundings, cuda)];
+        Self { driver, no_driver, libraries, misnamed: surroundings.misnamed() }
+    }
+
+    /// A line for the GPUs, and one for each library.
+    pub fn parts(&self) -> Vec<Part> {
+        let libraries = self.libraries.iter().map(|search| self.library(search));
+        [self.gpu()].into_iter().chain(libraries).collect()
+    }
+
+    fn gpu(&self) -> Part {
+        let (available, why) = match (&self.driver, &self.no_driver) {
+            (Some(driver), _) => {
+                let named = driver.gpus.iter().map(|gpu| {
+                    let memory = human(usize::try_from(gpu.memory_bytes).unwrap_or(usize::MAX));
+                    format!("{}, {memory}, {}", gpu.name, gpu.architecture)
+                });
+                let release = driver.release.as_deref().unwrap_or("of unknown version");
+                let gpus = named.collect::<Vec<_>>().join("; ");
+                (
+                    true,
+                    format!(
+                        "{gpus}; driver {release}, CUDA {}; but commands compute on the CPU",
+                        driver.cuda
+                    ),
+                )
+            }
+            (None, Some(none)) => (false, none.why.clone()),
+            (None, None) => (false, "nothing is known of it".into()),
+        };
+        Part { name: "GPU", available, why }
+    }
+
+    fn library(&self, search: &Search) -> Part {
+        let name = match search.library {
+            LibraryName::Nvrtc => "NVRTC",
+            LibraryName::CublasLt => "cuBLASLt",
+        };
+        let why = match search.taken() {
+            Some(taken) => taken.to_string(),
+            // Where there is no GPU, nobody needs it.
+            None if self.no_driver.as_ref().is_some_and(|none| !none.has_device)
+                && search.candidates.is_empty() =>
+            {
+                format!("not in any of {} directories (it is of use with a GPU only)", search.directories)
+            }
+            None => search.missing(),
+        };
+        Part { name, available: search.taken().is_some(), why }
+    }
+}
+
+/// What may be set wrongly, and the copies of libraries that were found and not taken.
+impl fmt::Display for CudaReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for path in &self.misnamed {
+            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {}, which is no directory", path.display())?;
+        }
+        // Where none is taken, its line has said why.
+        for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
+            for other in search.candidates.iter().filter(|other| other.outcome != Outcome::Taken) {
+                writeln!(f, "  another {:<9} {other}", search.library.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fetches NVIDIA's libraries for the driver that is there, and says what has become of them.
+pub fn install() -> Result<()> {
+    let surroundings = Surroundings::of_process();
+    let installer = Installer::from_env(&surroundings)?;
+    let progress = Download::default();
+    let major = Driver::find(&surroundings).map_or(NEWEST, |driver| driver.cuda.major);
+    for package in Package::of(major) {
+        let Installed { package, version, directory, libraries, was_there } =
+            installer.install(package, &progress)?;
+        let how = if was_there { "was there already" } else { "installed, its SHA-256 is the index's" };
+        let libraries = libraries.join(", ");
+        print_text(&format!("{package} {version}: {how}; {libraries} in {}\n", directory.display()))?;
+    }
+    let report = CudaReport::find();
+    let parts: String = report.parts().iter().map(ToString::to_string).collect();
+    print_text(&format!("{parts}{report}"))
+}
