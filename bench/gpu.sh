@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# What a GPU computes and how fast: one command, below nine minutes, for a machine that has a driver and neither Rust nor a network.
+#
+#   bench/gpu.sh build [DIRECTORY]   where there is Rust: builds what the other machine needs, below 64 MiB
+#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md and gpu.json in
+#                                    DIRECTORY/results
+#
+# DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. Ends with 1 where nothing can be measured, or where
+# not everything is right.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+build() {
+    local directory=$1 executables
+    mkdir -p "$directory"
+    cd "$root"
+    cargo build --release -p isentrope-cuda --example gpu
+    cp target/release/examples/gpu "$directory/gpu"
+    executables=$(cargo test --release -p isentrope-cuda --test conformance_f32 --test conformance_bf16 --no-run \
+        --message-format=json | sed -n 's/.*"executable":"\([^"]*\/conformance_[^"]*\)".*/\1/p')
+    local executable name tests
+    tests=$(mktemp -d)
+    for executable in $executables; do
+        name=$(basename "$executable")
+        cp "$executable" "$tests/${name%-*}"
+    done
+    strip "$directory/gpu" "$tests"/conformance_*
+    cp -r crates/model/tests/fixtures/models "$tests/models"
+    tar -C "$tests" -cJf "$directory/tests.tar.xz" .
+    rm -rf "$tests"
+    # The compiler of kernels, where this machine has one: the other one may not.
+    if [ -n "${ISENTROPE_CUDA_LIBRARIES:-}" ]; then
+        local library builtins
+        library=$(find "$ISENTROPE_CUDA_LIBRARIES" -name 'libnvrtc.so.1[23]' | head -n 1)
+        if [ -n "$library" ]; then
+            builtins=$(cd "$(dirname "$library")" && ls -d libnvrtc-builtins.so.*)
+            # shellcheck disable=SC2086
+            tar -C "$(dirname "$library")" -cJhf "$directory/nvrtc.tar.xz" "$(basename "$library")" $builtins
+        fi
+    fi
+    cp "$root/bench/gpu.sh" "$directory/gpu.sh"
+    local bytes
+    bytes=$(du -sb --exclude=results --exclude=nvrtc --exclude=tests "$directory" | cut -f1)
+    if [ "$bytes" -gt $((64 << 20)) ] && [ -e "$directory/nvrtc.tar.xz" ]; then
+        rm "$directory/nvrtc.tar.xz"
+        echo "gpu.sh: with NVRTC these are $bytes bytes, more than 64 MiB: it stays here, and the other machine must have one"
+    fi
+    du -sh --exclude=results --exclude=nvrtc --exclude=tests "$directory"
+}
+
+measure() {
+    local directory=$1
+    if [ ! -x "$directory/gpu" ]; then
+        echo "gpu.sh: $directory/gpu is not there: run \`bench/gpu.sh build\` where there is Rust, and copy the directory" >&2
+        exit 1
+    fi
+    directory=$(cd "$directory" && pwd)
+    local part
+    for part in tests nvrtc; do
+        if [ -e "$directory/$part.tar.xz" ]; then
+            mkdir -p "$directory/$part"
+            tar -C "$directory/$part" -xJf "$directory/$part.tar.xz"
+        fi
+    done
+    if [ -d "$directory/nvrtc" ]; then
+        export ISENTROPE_CUDA_LIBRARIES="$directory/nvrtc${ISENTROPE_CUDA_LIBRARIES:+:$ISENTROPE_CUDA_LIBRARIES}"
+    fi
+    export ISENTROPE_TEST_FIXTURES="$directory/tests/models"
+    # Nine minutes, whatever happens.
+    timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" || {
+        local status=$?
+        [ $status -ne 124 ] || echo "gpu.sh: stopped after nine minutes" >&2
+        exit 1
+    }
+}
+
+case ${1:-} in
+build) build "$(realpath -m "${2:-$root/target/gpu}")" ;;
+-*) sed -n '2,11s/^# \{0,1\}//p' "$0" ;;
+*) measure "${1:-$([ -x "$(dirname "$0")/gpu" ] && dirname "$0" || echo "$root/target/gpu")}" ;;
+esac
