@@ -21,7 +21,7 @@ pub struct Settings {
     pub seed: u64,
     /// Host threads that run blocks, where a launch is large enough for them.
     pub workers: usize,
-    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has written, races. Some twenty
+    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has written, races. Some ten
     /// times slower, and blocks run on one host thread.
     pub races: bool,
     /// Compute capability: decides the tensor cores' arithmetic, and how much shared memory there is.

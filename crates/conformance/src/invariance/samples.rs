@@ -177,7 +177,7 @@ fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<
             prop_oneof![Just(1usize), 1usize..20, 20usize..300],
         )
     };
-    proptest!(cases(96), |(
+    proptest!(trial.cases(96), |(
         requests in requests(S::Backend::PAGE),
         memory in [memory(), memory()],
         slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
