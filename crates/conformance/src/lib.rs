@@ -11,6 +11,7 @@
 
 mod arithmetic;
 mod bookkeeping;
+pub mod chains;
 mod data;
 mod device;
 mod invariance;

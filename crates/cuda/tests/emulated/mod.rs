@@ -37,22 +37,3 @@ pub fn contents<D: Device>(backend: &Cuda<D>, buffer: &CudaBuffer<D>) -> Vec<u32
     backend.read_numbers(buffer, 0, &mut numbers);
     numbers.into_iter().map(f32::to_bits).collect()
 }
-
-/// The norm of gradients: chains in 16 lanes, blocks of a tensor in f64, then the tensors.
-pub fn norm(tensors: &[Vec<f32>]) -> f64 {
-    let block = |x: &[f32]| {
-        let mut lanes = [0.0f32; 16];
-        x.iter().enumerate().for_each(|(i, &v)| lanes[i % 16] = v.mul_add(v, lanes[i % 16]));
-        f64::from(tree(&lanes))
-    };
-    tensors.iter().map(|x| x.chunks(4096).map(block).sum::<f64>()).sum::<f64>().sqrt()
-}
-
-/// The sum of sixteen partial sums, halves added to halves.
-fn tree(lanes: &[f32]) -> f32 {
-    if let [sum] = lanes {
-        return *sum;
-    }
-    let (low, high) = lanes.split_at(lanes.len() / 2);
-    tree(&low.iter().zip(high).map(|(a, b)| a + b).collect::<Vec<f32>>())
-}
