@@ -83,7 +83,8 @@ struct ReadEntry {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    known: HashMap<Asked, (u32, Response)>,
+    /// With what each answers: one that answered what the problem was before stands beside its successor.
+    known: HashMap<(Asked, u32), Response>,
 }
 
 impl Journal {
@@ -121,8 +122,7 @@ impl Journal {
 
     /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is given once.
     pub fn take(&mut self, asked: Asked, of: u32) -> Option<Response> {
-        let (answered, response) = self.known.remove(&asked)?;
-        (answered == of).then_some(response)
+        self.known.remove(&(asked, of))
     }
 
     /// Writes a response down, unless it could not be judged: that may be mended when the step is made again.
@@ -175,7 +175,7 @@ fn read(
     path: &Path,
     file: &File,
     heading: &Heading,
-    known: &mut HashMap<Asked, (u32, Response)>,
+    known: &mut HashMap<(Asked, u32), Response>,
 ) -> Result<u64> {
     let mut lines = BufReader::new(file);
     let (mut line, mut sound) = (Vec::new(), 0);
@@ -192,7 +192,7 @@ fn read(
             let Ok(ReadEntry { asked, of, response }) = serde_json::from_slice(json) else {
                 return Ok(sound);
             };
-            known.entry(asked).or_insert((of, response));
+            known.entry((asked, of)).or_insert(response);
         }
         sound += line.len() as u64;
     }
@@ -263,6 +263,20 @@ mod tests {
     }
 
     const OF: u32 = 34;
+
+    #[test]
+    fn a_response_to_a_mended_problem_is_known_beside_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Journal::open(dir.path(), 1, 0, &heading(1.0)).unwrap();
+        let mut journal = open();
+        journal.add(asked(0, 5), OF, &response("before", Verdict::Wrong)).unwrap();
+        journal.add(asked(0, 5), OF + 1, &response("after", Verdict::Correct)).unwrap();
+        drop(journal);
+        let mut journal = open();
+        assert_eq!(journal.take(asked(0, 5), OF + 1).unwrap().text, "after");
+        assert!(journal.take(asked(0, 5), OF + 1).is_none(), "it is given once");
+        assert_eq!(journal.take(asked(0, 5), OF).unwrap().text, "before");
+    }
 
     #[test]
     fn what_any_rank_has_written_is_known_to_all() {
