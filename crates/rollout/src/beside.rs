@@ -115,7 +115,14 @@ impl Bench<'_> {
             }
             judged.try_iter().try_for_each(&mut take)
         };
-        let sampled = sampler.sample(work, each, observer)?;
+        let sampled = match sampler.sample(work, each, observer) {
+            Ok(sampled) => sampled,
+            Err(error) => {
+                // What is judged need not be sampled again. The first error is told.
+                let _ = judged.try_iter().try_for_each(&mut take);
+                return Err(error);
+            }
+        };
         drop(ask);
         let begun = Instant::now();
         loop {

@@ -121,7 +121,10 @@ fn judge_in_batches<B: Backend, E: From<Error>>(
         }
         Ok(())
     };
-    let ended = sampler.sample(work, each, observer)?;
-    waited += judge(&mut places, &mut sampled)?;
+    let ended = sampler.sample(work, each, observer);
+    // Also where the others cannot go on: what is judged need not be sampled again.
+    let judged = judge(&mut places, &mut sampled);
+    let ended = ended?;
+    waited += judged?;
     Ok(Responded { ended, waited, verdicts })
 }

@@ -8,6 +8,8 @@ use std::collections::BinaryHeap;
 
 /// Responses that a rank offers to others at a time. What more it has, it may offer the next time.
 pub(super) const MOST_OFFERED: usize = 1024;
+/// Tokens that these have, unless one alone has more: they are sent to all ranks, with what was kept of each.
+pub(super) const MOST_TOKENS: usize = 1 << 18;
 
 /// What a rank has left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,7 +27,14 @@ impl Offer {
     pub fn of(mut all: Vec<(usize, usize, usize)>) -> Self {
         let left = all.len();
         all.sort_by_key(|&(request, sample, tokens)| (tokens, Reverse((request, sample))));
-        all.truncate(MOST_OFFERED);
+        let mut sum = 0;
+        let fits = all.iter().take(MOST_OFFERED).take_while(|&&(_, _, tokens)| {
+            let is_first = sum == 0;
+            sum += tokens;
+            is_first || sum <= MOST_TOKENS
+        });
+        let count = fits.count();
+        all.truncate(count);
         Self { left, offered: all }
     }
 }
@@ -134,6 +143,14 @@ mod tests {
     fn more_than_is_offered_at_a_time_stays_until_the_next_time() {
         let shares = share_out(&offers(&[vec![0; 5 * MOST_OFFERED], vec![]]));
         assert_eq!((shares.moves.len(), shares.is_last), (MOST_OFFERED, false));
+    }
+
+    #[test]
+    fn what_is_offered_has_a_bound_in_tokens() {
+        let offered = |tokens: &[usize]| offers(&[tokens.to_vec()])[0].offered.len();
+        assert_eq!(offered(&[MOST_TOKENS / 2; 5]), 2);
+        assert_eq!(offered(&[3 * MOST_TOKENS; 5]), 1, "one alone may have more");
+        assert_eq!(offered(&[0, 0, 2 * MOST_TOKENS]), 3);
     }
 
     proptest! {
