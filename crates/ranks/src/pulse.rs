@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Takes what must be said at once, before all ranks are ended or a library ends this process: to standard error, say.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// How often ranks other than 0 listen whether they are called, at least.
+const LISTENS: Duration = Duration::from_millis(50);
+
 /// When ranks are given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
@@ -91,11 +94,15 @@ impl Listener {
         let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
         let heard = |rank| Heard { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
         let mut others: Vec<Heard> = peers.map(heard).collect();
+        let mut spoken = Instant::now();
         loop {
             let begun = Instant::now();
+            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does not wait for them.
+            let pause =
+                if self.line.rank() == 0 { self.watch.period } else { self.watch.period.min(LISTENS) };
             let now = told.lock().unwrap_or_else(PoisonError::into_inner);
             let (now, _) = changed
-                .wait_timeout_while(now, self.watch.period, |now| !now.stop)
+                .wait_timeout_while(now, pause, |now| !now.stop)
                 .unwrap_or_else(PoisonError::into_inner);
             if now.stop {
                 return;
@@ -106,7 +113,11 @@ impl Listener {
             if begun.elapsed() > 3 * self.watch.period + Duration::from_secs(1) {
                 others.iter_mut().for_each(|other| other.at = Instant::now());
             }
-            let Some(()) = self.exchange(&mut others) else { return };
+            let speaks = spoken.elapsed() >= self.watch.period;
+            if speaks {
+                spoken = Instant::now();
+            }
+            let Some(()) = self.exchange(&mut others, speaks) else { return };
             if let Some(why) = others.iter().find_map(|other| self.lost(other)) {
                 (self.tell)(&why);
                 self.line.engine().abort(&why);
@@ -115,8 +126,8 @@ impl Listener {
         }
     }
 
-    /// Sends this rank's beat and hears those of others; none when the engine has failed.
-    fn exchange(&self, others: &mut [Heard]) -> Option<()> {
+    /// Hears the beats of others and, if it is time, sends this rank's; none when the engine has failed.
+    fn exchange(&self, others: &mut [Heard], speaks: bool) -> Option<()> {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
         let Some(mut engine) = self.line.engine_within(limit) else {
             let own = &self.names[self.line.rank()];
@@ -131,7 +142,7 @@ impl Listener {
             }
             self.activity.call(self.call(others));
             let note = Beat::of(&self.activity).encode();
-            others.iter().try_for_each(|other| engine.post(other.rank, &note))
+            others.iter().filter(|_| speaks).try_for_each(|other| engine.post(other.rank, &note))
         });
         if let Err(error) = exchanged {
             let own = &self.names[self.line.rank()];
