@@ -110,15 +110,24 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     } else if is_over {
         messages::error(&said); // nobody else has heard of it
     }
-    let may_help = is_settled || is_of_the_hub(error);
-    // All wait here for the first, which may still be saving the run, and agree.
-    let may_help = if is_over { may_help } else { world.any(may_help).unwrap_or(may_help) };
+    let may_help = is_settled || is_of_the_hub(error) || is_of_the_machines(error);
+    // All wait here for the first, which may still be saving the run, and agree. Whose error it is decides.
+    let is_heard = error.chain().any(|cause| {
+        matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
+    });
+    let may_help = if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };
     Silent(if is_of_no_use(error) || !may_help { NO_USE } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
 pub fn is_of_no_use(error: &Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
+}
+
+/// Whether a network, a memory or a disk has failed, which may do better the next time.
+fn is_of_the_machines(error: &Error) -> bool {
+    use isentrope_ranks::Error::{All, Damage, Engine};
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(All(_) | Damage(_) | Engine(_))))
 }
 
 /// Whether a model hub could not be reached, which it may be the next time.

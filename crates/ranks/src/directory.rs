@@ -1,8 +1,9 @@
 //! Whether ranks see the same directory.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::world::World;
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ impl World {
     /// # Errors
     /// As [`gather`](Self::gather).
     pub fn without_directory(&self, dir: &Path) -> Result<Option<Vec<usize>>> {
-        let trace = if self.is_first() { Trace::leave(dir) } else { None };
+        let trace = if self.is_first() { Trace::leave(dir).ok() } else { None };
         let name = self.broadcast(trace.as_ref().map_or("", |trace| &trace.name).as_bytes())?;
         let sees = dir.join(String::from_utf8_lossy(&name).as_ref()).is_file();
         let all = self.gather(&[u8::from(sees)])?;
@@ -34,12 +35,18 @@ impl World {
                 self.name(0)
             )));
         }
-        let writes = self.gather(&[u8::from(Trace::leave(dir).is_some())])?;
-        let Some(rank) = writes.iter().position(|writes| *writes != [1]) else { return Ok(()) };
-        Err(self.refuse(format!(
-            "{} cannot write to the directory {shown}: {key} must be one to which all ranks can",
-            self.name(rank)
-        )))
+        let failed = Trace::leave(dir).err();
+        let is_lasting = failed.as_ref().is_some_and(|error| {
+            matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+        });
+        let why = failed.map_or(String::new(), |error| format!("{}{error}", u8::from(is_lasting)));
+        let causes = self.gather(why.as_bytes())?;
+        let Some(rank) = causes.iter().position(|why| !why.is_empty()) else { return Ok(()) };
+        let (is_lasting, why) = causes[rank].split_at(1);
+        let why = String::from_utf8_lossy(why);
+        let told = format!("{} cannot write to the directory {shown} of {key}: {why}", self.name(rank));
+        // A full disk may have room the next time.
+        Err(if is_lasting == b"1" { self.refuse(told) } else { self.conclude(Error::All(told)) })
     }
 }
 
@@ -50,13 +57,13 @@ struct Trace {
 }
 
 impl Trace {
-    fn leave(dir: &Path) -> Option<Self> {
+    fn leave(dir: &Path) -> io::Result<Self> {
         let now =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let name = format!(".isentrope-{}-{now}", std::process::id());
         let path = dir.join(&name);
         // A file of that name would not be ours.
-        File::create_new(&path).ok().map(|_| Self { name, path })
+        File::create_new(&path).map(|_| Self { name, path })
     }
 }
 

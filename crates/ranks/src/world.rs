@@ -219,7 +219,11 @@ impl World {
 
     /// Nothing more is exchanged, for a reason that all ranks see alike and that starting again does not mend.
     pub(crate) fn refuse(&self, why: String) -> Error {
-        let error = Error::Start(why);
+        self.conclude(Error::Start(why))
+    }
+
+    /// Nothing more is exchanged, for a reason that all ranks see alike.
+    pub(crate) fn conclude(&self, error: Error) -> Error {
         match &self.together {
             Some(together) => together.exchange.conclude(error),
             None => error,

@@ -81,6 +81,24 @@ fn ranks_that_have_other_data_are_found() {
 }
 
 #[test]
+fn what_only_another_rank_lacks_is_not_tried_again() {
+    let bench = Bench::train();
+    let own = ["with", "without"].map(|rank| {
+        fs::create_dir(bench.scratch.path(rank)).unwrap();
+        format!("--chdir={}", bench.scratch.path(rank))
+    });
+    let answer = json!({"numbers": [1, 2, 3], "target": 6});
+    bench.scratch.lines("with/held-out.jsonl", &[json!({"problem": "1 2 3>6:", "answer": answer})]);
+    for launcher in Launcher::installed() {
+        let command = bench.command("unused", &["update.shards=2", "eval.files=['held-out.jsonl']"], &[]);
+        let output = ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command));
+        assert_failed_once(&output, "held-out.jsonl");
+        assert!(stderr(&output).contains("rank 1 ("), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
     let bench = Bench::train();
     for launcher in Launcher::installed() {
