@@ -21,7 +21,7 @@ pub struct CudaReport {
     driver: Option<Driver>,
     no_driver: Option<NoDriver>,
     libraries: Vec<Search>,
-    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no directory.
+    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no absolute path of a directory.
     misnamed: Vec<PathBuf>,
 }
 
@@ -92,7 +92,8 @@ impl CudaReport {
 impl fmt::Display for CudaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.misnamed {
-            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {}, which is no directory", path.display())?;
+            let path = path.display();
+            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory")?;
         }
         // Where none is taken, its line has said why.
         for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
