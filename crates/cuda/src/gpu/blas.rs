@@ -235,6 +235,9 @@ impl Blas {
         if !is_aligned || rows == 0 || columns == 0 || depth == 0 {
             return false;
         }
+        let stream = gpu.stream();
+        // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
+        stream.expect(|| Ok(()));
         let Some(call) = Call::new(self, product) else { return false };
         let shape = Product { a: 0, b: 0, d: 0, ..*product };
         let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +245,6 @@ impl Blas {
         drop(algorithms);
         let Some(algorithm) = algorithm else { return false };
         let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
-        let stream = gpu.stream();
         stream.note("cuBLASLt");
         stream.expect(|| {
             // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
