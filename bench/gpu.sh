@@ -2,8 +2,8 @@
 # What a GPU computes and how fast: one command, below nine minutes, for a machine that has a driver and neither Rust nor a network.
 #
 #   bench/gpu.sh build [DIRECTORY]   where there is Rust: builds what the other machine needs, below 64 MiB
-#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md and gpu.json in
-#                                    DIRECTORY/results
+#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md, gpu.json and the tests'
+#                                    output in DIRECTORY/results
 #
 # DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. Ends with 1 where nothing can be measured, or where
 # not everything is right.
@@ -69,7 +69,9 @@ measure() {
     # Nine minutes, whatever happens.
     timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" || {
         local status=$?
-        [ $status -ne 124 ] || echo "gpu.sh: stopped after nine minutes" >&2
+        if [ $status -eq 124 ]; then
+            echo "gpu.sh: stopped after nine minutes; $directory/results/gpu.md has the parts that were done" >&2
+        fi
         exit 1
     }
 }
