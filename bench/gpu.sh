@@ -28,10 +28,18 @@ build() {
     cp -r crates/model/tests/fixtures/models "$tests/models"
     tar -C "$tests" -cJf "$directory/tests.tar.xz" .
     rm -rf "$tests"
-    # The compiler of kernels, where this machine has one: the other one may not.
+    # The compiler of kernels, where this machine has one: the other one may not. That of an earlier build is not wanted.
+    rm -f "$directory/nvrtc.tar.xz"
     if [ -n "${ISENTROPE_CUDA_LIBRARIES:-}" ]; then
-        local library builtins
-        library=$(find "$ISENTROPE_CUDA_LIBRARIES" -name 'libnvrtc.so.1[23]' | head -n 1)
+        local named place library='' builtins
+        # Like PATH, without empty and relative parts.
+        IFS=: read -r -a named <<<"$ISENTROPE_CUDA_LIBRARIES"
+        for place in "${named[@]}"; do
+            if [ -z "$library" ] && [[ $place == /* ]] && [ -d "$place" ]; then
+                # What cannot be read there is passed over.
+                library=$(find "$place/" -name 'libnvrtc.so.1[23]' -print -quit) || true
+            fi
+        done
         if [ -n "$library" ]; then
             builtins=$(cd "$(dirname "$library")" && ls -d libnvrtc-builtins.so.*)
             # shellcheck disable=SC2086
@@ -55,14 +63,19 @@ measure() {
         exit 1
     fi
     directory=$(cd "$directory" && pwd)
-    local part
+    local part unpacked=' '
     for part in tests nvrtc; do
         if [ -e "$directory/$part.tar.xz" ]; then
             mkdir -p "$directory/$part"
-            tar -C "$directory/$part" -xJf "$directory/$part.tar.xz"
+            if tar -C "$directory/$part" -xJf "$directory/$part.tar.xz"; then
+                unpacked+="$part "
+            else
+                echo "gpu.sh: $part.tar.xz cannot be unpacked (tar needs xz for it): going on without" >&2
+            fi
         fi
     done
-    if [ -d "$directory/nvrtc" ]; then
+    # What is there from another time may be of another version, or half of one.
+    if [[ $unpacked == *' nvrtc '* ]]; then
         export ISENTROPE_CUDA_LIBRARIES="$directory/nvrtc${ISENTROPE_CUDA_LIBRARIES:+:$ISENTROPE_CUDA_LIBRARIES}"
     fi
     export ISENTROPE_TEST_FIXTURES="$directory/tests/models"
