@@ -55,13 +55,13 @@ impl CudaReport {
                 });
                 let release = driver.release.as_deref().unwrap_or("of unknown version");
                 let gpus = named.collect::<Vec<_>>().join("; ");
-                (
-                    true,
-                    format!(
-                        "{gpus}; driver {release}, CUDA {}; but commands compute on the CPU",
-                        driver.cuda
-                    ),
-                )
+                // What an older GPU lacks is said where none of them is of use.
+                let refusals = driver.gpus.iter().map(|gpu| gpu.architecture.check().err());
+                let refusals: Option<Vec<_>> = refusals.collect();
+                let refusal = refusals.and_then(|all| all.first().map(ToString::to_string));
+                let available = refusal.is_none();
+                let rest = refusal.unwrap_or_else(|| "but commands compute on the CPU".into());
+                (available, format!("{gpus}; driver {release}, CUDA {}; {rest}", driver.cuda))
             }
             (None, Some(none)) => (false, none.why.clone()),
             (None, None) => (false, "nothing is known of it".into()),
