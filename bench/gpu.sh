@@ -2,8 +2,8 @@
 # What a GPU computes and how fast: one command, below nine minutes, for a machine that has a driver and neither Rust nor a network.
 #
 #   bench/gpu.sh build [DIRECTORY]   where there is Rust: builds what the other machine needs, below 64 MiB
-#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md and gpu.json in
-#                                    DIRECTORY/results
+#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md, gpu.json and the tests'
+#                                    output in DIRECTORY/results
 #
 # DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. Ends with 1 where nothing can be measured, or where
 # not everything is right.
@@ -28,10 +28,18 @@ build() {
     cp -r crates/model/tests/fixtures/models "$tests/models"
     tar -C "$tests" -cJf "$directory/tests.tar.xz" .
     rm -rf "$tests"
-    # The compiler of kernels, where this machine has one: the other one may not.
+    # The compiler of kernels, where this machine has one: the other one may not. That of an earlier build is not wanted.
+    rm -f "$directory/nvrtc.tar.xz"
     if [ -n "${ISENTROPE_CUDA_LIBRARIES:-}" ]; then
-        local library builtins
-        library=$(find "$ISENTROPE_CUDA_LIBRARIES" -name 'libnvrtc.so.1[23]' | head -n 1)
+        local named place library='' builtins
+        # Like PATH, without empty and relative parts.
+        IFS=: read -r -a named <<<"$ISENTROPE_CUDA_LIBRARIES"
+        for place in "${named[@]}"; do
+            if [ -z "$library" ] && [[ $place == /* ]] && [ -d "$place" ]; then
+                # What cannot be read there is passed over.
+                library=$(find "$place/" -name 'libnvrtc.so.1[23]' -print -quit) || true
+            fi
+        done
         if [ -n "$library" ]; then
             builtins=$(cd "$(dirname "$library")" && ls -d libnvrtc-builtins.so.*)
             # shellcheck disable=SC2086
@@ -55,21 +63,28 @@ measure() {
         exit 1
     fi
     directory=$(cd "$directory" && pwd)
-    local part
+    local part unpacked=' '
     for part in tests nvrtc; do
         if [ -e "$directory/$part.tar.xz" ]; then
             mkdir -p "$directory/$part"
-            tar -C "$directory/$part" -xJf "$directory/$part.tar.xz"
+            if tar -C "$directory/$part" -xJf "$directory/$part.tar.xz"; then
+                unpacked+="$part "
+            else
+                echo "gpu.sh: $part.tar.xz cannot be unpacked (tar needs xz for it): going on without" >&2
+            fi
         fi
     done
-    if [ -d "$directory/nvrtc" ]; then
+    # What is there from another time may be of another version, or half of one.
+    if [[ $unpacked == *' nvrtc '* ]]; then
         export ISENTROPE_CUDA_LIBRARIES="$directory/nvrtc${ISENTROPE_CUDA_LIBRARIES:+:$ISENTROPE_CUDA_LIBRARIES}"
     fi
     export ISENTROPE_TEST_FIXTURES="$directory/tests/models"
     # Nine minutes, whatever happens.
     timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" || {
         local status=$?
-        [ $status -ne 124 ] || echo "gpu.sh: stopped after nine minutes" >&2
+        if [ $status -eq 124 ]; then
+            echo "gpu.sh: stopped after nine minutes; $directory/results/gpu.md has the parts that were done" >&2
+        fi
         exit 1
     }
 }

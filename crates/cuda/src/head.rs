@@ -54,9 +54,11 @@ pub(crate) fn block_rows(shape: Linear, rows: usize) -> usize {
     (LOGITS / shape.outputs.max(1)).clamp(1, rows.max(1))
 }
 
-/// Tokens of the vocabulary whose logits are held at a time, of so many rows.
+/// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there are
+/// few widths: each is a kind of product that is compared before the vendor's library computes it.
 fn block_columns(shape: Linear, rows: usize) -> usize {
     let panels = (LOGITS / 2 / rows.max(1).saturating_mul(PANEL)).max(1);
+    let panels = 1_usize << panels.ilog2();
     panels.saturating_mul(PANEL).min(shape.outputs)
 }
 

@@ -59,7 +59,10 @@ impl Operands {
     fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
-            Direction::Input | Direction::HeadInput(_) => (false, true),
+            Direction::Input | Direction::HeadInput(false) => (false, true),
+            // The library adds the sum so far at the end, which is not the chain. It would be asked for each number of tokens,
+            // since this is what a product that goes on is known by.
+            Direction::HeadInput(true) => return None,
             Direction::Weight => (true, true),
         };
         let Self { a, b, d, rows, columns, depth } = *self;
@@ -73,7 +76,7 @@ impl Operands {
             b_transposed,
             d: d.start.0,
             d_exact: !matches!(direction, Direction::Forward(false) | Direction::Input),
-            accumulates: matches!(direction, Direction::Weight | Direction::HeadInput(true)),
+            accumulates: direction == Direction::Weight,
             rows,
             columns,
             depth,

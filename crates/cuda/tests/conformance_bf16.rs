@@ -1,5 +1,5 @@
 //! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
-//! multiplies by the chains of Hopper's tensor cores.
+//! multiplies by the chains of the device's tensor cores.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod emulated;
@@ -11,17 +11,26 @@ use isentrope_conformance::{Subject, Tolerance, Variant, chains, run};
 use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
 use isentrope_kernels::Role;
 use std::process::ExitCode;
+use t16::Step;
 
 fn main() -> ExitCode {
     match on_gpu::variants(Dtype::Bf16) {
-        Some(variants) => run(Blocks { variants }),
-        None => run(Blocks { variants: emulated::variants(Dtype::Bf16) }),
+        Some(variants) => run(Blocks::of(variants)),
+        None => run(Blocks::of(emulated::variants(Dtype::Bf16))),
     }
 }
 
-/// Chains over blocks of 16 products.
+/// Chains over blocks of products, as many at once as the device's tensor cores add.
 struct Blocks<D: Device> {
     variants: Vec<Variant<Cuda<D>>>,
+    step: Step,
+}
+
+impl<D: Device> Blocks<D> {
+    fn of(variants: Vec<Variant<Cuda<D>>>) -> Self {
+        let step = Step::of(variants[0].backend.device().limits().capability);
+        Self { variants, step }
+    }
 }
 
 /// To nearest, ties to even: what activations are.
@@ -55,15 +64,15 @@ impl<D: Device> Subject for Blocks<D> {
     }
 
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
-        let y = t16::chain(0.0, x, weights);
+        let y = self.step.chain(0.0, x, weights);
         let y = bias.map_or(y, |bias| y + bias);
         rounded(residual.map_or(y, |residual| residual + y))
     }
     fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
-        rounded(t16::chain(0.0, dy, weights))
+        rounded(self.step.chain(0.0, dy, weights))
     }
     fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
-        t16::chain(before, dy, x)
+        self.step.chain(before, dy, x)
     }
     fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
         chains::linear_backward_bias(before, dy)

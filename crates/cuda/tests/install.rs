@@ -199,6 +199,13 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     let left = cache.join("libraries").join(".nvidia_cuda_nvrtc-13.5.37.Xy3");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("libnvrtc.so.13"), "half").unwrap();
+    // Parts of wheels of an older version, and of another package.
+    let parts =
+        ["nvidia_cuda_nvrtc-13.4.92-x.whl.incomplete", "nvidia_cuda_nvrtc_cu12-12.9.86-x.whl.incomplete"];
+    fs::create_dir_all(cache.join("downloads")).unwrap();
+    for part in parts {
+        fs::write(cache.join("downloads").join(part), "part").unwrap();
+    }
     let index = Index::new("13.5.37", usual(), &[Manner::Whole]);
     let heard = Heard::default();
     let installed = index.installer(&cache).install(nvrtc(), &heard).unwrap();
@@ -207,7 +214,7 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     assert_eq!(listed(&installed.directory), ["License.txt", "libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
     assert_eq!(fs::read(installed.directory.join("libnvrtc.so.13")).unwrap(), library());
     assert!(!old.exists() && other.exists() && !left.exists());
-    assert_eq!(listed(&cache.join("downloads")), [""; 0]);
+    assert_eq!(listed(&cache.join("downloads")), parts[1..]);
     assert_eq!(listed(&cache), ["downloads", "install.lock", "libraries"]);
     assert_eq!(listed(dir.path()), ["cache"]);
     let advanced = heard.1.lock().unwrap();

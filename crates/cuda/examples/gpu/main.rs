@@ -2,9 +2,9 @@
 //! device, and every kernel against its bound. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
-//! directory. It ends with 1 where there is no GPU to work with, or where not everything is right. `--tests` says where the
-//! executables `conformance_f32` and `conformance_bf16` are. `--emulated` tries this program itself without a GPU, on small
-//! sizes; its times mean nothing.
+//! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
+//! work with, or where not everything is right. `--tests` says where the executables `conformance_f32` and `conformance_bf16`
+//! are. `--emulated` tries this program itself without a GPU, on small sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
@@ -17,8 +17,10 @@ use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{Cuda, Device, Dtype, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use report::Report;
+use std::fs::{self, File};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,13 +44,13 @@ fn main() -> ExitCode {
         let place = arguments.iter().position(|argument| argument == name)?;
         arguments.get(place + 1).map(PathBuf::from)
     };
-    let out = value("--out").unwrap_or_else(|| ".".into());
-    let mut report = Report::default();
+    let mut run = Run { out: value("--out").unwrap_or_else(|| ".".into()), report: Report::default() };
+    let tests = value("--tests");
     if arguments.iter().any(|argument| argument == "--emulated") {
         let scale = Scale { probed: 1000, divisor: 64, window: Duration::from_millis(1) };
         let device = Arc::new(Emulator::new(Settings::default()));
-        report.name("emulated: no time here means anything");
-        measure(&device, TensorCore::Hopper, scale, &mut report);
+        run.report.name("emulated: no time here means anything");
+        run.all(tests.as_deref(), &device, TensorCore::Hopper, scale);
     } else {
         let surroundings = Surroundings::of_process();
         let gpu = match Gpu::open(0, &surroundings, SOURCES) {
@@ -60,66 +62,90 @@ fn main() -> ExitCode {
         };
         let scale = Scale { probed: 1_000_000, divisor: 1, window: Duration::from_millis(60) };
         let core = if gpu.limits().capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere };
-        report.name(&gpu.name());
-        measure(&gpu, core, scale, &mut report);
-        products::sweep(&gpu, scale, &mut report);
+        run.report.name(&gpu.name());
+        run.all(tests.as_deref(), &gpu, core, scale);
+        run.part("cuBLASLt", |report| products::sweep(&gpu, scale, report));
     }
-    if let Some(tests) = value("--tests") {
-        conformance(&tests, &mut report);
+    println!("{}", run.report.table());
+    let is_right = run.report.is_right();
+    if !is_right {
+        eprintln!("not everything is right: see the lines with `wrong`");
     }
-    match report.write(&out) {
-        Ok(()) if report.is_right() => ExitCode::SUCCESS,
-        Ok(()) => {
-            eprintln!("not everything is right: see the lines with `wrong`");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{}: {error}", out.display());
-            ExitCode::FAILURE
-        }
-    }
+    if run.write() && is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What any device can be asked for.
-fn measure<D: Device>(device: &Arc<D>, core: TensorCore, scale: Scale, report: &mut Report) {
-    let started = Instant::now();
-    let bf16 = Cuda::new(device.clone(), Dtype::Bf16);
-    probe::probe(&bf16, core, scale, report);
-    speed::copies(&**device, scale, report);
-    speed::operations(&bf16, scale, report);
-    speed::operations(&Cuda::new(device.clone(), Dtype::F32), scale, report);
-    eprintln!("probe and kernels: {:.0} s", started.elapsed().as_secs_f64());
+/// One part after the other.
+struct Run {
+    out: PathBuf,
+    report: Report,
 }
 
-/// The contract's tests on the device, by their own executables.
-fn conformance(tests: &Path, report: &mut Report) {
-    for name in ["conformance_f32", "conformance_bf16"] {
-        let started = Instant::now();
-        let child = Command::new(tests.join(name))
-            .args(["--test-threads=1", "--format=terse"])
-            .env("ISENTROPE_TEST_DEVICE", "gpu")
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                report.verdict("conformance", name, Err(format!("{}: {error}", tests.join(name).display())));
-                continue;
+impl Run {
+    /// What any device can be asked for. The conformance tests come first: they run in processes of their own, which end well
+    /// before the time is over, and no failure of theirs keeps this one from going on.
+    fn all<D: Device>(&mut self, tests: Option<&Path>, device: &Arc<D>, core: TensorCore, scale: Scale) {
+        if let Some(tests) = tests {
+            for name in ["conformance_f32", "conformance_bf16"] {
+                let out = self.out.clone();
+                self.part("conformance", |report| {
+                    report.verdict("conformance", name, conformance(&tests.join(name), &out, name));
+                });
             }
-        };
-        while started.elapsed() < CONFORMANCE && matches!(child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(100));
         }
-        let _ = child.kill();
-        let output = child.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let result = text.lines().find(|line| line.starts_with("test result:")).map(str::to_owned);
-        let seconds = started.elapsed().as_secs_f64();
-        let verdict = match result {
-            Some(line) if output.status.success() => Ok(format!("{line} ({seconds:.0} s)")),
-            Some(line) => Err(line),
-            None => Err(format!("no result after {seconds:.0} s")),
-        };
-        report.verdict("conformance", name, verdict);
+        let backend = |dtype| Cuda::new(device.clone(), dtype);
+        self.part("tensor core", |report| probe::probe(&backend(Dtype::Bf16), core, scale, report));
+        self.part("memory", |report| speed::copies(&**device, scale, report));
+        self.part("bf16", |report| speed::operations(&backend(Dtype::Bf16), scale, report));
+        self.part("f32", |report| speed::operations(&backend(Dtype::F32), scale, report));
+    }
+
+    /// One part, and the report so far. Where it panics, that is a verdict, and the next one begins.
+    fn part(&mut self, name: &'static str, part: impl FnOnce(&mut Report)) {
+        let started = Instant::now();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| part(&mut self.report))) {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
+            self.report.verdict(name, "the rest of it", Err(format!("it has panicked: {said}")));
+        }
+        eprintln!("{name}: {:.0} s", started.elapsed().as_secs_f64());
+        self.write();
+    }
+
+    /// Writes the report; says so and is false where that fails.
+    fn write(&self) -> bool {
+        let written = self.report.write(&self.out);
+        if let Err(error) = &written {
+            eprintln!("{}: {error}", self.out.display());
+        }
+        written.is_ok()
+    }
+}
+
+/// The contract's tests on the device, by their own executable. What they say goes to a file, which never fills as a pipe does.
+fn conformance(executable: &Path, out: &Path, name: &str) -> Result<String, String> {
+    let started = Instant::now();
+    let log = out.join(format!("{name}.log"));
+    let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+    fs::create_dir_all(out).map_err(failed)?;
+    let file = File::create(&log).map_err(failed)?;
+    let mut child = Command::new(executable)
+        .arg("--test-threads=1")
+        .env("ISENTROPE_TEST_DEVICE", "gpu")
+        .stderr(file.try_clone().map_err(failed)?)
+        .stdout(file)
+        .spawn()
+        .map_err(|error| format!("{}: {error}", executable.display()))?;
+    while started.elapsed() < CONFORMANCE && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let _ = child.kill();
+    let status = child.wait().map_err(failed)?;
+    let text = String::from_utf8_lossy(&fs::read(&log).map_err(failed)?).into_owned();
+    let result = text.lines().find(|line| line.starts_with("test result:"));
+    let (seconds, log) = (started.elapsed().as_secs_f64(), log.display());
+    match result {
+        Some(line) if status.success() => Ok(format!("{line} ({seconds:.0} s)")),
+        Some(line) => Err(format!("{line}: see {log}")),
+        None => Err(format!("no result after {seconds:.0} s: see {log}")),
     }
 }

@@ -32,6 +32,9 @@ pub fn sweep(gpu: &Gpu, scale: Scale, report: &mut Report) {
         return;
     };
     report.verdict("cuBLASLt", "library", Ok(format!("version {}", blas.version())));
+    for refusal in blas.refusals() {
+        report.verdict("cuBLASLt", "operations measured above", Ok(refusal));
+    }
     for (inputs, outputs) in LAYERS {
         for (direction, product) in directions(inputs, outputs) {
             let verdict = match blas.verdict(gpu, &product) {

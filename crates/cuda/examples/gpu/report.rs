@@ -55,12 +55,10 @@ impl Report {
         self.lines.iter().all(|line| !matches!(line.verdict, Some(Err(_))))
     }
 
-    /// Prints the table, and writes `gpu.md` and `gpu.json`.
+    /// Writes `gpu.md` and `gpu.json`.
     pub fn write(&self, directory: &Path) -> std::io::Result<()> {
         std::fs::create_dir_all(directory)?;
-        let table = self.table();
-        println!("{table}");
-        std::fs::write(directory.join("gpu.md"), table + "\n")?;
+        std::fs::write(directory.join("gpu.md"), self.table() + "\n")?;
         std::fs::write(directory.join("gpu.json"), format!("{:#}\n", self.json()))
     }
 
@@ -73,7 +71,8 @@ impl Report {
         Some(self.peak.map_or(by_memory, |peak| by_memory.max(line.flop / peak)))
     }
 
-    fn table(&self) -> String {
+    /// All of it as Markdown.
+    pub fn table(&self) -> String {
         let mut rows = vec![
             format!("{}\n", self.device),
             "| part | what | time, us | GB/s | TFLOP/s | of the bound | |".into(),
@@ -101,7 +100,7 @@ impl Report {
                 number(per_second(line.bytes, 1e9), 0),
                 number(per_second(line.flop, 1e12), 1),
                 share.unwrap_or_default(),
-                verdict.replace('|', "/")
+                verdict.replace('|', "/").replace('\n', " ")
             ));
         }
         rows.join("\n")

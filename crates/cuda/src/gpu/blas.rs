@@ -18,6 +18,7 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayout_t, cudaDataType_t, cudaStream_t,
 };
 use half::bf16;
+use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
@@ -36,7 +37,7 @@ const ALIGNMENT: usize = 16;
 const TESTED: [usize; 4] = [1, 8, 64, 4096];
 /// Numbers of a result that are compared, spread over its first and its last row.
 const COMPARED: usize = 64;
-/// Numbers of a compared product's largest matrix, at most.
+/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of the sums that are gone on from.
 const LARGEST: usize = 1 << 28;
 /// Numbers of the random pattern that compared matrices repeat: a prime, so that no two rows are alike.
 const PATTERN: usize = 131_071;
@@ -79,6 +80,17 @@ struct Proposal {
     state: c_int,
     waves: f32,
     reserved: [c_int; 4],
+}
+
+/// What comparing a product with chains has shown.
+enum Compared {
+    Same,
+    /// What is different, and where.
+    Different(String),
+    /// The library cannot compute it as one chain.
+    NoAlgorithm,
+    /// It was not computed.
+    TooLarge,
 }
 
 /// The library, for one GPU.
@@ -139,26 +151,36 @@ impl Blas {
     /// # Errors
     /// Why they are left to the kernels here.
     pub fn verdict(&self, gpu: &Gpu, product: &Product) -> Result<(), String> {
-        // Tokens are the rows; where sums go on, they are the terms.
-        let free = |product: Product, tokens| match product.accumulates {
-            true => Product { depth: tokens, ..product },
-            false => Product { rows: tokens, ..product },
-        };
-        let kind = free(Product { a: 0, b: 0, d: 0, ..*product }, 0);
+        let kind = with_tokens(Product { a: 0, b: 0, d: 0, ..*product }, 0);
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        verdicts
-            .entry(kind)
-            .or_insert_with(|| {
-                if self.architecture.major < 9 {
-                    return Err(format!("the bits of {}'s tensor core are not known", self.architecture));
-                }
-                let mut any = false;
-                for tokens in TESTED {
-                    any |= self.compare(gpu, &free(kind, tokens))?;
-                }
-                if any { Ok(()) } else { Err("the library has no algorithm of one chain for it".into()) }
-            })
-            .clone()
+        if let Some(known) = verdicts.get(&kind) {
+            return known.clone();
+        }
+        // There may be memory when the next product is asked for, so that a lack of it is no verdict.
+        let verdict = self.examine(gpu, kind).map_err(|error| error.to_string())?;
+        verdicts.insert(kind, verdict.clone());
+        verdict
+    }
+
+    /// Compares products of a kind.
+    fn examine(&self, gpu: &Gpu, kind: Product) -> Result<Result<(), String>, OutOfMemory> {
+        if self.architecture.major < 9 {
+            return Ok(Err(format!("the bits of {}'s tensor core are not known", self.architecture)));
+        }
+        let (mut is_same, mut is_asked) = (false, false);
+        for tokens in TESTED {
+            match self.compare(gpu, &with_tokens(kind, tokens))? {
+                Compared::Same => is_same = true,
+                Compared::Different(why) => return Ok(Err(why)),
+                Compared::NoAlgorithm => is_asked = true,
+                Compared::TooLarge => {}
+            }
+        }
+        Ok(match (is_same, is_asked) {
+            (true, _) => Ok(()),
+            (false, true) => Err("the library has no algorithm of one chain for it".into()),
+            (false, false) => Err("even products of few tokens are too large to be compared".into()),
+        })
     }
 
     /// Every kind of product that was left to the kernels here, and why.
@@ -173,20 +195,23 @@ impl Blas {
         all
     }
 
-    /// Computes a product of random numbers, and compares some results with chains on the host. False where the library cannot
-    /// compute it as one chain.
-    fn compare(&self, gpu: &Gpu, shape: &Product) -> Result<bool, String> {
+    /// Computes a product of random numbers, and compares some results with chains on the host.
+    fn compare(&self, gpu: &Gpu, shape: &Product) -> Result<Compared, OutOfMemory> {
         let Product { rows, columns, depth, .. } = *shape;
-        let largest = (rows * columns).max(rows * depth).max(columns * depth);
+        // The weights do not count: they are as large as the model has them.
+        let largest = match shape.accumulates {
+            true => (depth * rows.max(columns)).max(rows * columns),
+            false => rows * columns.max(depth),
+        };
         if largest > LARGEST {
-            return Ok(false); // another number of tokens is compared
+            return Ok(Compared::TooLarge);
         }
         let pattern = pattern();
-        let filled = |numbers: usize| fill(gpu, &pattern, numbers).map_err(|error| error.to_string());
+        let filled = |numbers: usize| fill(gpu, &pattern, numbers);
         let (a, b) = (filled(rows * depth)?, filled(columns * depth)?);
         let d = filled(rows * columns * if shape.d_exact { 2 } else { 1 })?;
         if !self.run(gpu, &Product { a: a.address(), b: b.address(), d: d.address(), ..*shape }) {
-            return Ok(false);
+            return Ok(Compared::NoAlgorithm);
         }
         let size = if shape.d_exact { 4 } else { 2 };
         let number = |place: usize| pattern[place % PATTERN];
@@ -214,14 +239,14 @@ impl Blas {
                     ),
                 };
                 if is != should {
-                    return Err(format!(
+                    return Ok(Compared::Different(format!(
                         "of a product of {rows} x {depth} x {columns}, the result in row {row}, column {column} is {is:#x} and a \
                          chain gives {should:#x}"
-                    ));
+                    )));
                 }
             }
         }
-        Ok(true)
+        Ok(Compared::Same)
     }
 
     /// Computes a product as one chain, whatever bits that gives; false where the library cannot.
@@ -235,6 +260,9 @@ impl Blas {
         if !is_aligned || rows == 0 || columns == 0 || depth == 0 {
             return false;
         }
+        let stream = gpu.stream();
+        // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
+        stream.expect(|| Ok(()));
         let Some(call) = Call::new(self, product) else { return false };
         let shape = Product { a: 0, b: 0, d: 0, ..*product };
         let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +270,6 @@ impl Blas {
         drop(algorithms);
         let Some(algorithm) = algorithm else { return false };
         let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
-        let stream = gpu.stream();
         stream.note("cuBLASLt");
         stream.expect(|| {
             // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
@@ -452,6 +479,14 @@ impl Drop for Call<'_> {
     }
 }
 
+/// A product of so many tokens. These are the rows; where sums go on, they are the terms.
+fn with_tokens(product: Product, tokens: usize) -> Product {
+    match product.accumulates {
+        true => Product { depth: tokens, ..product },
+        false => Product { rows: tokens, ..product },
+    }
+}
+
 fn describe(kind: &Product) -> String {
     let Product { rows, columns, depth, .. } = *kind;
     match (kind.accumulates, kind.b_transposed) {
@@ -479,11 +514,7 @@ fn pattern() -> Vec<u16> {
 }
 
 /// Memory of so many bfloat16 that repeat the pattern.
-fn fill(
-    gpu: &Gpu,
-    pattern: &[u16],
-    numbers: usize,
-) -> Result<<Gpu as Device>::Memory, isentrope_kernels::OutOfMemory> {
+fn fill(gpu: &Gpu, pattern: &[u16], numbers: usize) -> Result<<Gpu as Device>::Memory, OutOfMemory> {
     let bytes = numbers * size_of::<u16>();
     let memory = gpu.allocate(bytes)?;
     let pattern: &[u8] = bytemuck::cast_slice(pattern);

@@ -341,6 +341,34 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_looked_for_where_the_process_happens_to_be() {
+        let machine = Machine::new(&ALL);
+        // The same directories from where the tests run, and the empty part that a colon at the end leaves.
+        let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
+        let relative = |path: &str| up.join(machine.at(path).strip_prefix("/").unwrap());
+        assert!(relative("named").is_dir());
+        let variables = |colon: &str| {
+            let all = VARIABLES.into_iter().chain([("CUDA_HOME", "usr/local/cuda"), ("CUDA_PATH", "conda")]);
+            let all = all.chain([("XDG_CACHE_HOME", "home/.cache")]).map(|(name, path)| {
+                let mut value = relative(path).into_os_string();
+                value.push(if name == NAMED { colon } else { "" });
+                (name.to_owned(), value)
+            });
+            all.collect::<HashMap<_, _>>()
+        };
+        for colon in ["", ":"] {
+            let variables = variables(colon);
+            let surroundings = Surroundings { root: machine.at("nowhere"), home: None, variables };
+            assert_eq!(surroundings.places(), []);
+            assert_eq!(surroundings.cache(), None);
+            assert_eq!(surroundings.misnamed(), [relative("named")]);
+        }
+        let variables = [(NAMED.to_owned(), ":".into())].into();
+        let surroundings = Surroundings { root: machine.at("nowhere"), home: None, variables };
+        assert_eq!((surroundings.places(), surroundings.misnamed()), (vec![], vec![]));
+    }
+
+    #[test]
     fn the_loaders_configuration_is_read() {
         let machine = Machine::new(&[
             "opt/nvidia/libnvrtc.so.13",

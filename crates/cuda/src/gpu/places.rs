@@ -66,30 +66,37 @@ impl Surroundings {
     pub fn of_process() -> Self {
         let variables =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        Self { root: "/".into(), home: std::env::home_dir(), variables: variables.collect() }
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        Self { root: "/".into(), home, variables: variables.collect() }
     }
 
     fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
+    /// A variable that names a directory. A relative path is left out: it would have libraries loaded from wherever the process
+    /// happens to be started.
     fn directory(&self, name: &str) -> Option<PathBuf> {
-        self.variable(name).map(PathBuf::from)
+        self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
+    /// The parts of a variable that is like `PATH`. Empty ones, which a colon too many leaves, name nothing.
+    fn parts(&self, name: &str) -> Vec<PathBuf> {
+        let parts = self.variable(name).map(|paths| std::env::split_paths(paths).collect());
+        let parts: Vec<PathBuf> = parts.unwrap_or_default();
+        parts.into_iter().filter(|path| !path.as_os_str().is_empty()).collect()
+    }
+
+    /// The absolute paths of a variable that is like `PATH`: only these are searched, as of [`directory`](Self::directory).
     fn paths(&self, name: &str) -> Vec<PathBuf> {
-        let paths = self.variable(name).map(|paths| std::env::split_paths(paths).collect());
-        let paths: Vec<PathBuf> = paths.unwrap_or_default();
-        paths.into_iter().filter(|path| path.is_absolute()).collect()
+        let parts = self.parts(name).into_iter();
+        parts.filter(|path| path.is_absolute()).collect()
     }
 
-    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no directory.
+    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no absolute path of a directory.
     pub fn misnamed(&self) -> Vec<PathBuf> {
-        self.named().into_iter().filter(|path| !path.is_dir()).collect()
-    }
-
-    fn named(&self) -> Vec<PathBuf> {
-        self.variable(NAMED).map(|paths| std::env::split_paths(paths).collect()).unwrap_or_default()
+        let parts = self.parts(NAMED).into_iter();
+        parts.filter(|path| !path.is_absolute() || !path.is_dir()).collect()
     }
 
     /// A path of the system's.
@@ -115,7 +122,7 @@ impl Surroundings {
             }
         };
         // A virtual environment, a directory of packages, a toolkit, or the libraries' own.
-        let named = self.named().into_iter();
+        let named = self.paths(NAMED).into_iter();
         add(
             Place::Named,
             named

@@ -1,5 +1,26 @@
-//! Hopper's chain over blocks of 16 products, by arithmetic of whole numbers: another computation of what `mma.sync` gives than
-//! the emulator's, after the same description (MMA-Sim, arXiv:2511.10909).
+//! A tensor core's chain over blocks of products, by arithmetic of whole numbers: another computation of what `mma.sync` gives
+//! than the emulator's, after the same description (MMA-Sim, arXiv:2511.10909).
+
+/// How a tensor core adds.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// Products that are added at once.
+    terms: usize,
+    /// Bits of a term below the largest power of two among them.
+    bits: i32,
+}
+
+impl Step {
+    /// Of GPUs of a compute capability: Hopper's and later ones', or that of Ampere and Ada.
+    pub fn of(capability: (u32, u32)) -> Self {
+        if capability.0 >= 9 { Self { terms: 16, bits: 25 } } else { Self { terms: 8, bits: 24 } }
+    }
+
+    /// Blocks in ascending order. What is missing of the last one are zeros, which change nothing.
+    pub fn chain(self, start: f32, a: &[f32], b: &[f32]) -> f32 {
+        a.chunks(self.terms).zip(b.chunks(self.terms)).fold(start, |sum, (a, b)| block(self.bits, sum, a, b))
+    }
+}
 
 /// A finite number as `significand * 2^exponent`; a zero, and what is subnormal, has the exponent of the least normal ones.
 fn parts(x: f32) -> (i128, i32) {
@@ -9,9 +30,9 @@ fn parts(x: f32) -> (i128, i32) {
     (if bits >> 31 == 1 { -significand } else { significand }, biased.max(1) as i32 - 150)
 }
 
-/// `sum + a[0] b[0] + ... + a[15] b[15]` as the tensor core adds: every term is cut, towards zero, to 25 bits below the largest
+/// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to so many bits below the largest
 /// power of two among them (of a product the sum of its factors' powers), the sum is exact, and cut to an f32.
-fn block(sum: f32, a: &[f32], b: &[f32]) -> f32 {
+fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
     let all = || a.iter().zip(b).map(|(a, b)| (*a, *b));
     if !sum.is_finite() || all().any(|(a, b)| !a.is_finite() || !b.is_finite()) {
         // IEEE decides what is not finite.
@@ -25,7 +46,7 @@ fn block(sum: f32, a: &[f32], b: &[f32]) -> f32 {
         terms.push((p * q, e + f, power(a) + power(b)));
     }
     let largest = terms.iter().map(|term| term.2).max().unwrap();
-    let unit = largest - 25;
+    let unit = largest - bits;
     let cut = |&(significand, exponent, _): &(i128, i32, i32)| {
         let by = exponent - unit;
         let magnitude = significand.unsigned_abs();
@@ -48,10 +69,6 @@ fn towards_zero(total: i128, unit: i32) -> f32 {
     }
     // What is left has 24 bits at most, so that all that follows is exact.
     let value = magnitude as f64 * 2f64.powi(lowest.max(unit));
-    (if total < 0 { -value } else { value }) as f32
-}
-
-/// Blocks of 16 in ascending order, the last one padded by zeros.
-pub fn chain(start: f32, a: &[f32], b: &[f32]) -> f32 {
-    a.chunks(16).zip(b.chunks(16)).fold(start, |sum, (a, b)| block(sum, a, b))
+    // What is cut to nothing has no sign.
+    (if total < 0 && magnitude > 0 { -value } else { value }) as f32
 }

@@ -18,7 +18,7 @@ use super::places::{is_hidden, list};
 use super::{Error, Surroundings};
 use client::Client;
 use isentrope_files::{make_directory, remove};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Python's own index. Another one is named as for pip.
@@ -139,21 +139,30 @@ impl Installer {
         for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
             remove(left).map_err(failed)?;
         }
+        let is_of_package = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'))
+        };
+        let downloads = self.cache.join("downloads");
+        // Parts of wheels that the index has newer ones for are never gone on with.
+        for other in list(&downloads).iter().filter(|path| is_of_package(path)) {
+            let name = other.file_name().unwrap_or_default().to_string_lossy();
+            if !name.starts_with(&wheel.file) {
+                remove(other).map_err(failed)?;
+            }
+        }
         let directory = libraries.join(&wheel.directory);
         let was_there = directory.is_dir();
         if !was_there {
-            let downloads = self.cache.join("downloads");
             make_directory(&downloads).map_err(failed)?;
             let archive = download::fetch(&client, &wheel, &downloads)?;
             let unpacked = wheel::unpack(&archive, package, &directory);
             remove(&archive).map_err(failed)?;
             unpacked?;
             // A process that has an older version loaded keeps it until it ends.
-            for other in list(&libraries) {
-                let name = other.file_name().unwrap_or_default().to_string_lossy();
-                let is_older = name.strip_prefix(&wheel.package).is_some_and(|rest| rest.starts_with('-'));
-                if is_older && other != directory {
-                    remove(&other).map_err(failed)?;
+            for other in list(&libraries).iter().filter(|path| is_of_package(path)) {
+                if *other != directory {
+                    remove(other).map_err(failed)?;
                 }
             }
         }

@@ -21,7 +21,7 @@ pub struct CudaReport {
     driver: Option<Driver>,
     no_driver: Option<NoDriver>,
     libraries: Vec<Search>,
-    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no directory.
+    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no absolute path of a directory.
     misnamed: Vec<PathBuf>,
 }
 
@@ -55,13 +55,13 @@ impl CudaReport {
                 });
                 let release = driver.release.as_deref().unwrap_or("of unknown version");
                 let gpus = named.collect::<Vec<_>>().join("; ");
-                (
-                    true,
-                    format!(
-                        "{gpus}; driver {release}, CUDA {}; but commands compute on the CPU",
-                        driver.cuda
-                    ),
-                )
+                // What an older GPU lacks is said where none of them is of use.
+                let refusals = driver.gpus.iter().map(|gpu| gpu.architecture.check().err());
+                let refusals: Option<Vec<_>> = refusals.collect();
+                let refusal = refusals.and_then(|all| all.first().map(ToString::to_string));
+                let available = refusal.is_none();
+                let rest = refusal.unwrap_or_else(|| "but commands compute on the CPU".into());
+                (available, format!("{gpus}; driver {release}, CUDA {}; {rest}", driver.cuda))
             }
             (None, Some(none)) => (false, none.why.clone()),
             (None, None) => (false, "nothing is known of it".into()),
@@ -92,7 +92,8 @@ impl CudaReport {
 impl fmt::Display for CudaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.misnamed {
-            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {}, which is no directory", path.display())?;
+            let path = path.display();
+            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory")?;
         }
         // Where none is taken, its line has said why.
         for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
