@@ -30,8 +30,9 @@ fn parts(x: f32) -> (i128, i32) {
     (if bits >> 31 == 1 { -significand } else { significand }, biased.max(1) as i32 - 150)
 }
 
-/// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to so many bits below the largest
-/// power of two among them (of a product the sum of its factors' powers), the sum is exact, and cut to an f32.
+/// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to so many bits below
+/// the largest power of two among them (of a product the sum of its factors' powers), the sum is exact, and cut to an
+/// f32.
 fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
     let all = || a.iter().zip(b).map(|(a, b)| (*a, *b));
     if !sum.is_finite() || all().any(|(a, b)| !a.is_finite() || !b.is_finite()) {
