@@ -262,7 +262,7 @@ impl Blas {
         }
         let stream = gpu.stream();
         // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
-        stream.expect(|| Ok(()));
+        stream.enter();
         let Some(call) = Call::new(self, product) else { return false };
         let shape = Product { a: 0, b: 0, d: 0, ..*product };
         let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,31 +271,29 @@ impl Blas {
         let Some(algorithm) = algorithm else { return false };
         let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
         stream.note("cuBLASLt");
-        stream.expect(|| {
-            // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
-            // algorithm was proposed for these layouts. Factors are on the host, as the description's default says.
-            let code = unsafe {
-                (self.functions.cublasLtMatmul)(
-                    self.handle,
-                    call.description,
-                    (&raw const one).cast(),
-                    product.b as *const c_void,
-                    call.layouts[0],
-                    product.a as *const c_void,
-                    call.layouts[1],
-                    (&raw const beta).cast(),
-                    product.d as *const c_void,
-                    call.layouts[2],
-                    product.d as *mut c_void,
-                    call.layouts[2],
-                    &raw const algorithm,
-                    ptr::null_mut(),
-                    0,
-                    stream.handle.cast(),
-                )
-            };
-            Ok(code == 0)
-        })
+        // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
+        // algorithm was proposed for these layouts. Factors are on the host, as the description's default says.
+        let code = unsafe {
+            (self.functions.cublasLtMatmul)(
+                self.handle,
+                call.description,
+                (&raw const one).cast(),
+                product.b as *const c_void,
+                call.layouts[0],
+                product.a as *const c_void,
+                call.layouts[1],
+                (&raw const beta).cast(),
+                product.d as *const c_void,
+                call.layouts[2],
+                product.d as *mut c_void,
+                call.layouts[2],
+                &raw const algorithm,
+                ptr::null_mut(),
+                0,
+                stream.handle.cast(),
+            )
+        };
+        code == 0
     }
 }
 

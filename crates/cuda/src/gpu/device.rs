@@ -1,17 +1,18 @@
 //! A GPU as a [`Device`]: one context, one stream, kernels compiled when it is opened.
 
 use super::blas::Blas;
+use super::calls::{Calls, Failed};
 use super::compile::Compiled;
-use super::driver::told;
 use super::places::Surroundings;
 use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, cache};
+use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
-use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUstream_flags};
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::{CString, c_int, c_void};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 
@@ -54,6 +55,7 @@ unsafe impl Sync for Gpu {}
 
 /// The context of a GPU and the stream that everything goes into.
 pub(super) struct Stream {
+    calls: Calls,
     device: sys::CUdevice,
     context: sys::CUcontext,
     pub handle: sys::CUstream,
@@ -90,7 +92,7 @@ impl Gpu {
         surroundings: &Surroundings,
         sources: &[&'static kernels::Source],
     ) -> Result<Self, Error> {
-        let driver = Driver::find(surroundings)?;
+        let (driver, calls) = Driver::open(surroundings)?;
         let gpu = driver.gpus.get(ordinal).ok_or_else(|| {
             Error::Driver(format!(
                 "there is no GPU {ordinal}: the driver shows {} (from 0)",
@@ -101,7 +103,7 @@ impl Gpu {
         let (nvrtc, search) = Nvrtc::search(surroundings, Some(driver.cuda), Some(architecture));
         let nvrtc =
             nvrtc.ok_or_else(|| Error::Library(format!("no NVRTC can be used: {}", search.missing())))?;
-        let stream = Arc::new(Stream::new(ordinal)?);
+        let stream = Arc::new(Stream::new(calls, ordinal)?);
         let shared =
             stream.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let release = driver.release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
@@ -117,7 +119,7 @@ impl Gpu {
             cache: surroundings.cache().map(|directory| KernelCache::new(cache::directory(&directory))),
             architecture,
             loaded: RwLock::default(),
-            staging: Mutex::new(Staging::new()?),
+            staging: Mutex::new(Staging::new(&stream)?),
             blas,
             blas_search,
             stream,
@@ -136,6 +138,10 @@ impl Gpu {
         });
         for (source, compiled) in sources.iter().zip(compiled) {
             gpu.load(source, &compiled?)?;
+        }
+        // The driver puts a kernel into the GPU's memory when it is looked up. In the middle of a run there may be none left.
+        for function in FUNCTIONS.iter().filter(|function| sources.contains(&function.source)) {
+            gpu.find(function)?;
         }
         Ok(gpu)
     }
@@ -173,17 +179,19 @@ impl Gpu {
 
     /// Hands the kernels of a source to the driver.
     fn load(&self, source: &'static kernels::Source, compiled: &Compiled) -> Result<sys::CUmodule, Error> {
-        self.stream.enter()?;
-        // SAFETY: the bytes are a whole cubin, which the driver copies. The module stays loaded as long as the context, and that
-        // as long as this.
-        let module = unsafe { result::module::load_data(compiled.cubin.as_ptr().cast()) };
-        let module = module.map_err(|error| self.refused(source, "the driver does not load it", error))?;
+        let mut module = ptr::null_mut();
+        // SAFETY: the bytes are a whole cubin, which the driver copies; it writes the pointer. The module stays loaded as long as
+        // the context, and that as long as this.
+        let code = |calls: &Calls| unsafe {
+            (calls.cuModuleLoadData)(&raw mut module, compiled.cubin.as_ptr().cast())
+        };
+        let loaded = self.stream.call(code);
+        loaded.map_err(|error| self.refused(source, "the driver does not load it", &error))?;
         self.loaded.write().unwrap_or_else(PoisonError::into_inner).modules.insert(source.file, module);
         Ok(module)
     }
 
-    fn refused(&self, source: &kernels::Source, what: &str, error: DriverError) -> Error {
-        let why = told(error.0);
+    fn refused(&self, source: &kernels::Source, what: &str, why: &Failed) -> Error {
         Error::Driver(format!("{}, compiled for {}: {what}: {why}", source.file, self.architecture))
     }
 
@@ -193,7 +201,7 @@ impl Gpu {
         known.unwrap_or_else(|| self.find(function).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Looks a kernel up, the first time that it is launched.
+    /// Looks a kernel up, once.
     fn find(&self, function: &Function) -> Result<sys::CUfunction, Error> {
         let source = function.source;
         let known =
@@ -202,22 +210,26 @@ impl Gpu {
             Some(module) => module,
             None => self.load(source, &self.compile(source)?)?,
         };
-        self.stream.enter()?;
         let name = CString::new(function.name).map_err(|_| {
             Error::Library(format!("a kernel of {} has a zero byte in its name", source.file))
         })?;
-        let failed = |error| self.refused(source, function.name, error);
-        // SAFETY: the module is loaded.
-        let handle = unsafe { result::module::get_function(module, name) }.map_err(failed)?;
+        let failed = |error: Failed| self.refused(source, function.name, &error);
+        let mut handle = ptr::null_mut();
+        // SAFETY: the module is loaded, and the name ends with a zero byte; the driver writes the pointer.
+        let code =
+            |calls: &Calls| unsafe { (calls.cuModuleGetFunction)(&raw mut handle, module, name.as_ptr()) };
+        self.stream.call(code).map_err(failed)?;
         // More than 48 KiB of shared memory must be asked for, once.
-        // SAFETY: the function is one of a module that stays loaded.
-        unsafe {
-            let of_its_own = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
-            let fixed = result::function::get_function_attribute(handle, of_its_own).map_err(failed)?;
-            let dynamic = self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0));
-            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            result::function::set_function_attribute(handle, attribute, as_int(dynamic)).map_err(failed)?;
-        }
+        let of_its_own = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as u32;
+        let mut fixed = 0;
+        // SAFETY: the function is one of a module that stays loaded; the driver writes one number.
+        let code = |calls: &Calls| unsafe { (calls.cuFuncGetAttribute)(&raw mut fixed, of_its_own, handle) };
+        self.stream.call(code).map_err(failed)?;
+        let dynamic = as_int(self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0)));
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
+        // SAFETY: as above.
+        let code = |calls: &Calls| unsafe { (calls.cuFuncSetAttribute)(handle, attribute, dynamic) };
+        self.stream.call(code).map_err(failed)?;
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         loaded.functions.insert((source.file, function.name), handle);
         Ok(handle)
@@ -246,7 +258,9 @@ impl Device for Gpu {
     }
 
     fn memory_info(&self) -> MemoryInfo {
-        let (free, total) = self.stream.expect(result::mem_get_info);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the driver writes two numbers.
+        self.stream.expect(|calls| unsafe { (calls.cuMemGetInfo_v2)(&raw mut free, &raw mut total) });
         MemoryInfo { free, total }
     }
 
@@ -259,28 +273,29 @@ impl Device for Gpu {
         if bytes == 0 {
             return Ok(GpuMemory { stream, address: 0, bytes });
         }
-        // SAFETY: nobody reads the memory before something was written there, or its user does not care.
-        match self.stream.call(|| unsafe { result::malloc_sync(bytes) }) {
-            Ok(address) => Ok(GpuMemory { stream, address, bytes }),
-            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+        let mut address = 0;
+        // SAFETY: the driver writes the address. Nobody reads the memory before something was written there, or its user does
+        // not care.
+        match self.stream.call(|calls| unsafe { (calls.cuMemAlloc_v2)(&raw mut address, bytes) }) {
+            Ok(()) => Ok(GpuMemory { stream, address, bytes }),
+            Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
                 let MemoryInfo { free, total } = self.memory_info();
                 let gib = |bytes: usize| bytes as f64 / f64::from(1 << 30);
                 let why = format!("the GPU has {:.2} of {:.2} GiB free", gib(free), gib(total));
                 Err(OutOfMemory { asked: bytes, why })
             }
-            Err(error) => self.stream.fail(error),
+            Err(error) => self.stream.fail(&error),
         }
     }
 
     fn upload(&self, bytes: &[u8], to: &GpuMemory, offset: usize) {
         let address = Self::range(to, offset, bytes.len());
-        let stream = self.stream.handle;
         if bytes.is_empty() {
             return;
         }
         if bytes.len() > STAGED {
             // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
-            self.stream.expect(|| unsafe { result::memcpy_htod_async(address, bytes, stream) });
+            unsafe { self.stream.upload(address, bytes) };
             self.stream.wait();
             return;
         }
@@ -288,25 +303,24 @@ impl Device for Gpu {
         let staged = staging.next(&self.stream, bytes.len());
         staged.copy_from_slice(bytes);
         // SAFETY: the range is within the memory. The staged bytes stay as they are until the stream has come so far.
-        self.stream.expect(|| unsafe { result::memcpy_htod_async(address, staged, stream) });
+        unsafe { self.stream.upload(address, staged) };
     }
 
     fn download(&self, from: &GpuMemory, offset: usize, bytes: &mut [u8]) {
         let address = Self::range(from, offset, bytes.len());
-        let stream = self.stream.handle;
         if bytes.is_empty() {
             return;
         }
         if bytes.len() > STAGED {
             // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
-            self.stream.expect(|| unsafe { result::memcpy_dtoh_async(bytes, address, stream) });
+            unsafe { self.stream.download(address, bytes) };
             self.stream.wait();
             return;
         }
         let mut staging = self.staging();
         let staged = staging.next(&self.stream, bytes.len());
         // SAFETY: as above; nobody else has the staged bytes until the lock is given back.
-        self.stream.expect(|| unsafe { result::memcpy_dtoh_async(staged, address, stream) });
+        unsafe { self.stream.download(address, staged) };
         self.stream.wait();
         bytes.copy_from_slice(staged);
     }
@@ -315,7 +329,8 @@ impl Device for Gpu {
         let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
         if bytes > 0 {
             // SAFETY: both ranges are within their memories.
-            self.stream.expect(|| unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream.handle) });
+            self.stream
+                .expect(|calls| unsafe { (calls.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream.handle) });
         }
     }
 
@@ -323,7 +338,8 @@ impl Device for Gpu {
         let address = Self::range(memory, offset, bytes);
         if bytes > 0 {
             // SAFETY: the range is within the memory.
-            self.stream.expect(|| unsafe { result::memset_d8_async(address, 0, bytes, self.stream.handle) });
+            self.stream
+                .expect(|calls| unsafe { (calls.cuMemsetD8Async)(address, 0, bytes, self.stream.handle) });
         }
     }
 
@@ -337,30 +353,36 @@ impl Device for Gpu {
         // A parameter of four bytes is read from the low end of its eight.
         let mut values: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
         let mut pointers: Vec<*mut c_void> =
-            values.iter_mut().map(|value| std::ptr::from_mut(value).cast::<c_void>()).collect();
+            values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
         self.stream.note(function.name);
-        let launched = self.stream.call(|| {
+        let launched = self.stream.call(|calls| {
             // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
             // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
             // given is shown on the emulator.
             unsafe {
-                let threads = (grid.threads, 1, 1);
-                result::launch_kernel(
+                let (stream, arguments) = (self.stream.handle, pointers.as_mut_ptr());
+                let (shared, threads) = (grid.shared, grid.threads);
+                (calls.cuLaunchKernel)(
                     handle,
-                    (x, y, z),
+                    x,
+                    y,
+                    z,
                     threads,
-                    grid.shared,
-                    self.stream.handle,
-                    &mut pointers,
+                    1,
+                    1,
+                    shared,
+                    stream,
+                    arguments,
+                    ptr::null_mut(),
                 )
             }
         });
         match launched {
             Ok(()) => {}
-            Err(DriverError(
-                code @ (CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
-            )) => panic!("the kernel {} cannot be launched as {grid:?}: {}", function.name, told(code)),
-            Err(error) => self.stream.fail(error),
+            Err(refused @ Failed { code: Failed::INVALID_VALUE | Failed::OUT_OF_RESOURCES, .. }) => {
+                panic!("the kernel {} cannot be launched as {grid:?}: {refused}", function.name)
+            }
+            Err(error) => self.stream.fail(&error),
         }
     }
 
@@ -374,55 +396,83 @@ impl Device for Gpu {
 }
 
 impl Stream {
-    fn new(ordinal: usize) -> Result<Self, Error> {
-        let failed = |error: DriverError| {
-            Error::Driver(match error.0 {
-                CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                    format!(
-                        "GPU {ordinal} has no memory left even for a context; `nvidia-smi` shows who has it"
-                    )
-                }
-                code => format!("GPU {ordinal} cannot be used: {}", told(code)),
+    fn new(calls: Calls, ordinal: usize) -> Result<Self, Error> {
+        let check = |code| {
+            calls.check(code).map_err(|failed| {
+                Error::Driver(match failed.code {
+                    Failed::OUT_OF_MEMORY => {
+                        format!(
+                            "GPU {ordinal} has no memory left even for a context; `nvidia-smi` shows who has it"
+                        )
+                    }
+                    _ => format!("GPU {ordinal} cannot be used: {failed}"),
+                })
             })
         };
-        let device = result::device::get(as_int(ordinal)).map_err(failed)?;
-        // SAFETY: the device is one that the driver has just named.
-        let context = unsafe { result::primary_ctx::retain(device) }.map_err(failed)?;
-        // SAFETY: the context was just retained, and is released when this is dropped.
-        unsafe { result::ctx::set_current(context) }.map_err(failed)?;
-        let handle = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(failed)?;
-        Ok(Self { device, context, handle, launched: Mutex::default() })
+        let (mut device, mut context, mut handle) = (0, ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is one that it has named, the
+        // context one that was retained, and it is released when this is dropped.
+        unsafe {
+            check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal)))?;
+            check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device))?;
+            check((calls.cuCtxSetCurrent)(context))?;
+            check((calls.cuStreamCreate)(&raw mut handle, CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
+        }
+        Ok(Self { calls, device, context, handle, launched: Mutex::default() })
     }
 
     fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
-        // SAFETY: the device is the driver's.
-        let value = unsafe { result::device::get_attribute(self.device, attribute) };
-        let value = value.map_err(|error| Error::Driver(told(error.0)))?;
+        let mut value = 0;
+        // SAFETY: the device is the driver's, which writes one number.
+        let code =
+            unsafe { (self.calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, self.device) };
+        self.calls.check(code).map_err(|error| Error::Driver(error.to_string()))?;
         Ok(usize::try_from(value).unwrap_or(0))
     }
 
-    /// Gives the calling thread the context.
-    fn enter(&self) -> Result<(), Error> {
-        // SAFETY: the context is retained as long as this lives.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|error| Error::Driver(told(error.0)))
-    }
-
     /// Calls the driver in this context.
-    fn call<T>(&self, f: impl FnOnce() -> Result<T, DriverError>) -> Result<T, DriverError> {
+    fn call(&self, f: impl FnOnce(&Calls) -> c_int) -> Result<(), Failed> {
         // SAFETY: the context is retained as long as this lives.
-        unsafe { result::ctx::set_current(self.context) }?;
-        f()
+        self.calls.check(unsafe { (self.calls.cuCtxSetCurrent)(self.context) })?;
+        self.calls.check(f(&self.calls))
     }
 
     /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
-    pub fn expect<T>(&self, f: impl FnOnce() -> Result<T, DriverError>) -> T {
-        self.call(f).unwrap_or_else(|error| self.fail(error))
+    fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
+        self.call(f).unwrap_or_else(|error| self.fail(&error));
+    }
+
+    /// Gives the calling thread the context.
+    pub fn enter(&self) {
+        self.expect(|_| 0);
+    }
+
+    /// Copies bytes from the host, once the stream has come so far.
+    ///
+    /// # Safety
+    /// Until then the bytes stay as they are, and there is as much memory at the address.
+    unsafe fn upload(&self, to: sys::CUdeviceptr, bytes: &[u8]) {
+        // SAFETY: by the caller's word.
+        self.expect(|calls| unsafe {
+            (calls.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), self.handle)
+        });
+    }
+
+    /// Copies bytes to the host, once the stream has come so far.
+    ///
+    /// # Safety
+    /// Until then nobody uses the bytes, and there is as much memory at the address.
+    unsafe fn download(&self, from: sys::CUdeviceptr, bytes: &mut [u8]) {
+        // SAFETY: by the caller's word.
+        self.expect(|calls| unsafe {
+            (calls.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
+        });
     }
 
     /// Waits for all that is in the stream.
     pub fn wait(&self) {
         // SAFETY: the stream lives as long as this.
-        self.expect(|| unsafe { result::stream::synchronize(self.handle) });
+        self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
         self.launched().clear();
     }
 
@@ -442,8 +492,8 @@ impl Stream {
     }
 
     /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on.
-    fn fail(&self, error: DriverError) -> ! {
-        panic!("{}", failure(&told(error.0), &self.launched()));
+    fn fail(&self, error: &Failed) -> ! {
+        panic!("{}", failure(&error.to_string(), &self.launched()));
     }
 }
 
@@ -464,10 +514,10 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the context was retained once.
         unsafe {
-            let _ = result::ctx::set_current(self.context);
-            let _ = result::stream::synchronize(self.handle);
-            let _ = result::stream::destroy(self.handle);
-            let _ = result::primary_ctx::release(self.device);
+            (self.calls.cuCtxSetCurrent)(self.context);
+            (self.calls.cuStreamSynchronize)(self.handle);
+            (self.calls.cuStreamDestroy_v2)(self.handle);
+            (self.calls.cuDevicePrimaryCtxRelease_v2)(self.device);
         }
     }
 }
@@ -489,23 +539,20 @@ impl Drop for GpuMemory {
         }
         // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or will.
         // SAFETY: the memory was allocated in this context, and is not used again.
-        let _ = self.stream.call(|| unsafe {
-            let _ = result::stream::synchronize(self.stream.handle);
-            result::free_sync(self.address)
+        let _ = self.stream.call(|calls| unsafe {
+            (calls.cuStreamSynchronize)(self.stream.handle);
+            (calls.cuMemFree_v2)(self.address)
         });
     }
 }
 
 impl Staging {
-    fn new() -> Result<Self, Error> {
-        // SAFETY: the memory is written before it is read.
-        let memory = unsafe { result::malloc_host(STAGING, 0) };
-        let address = memory.map_err(|error| {
-            Error::Driver(format!(
-                "{} MiB of memory cannot be locked for the GPU: {}",
-                STAGING >> 20,
-                told(error.0)
-            ))
+    fn new(stream: &Stream) -> Result<Self, Error> {
+        let mut address = ptr::null_mut();
+        // SAFETY: the driver writes the address of as many bytes.
+        let allocated = stream.call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, STAGING, 0) });
+        allocated.map_err(|error| {
+            Error::Driver(format!("{} MiB of memory cannot be locked for the GPU: {error}", STAGING >> 20))
         })?;
         // SAFETY: so many bytes are there; as zeros they may be read.
         unsafe { address.cast::<u8>().write_bytes(0, STAGING) };
@@ -530,9 +577,9 @@ impl Drop for Gpu {
     fn drop(&mut self) {
         let address = self.staging().address;
         // SAFETY: once the stream has come to its end nothing uses the staging memory, and nobody can ask for it again.
-        let _ = self.stream.call(|| unsafe {
-            let _ = result::stream::synchronize(self.stream.handle);
-            result::free_host(address.cast())
+        let _ = self.stream.call(|calls| unsafe {
+            (calls.cuStreamSynchronize)(self.stream.handle);
+            (calls.cuMemFreeHost)(address.cast())
         });
     }
 }

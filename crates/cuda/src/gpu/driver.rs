@@ -1,11 +1,15 @@
 //! NVIDIA's driver: which GPUs there are, or why none can be used and what to do.
 
+use super::calls::{Calls, Failed};
 use super::places::list;
-use super::{Architecture, Error, Surroundings, Version, symbols};
-use cudarc::driver::result::{self, DriverError};
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use super::{Architecture, Error, Surroundings, Version};
+use cudarc::driver::sys::CUdevice_attribute;
 use serde::Serialize;
+use std::ffi::{c_char, c_int};
 use std::path::Path;
+
+/// Bytes that the name of a GPU may have.
+const NAME: usize = 256;
 
 /// The oldest CUDA that a driver must support: that of 525.
 const OLDEST: Version = Version { major: 12, minor: Some(0) };
@@ -55,15 +59,27 @@ impl Driver {
     /// # Errors
     /// [`NoDriver`], when there is none, it is too old, it fails, or it shows no GPU.
     pub fn find(surroundings: &Surroundings) -> Result<Self, NoDriver> {
+        Ok(Self::open(surroundings)?.0)
+    }
+
+    /// As [`find`](Self::find), with the driver's functions.
+    pub(super) fn open(surroundings: &Surroundings) -> Result<(Self, Calls), NoDriver> {
         let traces = Traces::of(surroundings);
         let none = |why: String| NoDriver { has_device: traces.has_device, why };
-        // cudarc panics where there is no such library, so it is asked only when there is one.
-        symbols::open(Path::new("libcuda.so.1")).map_err(|error| none(traces.without_library(&error)))?;
-        let failed = |error: DriverError| none(traces.refused(error.0));
-        result::init().map_err(failed)?;
-        let mut number = 0;
-        // SAFETY: the driver is there and initialised; it writes one number.
-        unsafe { sys::cuDriverGetVersion(&raw mut number) }.result().map_err(failed)?;
+        let library =
+            Calls::open(Path::new("libcuda.so.1")).map_err(|error| none(traces.without_library(&error)))?;
+        let calls = Calls::of(library).map_err(|lack| {
+            let named = traces.named();
+            none(format!(
+                "the NVIDIA driver{named} is too old ({lack}); install 525 or later, better 580 or later"
+            ))
+        })?;
+        let failed = |error: Failed| none(traces.refused(&error));
+        // SAFETY: the only flag that there is, is 0.
+        calls.check(unsafe { (calls.cuInit)(0) }).map_err(failed)?;
+        let (mut number, mut count) = (0, 0);
+        // SAFETY: the driver is initialised; it writes one number.
+        calls.check(unsafe { (calls.cuDriverGetVersion)(&raw mut number) }).map_err(failed)?;
         let cuda = Version::of_driver(number);
         if cuda < OLDEST {
             return Err(none(format!(
@@ -71,25 +87,36 @@ impl Driver {
                 traces.named()
             )));
         }
-        let count = result::device::get_count().map_err(failed)?;
-        let gpus: Result<Vec<_>, _> = (0..count).map(describe).collect();
+        // SAFETY: as above.
+        calls.check(unsafe { (calls.cuDeviceGetCount)(&raw mut count) }).map_err(failed)?;
+        let gpus: Result<Vec<_>, _> = (0..count).map(|ordinal| describe(&calls, ordinal)).collect();
         let gpus = gpus.map_err(failed)?;
         if gpus.is_empty() {
-            return Err(none(traces.refused(CUresult::CUDA_ERROR_NO_DEVICE)));
+            return Err(failed(calls.failed(Failed::NO_DEVICE)));
         }
-        Ok(Self { cuda, release: traces.release, gpus })
+        Ok((Self { cuda, release: traces.release, gpus }, calls))
     }
 }
 
-fn describe(ordinal: i32) -> Result<GpuDescription, DriverError> {
-    let device = result::device::get(ordinal)?;
-    // SAFETY: the device is one that the driver has just named.
-    let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
-    let number = |which| attribute(which).map(|value| u32::try_from(value).unwrap_or(0));
-    Ok(GpuDescription {
-        name: result::device::get_name(device)?,
+fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
+    let (mut device, mut memory, mut name) = (0, 0, [0_u8; NAME]);
+    // SAFETY: the driver is initialised, writes one number, and refuses ordinals that it does not know.
+    calls.check(unsafe { (calls.cuDeviceGet)(&raw mut device, ordinal) })?;
+    let room = c_int::try_from(NAME - 1).expect("a small number");
+    // SAFETY: the device is one that the driver has just named; it writes at most as many bytes as it is told.
+    calls.check(unsafe { (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device) })?;
+    // SAFETY: as above; it writes one number.
+    calls.check(unsafe { (calls.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
+    let number = |attribute: CUdevice_attribute| {
+        let mut value = 0;
         // SAFETY: as above.
-        memory_bytes: unsafe { result::device::total_mem(device) }? as u64,
+        calls.check(unsafe { (calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, device) })?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    };
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(NAME);
+    Ok(GpuDescription {
+        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        memory_bytes: memory as u64,
         architecture: Architecture::new(
             number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -143,34 +170,28 @@ impl Traces {
         }
     }
 
-    fn refused(&self, code: CUresult) -> String {
-        let what = match code {
-            CUresult::CUDA_ERROR_NO_DEVICE => {
+    fn refused(&self, failed: &Failed) -> String {
+        let what = match failed.code {
+            Failed::NO_DEVICE => {
                 let hidden = "CUDA_VISIBLE_DEVICES hides all that there are, or this container was started without one";
                 return format!("the NVIDIA driver{} shows no GPU: there is none, {hidden}", self.named());
             }
-            CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => {
+            Failed::DRIVER_MISMATCH => {
                 "its library and the part in the kernel differ in version; restart the machine after an update".to_owned()
             }
-            CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE => {
+            Failed::COMPATIBILITY => {
                 "the forward-compatibility package does not go with this GPU; use the driver's own libcuda.so.1".to_owned()
             }
-            CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            Failed::STUB_LIBRARY => {
                 "the library that is found is the toolkit's stub; take its directory out of LD_LIBRARY_PATH".to_owned()
             }
-            CUresult::CUDA_ERROR_SYSTEM_NOT_READY => {
+            Failed::NOT_READY => {
                 "the system is not ready: on machines with NVSwitch the service nvidia-fabricmanager must run".to_owned()
             }
-            other => format!("{}; `nvidia-smi` may say more", told(other)),
+            _ => format!("{failed}; `nvidia-smi` may say more"),
         };
         format!("the NVIDIA driver{} cannot be used: {what}", self.named())
     }
-}
-
-/// The driver's own words for a code.
-pub(super) fn told(code: CUresult) -> String {
-    let words = DriverError(code).error_string().ok().map(|text| text.to_string_lossy().into_owned());
-    words.unwrap_or_else(|| format!("{code:?}"))
 }
 
 #[cfg(test)]

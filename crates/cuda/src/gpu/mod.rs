@@ -12,6 +12,7 @@
 mod architecture;
 mod blas;
 mod cache;
+mod calls;
 mod chain;
 mod compile;
 mod device;

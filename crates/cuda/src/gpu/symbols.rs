@@ -1,7 +1,7 @@
 //! Functions of a library that was opened by its path.
 //!
-//! cudarc opens NVRTC and cuBLASLt by name. That may find another copy than the search has chosen, and it panics where there is
-//! none, or where a copy lacks a function. So its types are used here, and functions are looked up in the chosen copy.
+//! cudarc opens libraries by name. That may find another copy than the search has chosen, and it panics where there is none, or
+//! where a copy lacks a function. So its types are used here, and functions are looked up in the chosen copy.
 
 use libloading::Library;
 use std::path::Path;
@@ -24,13 +24,18 @@ pub(super) fn open(path: &Path) -> Result<&'static Library, String> {
 
 /// Declares a table of functions with C's calling convention, and how it is filled from a library.
 macro_rules! functions {
-    ($(#[$doc:meta])* struct $table:ident { $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
+    ($(#[$doc:meta])* $visibility:vis struct $table:ident { $($name:ident($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "names of the library")]
         #[derive(Clone, Copy)]
-        struct $table { $($name: unsafe extern "C" fn($($argument),*) -> $result,)* }
+        $visibility struct $table { $($visibility $name: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl $table {
+            /// Their names.
+            #[cfg(test)]
+            #[allow(dead_code, reason = "not every table's names are of use")]
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
             /// Looks all functions up; the error names the first that is missing.
             fn load(library: &'static libloading::Library) -> Result<Self, String> {
                 Ok(Self { $($name: {
