@@ -1,7 +1,7 @@
 //! The arithmetic of the CPU (docs/numerics.md, its second level), in scalar code: one chain of fused multiply-adds after
 //! another. A backend that repeats it to the last bit says so by these.
 
-use crate::subject::Tolerance;
+use crate::subject::{OracleTolerance, Tolerance};
 
 /// One fused multiply-add after another, from `start`.
 fn chain(start: f32, a: &[f32], b: &[f32]) -> f32 {
@@ -75,4 +75,5 @@ pub const TOLERANCE: Tolerance = Tolerance {
     derivative_noise: 0.0,
     derivative_step: 0.004,
     drawn: 1e-4,
+    oracles: OracleTolerance::Within(1e-4),
 };

@@ -6,7 +6,7 @@
 //! `invariance` is the contract's first level, which every backend keeps alike: bits that must not depend on the company
 //! of a row, on cuts, pages, variants. `arithmetic` is the second: the operations against the subject's own scalar
 //! reference, bit for bit, and against mathematics in f64, within the subject's [`Tolerance`]. `bookkeeping` is what the
-//! sampler promises about memory, whatever a backend's page size.
+//! sampler promises about memory, whatever a backend's page size. `oracles` holds whole models against transformers.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod arithmetic;
@@ -16,11 +16,12 @@ mod data;
 mod device;
 mod invariance;
 mod models;
+mod oracles;
 mod requests;
 mod serve;
 mod subject;
 
-pub use subject::{Subject, Tolerance, Variant};
+pub use subject::{OracleTolerance, Subject, Tolerance, Variant};
 
 use device::Trial;
 use std::process::ExitCode;
@@ -44,7 +45,13 @@ pub(crate) use properties;
 pub fn run<S: Subject>(subject: S) -> ExitCode {
     let trial = Arc::new(Trial::new(subject));
     let crate_name = concat!(module_path!(), "::");
-    let tests = [invariance::properties(), arithmetic::properties(), bookkeeping::properties()].concat();
+    let tests = [
+        invariance::properties(),
+        arithmetic::properties(),
+        bookkeeping::properties(),
+        oracles::properties(),
+    ]
+    .concat();
     let tests = tests.into_iter().map(|(name, property)| {
         let (trial, name) = (trial.clone(), name.trim_start_matches(crate_name));
         libtest_mimic::Trial::test(name, move || {

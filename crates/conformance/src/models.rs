@@ -27,11 +27,16 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-/// The directory of a tiny checkpoint: in `ISENTROPE_TEST_FIXTURES` where the tests run on another machine than they were built
-/// on, else among the sources.
-pub fn checkpoint(name: &str) -> PathBuf {
+/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another machine than they were built on,
+/// else among the sources.
+pub fn checkpoints() -> PathBuf {
     let sources = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
-    std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from).join(name)
+    std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)
+}
+
+/// The directory of one of them.
+pub fn checkpoint(name: &str) -> PathBuf {
+    checkpoints().join(name)
 }
 
 /// The model in this directory.

@@ -103,4 +103,24 @@ pub struct Tolerance {
     pub derivative_step: f64,
     /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
     pub drawn: f64,
+    /// The tiny checkpoints against transformers.
+    pub oracles: OracleTolerance,
+}
+
+/// How far scores and gradients of the tiny checkpoints may be from what transformers computes for them in float32.
+#[derive(Clone, Copy, Debug)]
+pub enum OracleTolerance {
+    /// Log-probs and entropies within this, in nats; the norm of a gradient's difference within as much of the gradient's own;
+    /// greedy continuations identical.
+    Within(f64),
+    /// Where every number is rounded to few digits, what that costs depends on the model: on how large its scores of attention
+    /// are above all. So it is compared with what the same model does on the CPU when its weights alone are moved.
+    Rounding {
+        /// Weights are moved by evenly distributed random numbers of up to this, relative.
+        unit: f32,
+        /// Root mean squares of differences of log-probs and entropies: at most so many times those of moved weights.
+        scores: f64,
+        /// The norms of differences of gradients, likewise.
+        gradients: f64,
+    },
 }

@@ -7,7 +7,7 @@ mod on_gpu;
 mod t16;
 
 use half::bf16;
-use isentrope_conformance::{Subject, Tolerance, Variant, chains, run};
+use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant, chains, run};
 use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
 use isentrope_kernels::Role;
 use std::process::ExitCode;
@@ -124,6 +124,12 @@ impl<D: Device> Subject for Blocks<D> {
             derivative_step: 0.03,
             // Log-probs of a model of two layers: some tens of roundings of logits of about 2.
             drawn: 0.05,
+            // Rounding moves a number by up to u over its mantissa, which is between 1 and 2: as a root mean square by
+            // u sqrt(3 / (8 ln 2)) / sqrt(3), as evenly distributed numbers of up to 0.74 u do. A product of x and W sees that
+            // of W, and as much again of x, of its own result, and of what that is added to: four times the variance that W
+            // has alone. On the way back the same holds of the gradients, so that it is seven times. Another factor of two, since
+            // both sides are what one or a few draws of such noise have come to.
+            oracles: OracleTolerance::Rounding { unit: 0.74 / 256.0, scores: 4.0, gradients: 5.3 },
         }
     }
 }

@@ -9,7 +9,6 @@ mod config;
 mod generation_config;
 mod hub;
 mod model_files;
-mod oracles;
 mod rope;
 mod tokenizer;
 mod tokenizer_limits;

@@ -1,7 +1,7 @@
 //! Models from directories and back: what is saved is what is loaded, and a damaged directory is refused in one
 //! sentence.
 
-use crate::common::{directory, oracle, safetensors};
+use crate::common::{directory, oracle, oracles, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{Model, Packed, Result, Scores, Sequence};
@@ -43,7 +43,7 @@ fn options(dtype: WeightDtype, max_shard_bytes: u64) -> WriteOptions<'static> {
 
 #[test]
 fn saved_models_load_with_the_same_bits() {
-    for name in oracle::names() {
+    for name in oracles() {
         let model = load(&oracle(&name)).unwrap();
         let dir = tempfile::tempdir().unwrap();
         // So small that most tensors have a shard of their own.
@@ -74,7 +74,7 @@ fn models_saved_in_bf16_load_rounded_to_nearest_even() {
 
 #[test]
 fn layouts_have_room_for_the_weights_of_the_files() {
-    for name in oracle::names() {
+    for name in oracles() {
         let model = load(&oracle(&name)).unwrap();
         let values: usize = weights(&model).iter().map(|(_, values)| values.len()).sum();
         assert!(model.layout.parameter_bytes(&*model.backend, Role::Weight) >= 4 * values, "{name}");

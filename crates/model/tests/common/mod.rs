@@ -1,6 +1,4 @@
-//! Shared by the integration tests: the oracle checkpoints and hand-made safetensors files.
-
-pub mod oracle;
+//! Shared by the integration tests: the tiny checkpoints, and hand-made safetensors files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +13,16 @@ pub fn fixtures() -> PathBuf {
 /// Directory of a tiny checkpoint saved by transformers.
 pub fn oracle(name: &str) -> PathBuf {
     fixtures().join("models").join(name)
+}
+
+/// The names of all such checkpoints.
+pub fn oracles() -> Vec<String> {
+    let entries = fs::read_dir(fixtures().join("models")).unwrap().map(|entry| entry.unwrap());
+    let checkpoints = entries.filter(|entry| entry.path().join("config.json").exists());
+    let mut names: Vec<String> = checkpoints.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert!(names.len() >= 19, "fixtures are missing");
+    names
 }
 
 /// A safetensors file with this header and data, whatever they say of each other.

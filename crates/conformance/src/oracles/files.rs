@@ -1,15 +1,13 @@
-//! The checkpoints under tests/fixtures/models and what transformers computed for them.
+//! The checkpoints under `crates/model/tests/fixtures/models`, and what transformers computed for them.
 
-use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::Model;
+use crate::models;
 use safetensors::{Dtype, SafeTensors};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// The names of all checkpoints.
 pub fn names() -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(super::fixtures().join("models"))
+    let mut names: Vec<String> = fs::read_dir(models::checkpoints())
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| entry.path().join("expected.safetensors").exists())
@@ -20,33 +18,33 @@ pub fn names() -> Vec<String> {
     names
 }
 
+/// One of them, with its expected values.
 pub struct Oracle {
-    dir: PathBuf,
+    /// Where the checkpoint is.
+    pub directory: PathBuf,
     expected: Vec<u8>,
 }
 
 impl Oracle {
     pub fn read(name: &str) -> Self {
-        let dir = super::oracle(name);
-        let expected = fs::read(dir.join("expected.safetensors")).unwrap();
-        Self { dir, expected }
+        let directory = models::checkpoint(name);
+        let expected = fs::read(directory.join("expected.safetensors")).unwrap();
+        Self { directory, expected }
     }
 
-    pub fn model(&self) -> Model<Cpu> {
-        self.model_on(Isa::available()[0], 2)
+    /// The texts: tokens of each.
+    pub fn texts(&self) -> Vec<Vec<u32>> {
+        let names = (0..).map(|i| format!("tokens.{i}"));
+        let tokens = |name: String| {
+            let bytes = self.bytes(&name, Dtype::I32);
+            bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32).collect()
+        };
+        names.take_while(|name| self.has(name)).map(tokens).collect()
     }
 
-    pub fn model_on(&self, isa: Isa, threads: usize) -> Model<Cpu> {
-        Model::load(&self.dir, Arc::new(Cpu::new(isa, threads).unwrap())).unwrap()
-    }
-
-    pub fn sequences(&self) -> usize {
-        (0..).take_while(|i| self.has(&format!("tokens.{i}"))).count()
-    }
-
-    pub fn tokens(&self, i: usize) -> Vec<u32> {
-        let bytes = self.bytes(&format!("tokens.{i}"), Dtype::I32);
-        bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32).collect()
+    /// The values of a name, for each text in turn.
+    pub fn of_all_texts(&self, name: &str) -> Vec<f32> {
+        (0..self.texts().len()).flat_map(|i| self.floats(&format!("{name}.{i}"))).collect()
     }
 
     pub fn floats(&self, name: &str) -> Vec<f32> {
@@ -57,7 +55,7 @@ impl Oracle {
     /// Prompt and continuation.
     pub fn greedy(&self) -> (Vec<u32>, Vec<u32>) {
         let json: serde_json::Value =
-            serde_json::from_slice(&fs::read(self.dir.join("greedy.json")).unwrap()).unwrap();
+            serde_json::from_slice(&fs::read(self.directory.join("greedy.json")).unwrap()).unwrap();
         let tokens =
             |key: &str| json[key].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect();
         (tokens("prompt"), tokens("greedy"))
