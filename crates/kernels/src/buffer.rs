@@ -15,8 +15,7 @@ pub struct CpuBuffer {
     features: usize,
     /// Floats of storage.
     capacity: usize,
-    /// Whether it waits for the next cache of keys and values, not for the next buffer of its size.
-    is_cache: bool,
+    fate: Fate,
     recycler: Arc<Recycler>,
 }
 
@@ -43,6 +42,17 @@ impl CpuBuffer {
     pub(crate) fn features(&self) -> usize {
         self.features
     }
+}
+
+/// What becomes of a buffer's memory when it is dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It waits for the next buffer of its size.
+    Recycled,
+    /// It waits for the next cache of keys and values.
+    Cache,
+    /// It goes back to the system: what was kept and is given up makes room for something else.
+    GivenBack,
 }
 
 #[derive(Clone, Copy)]
@@ -169,7 +179,7 @@ impl Recycler {
             capacity,
             len,
             features,
-            is_cache: false,
+            fate: Fate::Recycled,
             recycler: self.clone(),
         })
     }
@@ -185,15 +195,16 @@ impl Recycler {
             None => Storage::new(capacity)?,
         };
         let storage = Some(storage);
-        Ok(CpuBuffer { storage, capacity, len, features, is_cache: true, recycler: self.clone() })
+        Ok(CpuBuffer { storage, capacity, len, features, fate: Fate::Cache, recycler: self.clone() })
     }
 
-    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to memory larger than it needs.
+    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to memory larger than it needs, and
+    /// gives it back to the system.
     pub(crate) fn zeros(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
         let storage = Some(Storage::new(capacity)?);
-        Ok(CpuBuffer { storage, capacity, len, features, is_cache: false, recycler: self.clone() })
+        Ok(CpuBuffer { storage, capacity, len, features, fate: Fate::GivenBack, recycler: self.clone() })
     }
 
     /// Gives all waiting memory back to the system.
@@ -249,14 +260,18 @@ impl DerefMut for CpuBuffer {
 impl Drop for CpuBuffer {
     fn drop(&mut self) {
         let Some(storage) = self.storage.take() else { return };
-        if self.is_cache {
-            let mut waiting = self.recycler.cache.lock().unwrap_or_else(PoisonError::into_inner);
-            if waiting.as_ref().is_none_or(|other| other.floats().len() < storage.floats().len()) {
-                *waiting = Some(storage);
+        match self.fate {
+            Fate::Cache => {
+                let mut waiting = self.recycler.cache.lock().unwrap_or_else(PoisonError::into_inner);
+                if waiting.as_ref().is_none_or(|other| other.floats().len() < storage.floats().len()) {
+                    *waiting = Some(storage);
+                }
             }
-        } else if self.capacity * size_of::<f32>() <= RECYCLED_BYTES {
-            let mut free = self.recycler.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-            free.entry(self.capacity).or_default().push(storage);
+            Fate::Recycled if self.capacity * size_of::<f32>() <= RECYCLED_BYTES => {
+                let mut free = self.recycler.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+                free.entry(self.capacity).or_default().push(storage);
+            }
+            Fate::Recycled | Fate::GivenBack => {}
         }
     }
 }
@@ -306,6 +321,18 @@ mod tests {
         drop(smaller);
         recycler.clear();
         assert_eq!(waiting(), 0);
+    }
+
+    #[test]
+    fn what_was_kept_does_not_wait() {
+        let recycler = Arc::new(Recycler::default());
+        for len in [100, 1_000_000] {
+            let mut kept = recycler.zeros(1, len).unwrap();
+            kept.fill(3.0);
+            drop(kept);
+        }
+        assert!(recycler.buffers.lock().unwrap().is_empty() && recycler.cache.lock().unwrap().is_none());
+        assert_eq!(recycler.zeros(1, 1_000_000).unwrap()[999_999], 0.0);
     }
 
     #[test]

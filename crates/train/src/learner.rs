@@ -56,12 +56,12 @@ pub struct Learner<B: Backend> {
 }
 
 impl<B: Backend> Learner<B> {
-    /// Ready for the first update.
+    /// Ready for the first update. The gradient has no memory before that.
     ///
     /// # Errors
-    /// When there is no memory for the gradient or the activation cache.
+    /// When there is no memory for the activation cache.
     pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, ranks: Ranks) -> Result<Self> {
-        let gradient = ShardedGradient::zeros(&model, ranks.own_shards())?;
+        let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
         let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
@@ -144,7 +144,7 @@ impl<B: Backend> Learner<B> {
     /// gradient's bits depend on neither of these two, and not on the limits; passes.rs has the ways that a pass can go.
     ///
     /// # Errors
-    /// As [`score`](Self::score).
+    /// As [`score`](Self::score); when there is no memory for the gradient.
     pub fn accumulate<R>(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -156,6 +156,7 @@ impl<B: Backend> Learner<B> {
     ) -> Result<R> {
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
+        let gradient = gradient.sums(model)?; // what is large and stays comes first
         let cache = activation_cache.as_ref();
         let passes = passes(sequences, idle, on_policy, (limits, ranks), model, cache);
 
@@ -192,7 +193,7 @@ impl<B: Backend> Learner<B> {
     /// next: examples to imitate hardly ever have the same one.
     ///
     /// # Errors
-    /// As [`score`](Self::score).
+    /// As [`accumulate`](Self::accumulate).
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -200,6 +201,7 @@ impl<B: Backend> Learner<B> {
         weights: &Coefficients,
     ) -> Result<Scores> {
         let Self { model, ranks, gradient, limits, .. } = self;
+        let gradient = gradient.sums(model)?;
         let mut own = Scores::default();
         let busy = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
@@ -214,17 +216,26 @@ impl<B: Backend> Learner<B> {
     }
 
     /// The gradient of what this rank has accumulated, by parameter, to be looked at before [`step`](Self::step) takes it.
-    pub fn gradient(&mut self) -> Vec<Tensor<'_>> {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
-        self.gradient.finish(&self.model).tensors(backend, layout, "")
+        Ok(self.gradient.finish(&self.model)?.tensors(backend, layout, ""))
+    }
+
+    /// Gives up the gradient's memory, with what was accumulated since the last [`step`](Self::step): sampling takes turns with
+    /// updates, and may have it until the next accumulation begins from zeros.
+    pub fn lend_gradient(&mut self) {
+        self.gradient.lend();
     }
 
     /// Updates the weights from what has been accumulated, and begins anew.
     ///
     /// # Errors
-    /// As [`Optimizer::update`]; when another rank has failed.
+    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<Update> {
-        let gradient = self.gradient.finish(&self.model);
+        let gradient = self.gradient.finish(&self.model)?;
         let update = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
         self.gradient.reset(&*self.model.backend);
         update
@@ -236,7 +247,7 @@ impl<B: Backend> Learner<B> {
     /// As [`Moments::read`].
     pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: Progress) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
-        let read = optimizer.moments.read(model, checkpoint, gradient.room());
+        let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);
         optimizer.progress = progress;
         read
@@ -249,7 +260,7 @@ impl<B: Backend> Learner<B> {
     /// As [`Moments::write`].
     pub(crate) fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
-        let written = optimizer.moments.write(model, ranks, gradient.room(), (dir, options));
+        let written = optimizer.moments.write(model, ranks, gradient.room(model)?, (dir, options));
         gradient.reset(&*model.backend);
         written
     }

@@ -59,7 +59,7 @@ pub struct Demand {
 pub struct Plan {
     /// Weights of the model, and of the reference and the process model, where there are such.
     pub weights: usize,
-    /// The gradients of what is trained, and the sums of shards that wait to be added.
+    /// The gradients of what is trained, and the sums of shards that wait to be added: while there are updates.
     pub gradient: usize,
     /// AdamW's moments of what is trained.
     pub moments: usize,
@@ -101,7 +101,7 @@ impl Plan {
         let budget = budget(settings, available);
         let sets = demand.sets.bytes(backend, layout);
         let [weights, gradient, moments] = sets;
-        let fixed = sets.into_iter().fold(OVERHEAD, usize::saturating_add).saturating_add(demand.kept_tokens);
+        let fixed = [weights, moments, demand.kept_tokens].into_iter().fold(OVERHEAD, usize::saturating_add);
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
         let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
@@ -118,31 +118,33 @@ impl Plan {
 
         // The least that works: one response sampled at a time, one sequence in a pass, or those that share a prompt.
         let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(trained));
-        let least_pass = least_of(least_tokens);
+        let least_pass = gradient.saturating_add(least_of(least_tokens));
         let least_sampling = if demand.sampled > 0 { kv_cache_of_one.saturating_add(logits) } else { 0 };
         let scoring =
             |tokens: usize| if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 };
         let least_scored = demand.scored.max(SHARING_TOKENS);
-        let (one, longest) = (least_pass, least_tokens)
-            .max((least_sampling, demand.longest_sampled))
-            .max((scoring(least_scored), least_scored));
-        let least = fixed.saturating_add(one);
+        let one = (least_pass, least_tokens, Phase::Update)
+            .max((least_sampling, demand.longest_sampled, Phase::Sampling))
+            .max((scoring(least_scored), least_scored, Phase::Scoring));
+        let least = fixed.saturating_add(one.0);
         if least > budget {
-            return Err(Error::Run(does_not_fit(least, budget, sets, (one, longest), demand)));
+            return Err(Error::Run(does_not_fit(least, budget, sets, one, demand)));
         }
+        // Sampling and scoring have what the gradient leaves when there is no update.
         let free = budget - fixed;
+        let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             let room =
-                (free / 2).saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS)).saturating_sub(whole);
+                (of_updates / 2).saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS)).saturating_sub(whole);
             let fitting = room / (layout.working_bytes_per_token(backend) + least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let pass = micro_batch_tokens.max(least_tokens).min(trained);
-        if least_of(pass) > free {
+        if least_of(pass) > of_updates {
             return Err(Error::setting(
                 "memory.micro_batch_tokens",
-                pass_does_not_fit(pass, least_of(pass), free),
+                pass_does_not_fit(pass, least_of(pass), of_updates, "weights, gradient and moments"),
             ));
         }
         let scored = micro_batch_tokens.max(least_scored);
@@ -150,15 +152,15 @@ impl Plan {
         if scoring > free {
             return Err(Error::setting(
                 "memory.micro_batch_tokens",
-                pass_does_not_fit(scored, scoring, free),
+                pass_does_not_fit(scored, scoring, free, "weights and moments"),
             ));
         }
         let working = working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
-        let tape = (free.saturating_sub(working))
+        let tape = (of_updates.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
         // Only what is left: all of the above saves more time than a forward pass.
-        let left = free - (kv_cache + logits).max(tape + working).max(scoring).min(free);
+        let left = free - (kv_cache + logits).max(gradient + tape + working).max(scoring).min(free);
         let slot = layout.activation_bytes_per_slot(backend);
         let activation_slots = demand.activation_slots.min(left / slot);
         Ok(Self {
@@ -205,23 +207,24 @@ impl Plan {
         )))
     }
 
-    /// The most that is taken at a time: sampling and updates take turns.
+    /// The most that is taken at a time: sampling, updates and scoring take turns.
     pub fn peak(&self) -> usize {
-        let sets = self.weights + self.gradient + self.moments;
-        let fixed = OVERHEAD + sets + self.kept_tokens + self.activation_cache;
-        fixed + self.phases()[2]
+        let update = self.gradient + self.tape + self.working;
+        self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
     }
 
-    /// What sampling, updates and scoring take beside what is always there, ascending: they take turns.
-    fn phases(&self) -> [usize; 3] {
+    /// What is taken all along.
+    fn always(&self) -> usize {
+        OVERHEAD + self.weights + self.moments + self.kept_tokens + self.activation_cache
+    }
+
+    /// Whether what one phase has freed must go back to the system before the next, the gradient with it. Where it need not, the
+    /// gradient stays, and what two phases have taken waits to be used again.
+    pub fn is_tight(&self) -> bool {
         let mut phases = [self.kv_cache + self.logits, self.tape + self.working, self.scoring];
         phases.sort_unstable();
-        phases
-    }
-
-    /// Whether what one phase has freed must go back to the system before the next.
-    pub fn is_tight(&self) -> bool {
-        self.peak().saturating_add(self.phases()[1]) > self.budget
+        let waiting = phases[1].saturating_add(phases[2]);
+        (self.always() + self.gradient).saturating_add(waiting) > self.budget
     }
 
     /// Limits of sampling.
@@ -255,32 +258,43 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
 
-/// What is wrong with a micro-batch of so many tokens, which takes `needed` bytes of the `free` ones.
-fn pass_does_not_fit(tokens: usize, needed: usize, free: usize) -> String {
+/// What is wrong with a micro-batch of so many tokens, which takes `needed` bytes of the `free` ones `beside` others.
+fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) -> String {
     format!(
-        "is too large: a pass of {tokens} tokens needs {} beside weights, gradient and moments, and {} are left; lower it, or \
-         leave it out to have it chosen",
+        "is too large: a pass of {tokens} tokens needs {} beside {beside}, and {} are left; lower it, or leave it out to have it \
+         chosen",
         human(needed),
         human(free)
     )
 }
 
-/// `one` has the bytes and the tokens of the least that can be worked on.
+/// What takes turns with the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Update,
+    Sampling,
+    Scoring,
+}
+
+/// `one` has the bytes and the tokens of the least that can be worked on, and when that is.
 fn does_not_fit(
     least: usize,
     budget: usize,
-    sets: [usize; 3],
-    one: (usize, usize),
+    [weights, gradient, moments]: [usize; 3],
+    (one, tokens, phase): (usize, usize, Phase),
     demand: Demand,
 ) -> String {
     let (kept, top_k) = match demand.kept_tokens {
         0 => (String::new(), ""),
         bytes => (format!(", tokens kept by top-k {}", human(bytes)), ", a smaller rollout.top_k"),
     };
-    let states = if demand.scored > 0 && one.1 == demand.scored.max(SHARING_TOKENS) {
-        ", or lab.track_states = false"
-    } else {
-        ""
+    let states = if phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
+    // The gradient is there while there are updates.
+    let (sets, one) = match phase {
+        Phase::Update => (listed([weights, gradient, moments]), one - gradient.min(one)),
+        Phase::Sampling | Phase::Scoring => {
+            (format!("weights {}, moments {}", human(weights), human(moments)), one)
+        }
     };
     let fewer: String = demand.sets.remedies().iter().map(|remedy| format!(", or {remedy}")).collect();
     format!(
@@ -288,15 +302,15 @@ fn does_not_fit(
          smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{fewer}{states} would make it fit",
         human(least),
         human(budget),
-        listed(sets),
-        human(one.0),
-        one.1
+        sets,
+        human(one),
+        tokens
     )
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory: {}; ", listed([self.weights, self.gradient, self.moments]))?;
+        write!(f, "memory: weights {}, moments {}; ", human(self.weights), human(self.moments))?;
         if self.kept_tokens > 0 {
             write!(f, "tokens kept by truncated sampling up to {}; ", human(self.kept_tokens))?;
         }
@@ -312,7 +326,8 @@ impl fmt::Display for Plan {
         }
         write!(
             f,
-            "updates: activations up to {}, {} in passes of {} tokens; peak {} of {}",
+            "updates: gradient {}, activations up to {}, {} in passes of {} tokens; peak {} of {}",
+            human(self.gradient),
             human(self.tape),
             human(self.working),
             self.micro_batch_tokens,

@@ -3,8 +3,9 @@
 //! How many there are is a number of the recipe, and part of what the weights depend on; who computes which of them is not
 //! (docs/numerics.md, "Shards").
 
+use crate::error::{Error, Result};
 use isentrope_kernels::{Backend, Role};
-use isentrope_model::{Gradient, Model, Parameters, Result};
+use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
 use std::ops::Range;
 
 /// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which the loss may say something.
@@ -30,25 +31,84 @@ pub(crate) fn waiting_sums(shards: usize) -> usize {
 /// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of neighbours are added, 0 + 1, 2 + 3
 /// and so on, then these sums in the same way; one without a neighbour goes up as it is.
 ///
-/// A binary counter does that in order, with one waiting sum for each of its digits: sum k is of 2^k shards.
+/// Its memory is there from the first accumulation on, until it is lent.
 pub(crate) struct ShardedGradient<B: Backend> {
+    sums: Option<Sums<B>>,
+    /// This rank's.
+    shards: Range<usize>,
+}
+
+/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum k is of 2^k shards.
+pub(crate) struct Sums<B: Backend> {
     /// Of the shard under way; in the end, of all.
     gradient: Gradient<B>,
     waiting: Vec<Parameters<B>>,
     /// How many shards have been added.
     added: usize,
-    /// This rank's.
     shards: Range<usize>,
 }
 
 impl<B: Backend> ShardedGradient<B> {
-    /// A gradient of zero.
+    /// A gradient of zero, without memory.
+    pub fn new(shards: Range<usize>) -> Self {
+        Self { sums: None, shards }
+    }
+
+    /// The sums, which are zero if their memory was lent until now.
     ///
     /// # Errors
-    /// [`Error::Memory`](isentrope_model::Error::Memory).
-    pub fn zeros(model: &Model<B>, shards: Range<usize>) -> Result<Self> {
+    /// [`Error::Run`] when there is no memory for them.
+    pub fn sums(&mut self, model: &Model<B>) -> Result<&mut Sums<B>> {
+        let sums = match self.sums.take() {
+            Some(sums) => sums,
+            None => Sums::zeros(model, self.shards.clone()).map_err(no_room)?,
+        };
+        Ok(self.sums.insert(sums))
+    }
+
+    /// Ends the accumulation: the gradient of all shards of this rank.
+    ///
+    /// # Errors
+    /// As [`sums`](Self::sums).
+    pub fn finish(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+        Ok(self.sums(model)?.finish(model))
+    }
+
+    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes it zero again.
+    ///
+    /// # Errors
+    /// As [`sums`](Self::sums).
+    pub fn room(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+        Ok(self.sums(model)?.gradient.parameters_mut())
+    }
+
+    /// Back to zero, keeping the memory.
+    pub fn reset(&mut self, backend: &B) {
+        if let Some(sums) = &mut self.sums {
+            sums.gradient.reset(backend);
+            sums.added = 0;
+        }
+    }
+
+    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the next accumulation.
+    pub fn lend(&mut self) {
+        self.sums = None;
+    }
+}
+
+/// What is said where the gradient's memory is not there. A plan counts it, so somebody else has taken it.
+fn no_room(error: ModelError) -> Error {
+    let ModelError::Memory(refused) = error else { return error.into() };
+    Error::Run(format!(
+        "there is no memory for the gradient, which takes turns with sampling: {refused}; something else has taken what was \
+         planned for it: end that, or go on with a smaller memory.budget_gib"
+    ))
+}
+
+impl<B: Backend> Sums<B> {
+    fn zeros(model: &Model<B>, shards: Range<usize>) -> Result<Self, ModelError> {
         let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
-        let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_>>()?;
+        let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
         Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
     }
 
@@ -63,8 +123,7 @@ impl<B: Backend> ShardedGradient<B> {
         &mut self.gradient
     }
 
-    /// Ends the accumulation: the gradient of all shards of this rank.
-    pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+    fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
         let last = self.shards.len() - 1;
         if self.added <= last {
             self.of_shard(model, self.shards.end - 1).finish(model);
@@ -75,17 +134,6 @@ impl<B: Backend> ShardedGradient<B> {
             self.added = self.shards.len();
         }
         self.gradient.parameters_mut()
-    }
-
-    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes it zero again.
-    pub fn room(&mut self) -> &mut Parameters<B> {
-        self.gradient.parameters_mut()
-    }
-
-    /// Back to zero, keeping the memory.
-    pub fn reset(&mut self, backend: &B) {
-        self.gradient.reset(backend);
-        self.added = 0;
     }
 
     /// Counts up by the shard under way, and begins the next.

@@ -181,6 +181,7 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
 impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     /// Every step from where the run is.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
+        self.end_update(); // moments were read by way of the gradient
         let mut stop = self.begin()?;
         while !stop && self.run.step < self.run.steps {
             stop = self.step()?;
@@ -242,7 +243,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.trainer.learn(gathered, &mut self.state, &mut context)?;
         record.metrics.set("optimizer/learning_rate", learning_rate);
         self.record_skipped(skipped_before, &mut record);
-        self.trim_if_tight();
+        self.end_update();
         self.finish_step(record)
     }
 
@@ -263,7 +264,9 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             return Err(Failure { error, left: Left::Step(Some(Box::new(measured))) });
         }
         let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
-        Ok(self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?)
+        let stop = self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
+        self.end_update(); // moments were written by way of the gradient
+        Ok(stop)
     }
 
     /// What a step still needs when its updates are made. All of it can be done again, and comes to the same.
@@ -298,6 +301,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     /// the same updates.
     fn save_before_failing(&mut self, error: &Error, left: Left) {
         let ranks = self.learner.ranks.clone();
+        self.end_update();
         let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
         let own = Vote {
             saves: matches!(left, Left::Step(_)) && self.run.has_unsaved(),
@@ -323,6 +327,16 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         } else {
             ranks.stop_again();
         }
+    }
+
+    /// Gives what an update has taken back to the system, gradient and all, where the next phase would not fit beside it.
+    /// Elsewhere the gradient keeps its memory: to ask for it again costs page faults on a CPU, and saves nobody anything.
+    fn end_update(&mut self) {
+        if self.plan.is_tight() {
+            self.learner.lend_gradient();
+            self.process_model.as_mut().into_iter().for_each(Learner::lend_gradient);
+        }
+        self.trim_if_tight();
     }
 
     /// Gives what a phase has freed back to the system, where the next would not fit beside it.

@@ -41,7 +41,7 @@ impl Observer for Memory {
     fn step(&mut self, _: &StepReport<'_>) {}
 }
 
-/// A model whose activations are larger than anything else, over the built-in task's characters.
+/// A model whose activations and gradient are larger than anything else, over the built-in task's characters.
 fn model(dir: &Path) {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
@@ -49,7 +49,7 @@ fn model(dir: &Path) {
     }
     let mut config: Value = serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
     for (key, value) in [
-        ("hidden_size", 32),
+        ("hidden_size", 256),
         ("intermediate_size", 8192),
         ("num_hidden_layers", 1),
         ("num_attention_heads", 2),
@@ -67,10 +67,10 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let mut recipe = Recipe::default();
     recipe.model.from_scratch = true;
     recipe.data.task = Some(isentrope_data::TaskName::Countdown);
-    (recipe.sft.batch, recipe.sft.max_tokens) = (64, 256);
+    (recipe.sft.batch, recipe.sft.max_tokens) = (16, 256);
     (recipe.run.steps, recipe.eval.every) = (1, 1);
     (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(2), Some(1), Some(4));
-    (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.27), Some(1024));
+    (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.35), Some(1024));
     recipe.model.path = dir.path().display().to_string();
     recipe.resolve().unwrap();
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
@@ -91,8 +91,9 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let most = status("VmHWM");
     let mib = |bytes: usize| bytes >> 20;
     assert!(most - first > 50 << 20, "{} MiB at first, {} MiB at most", mib(first), mib(most));
+    // The gradient goes with the activations. Of the moments, no page was touched before the first step.
     assert!(
-        last - first < (most - first) / 2,
+        last < first + plan.moments + plan.gradient / 2,
         "{} MiB before the first step, {} MiB after it, {} MiB at most",
         mib(first),
         mib(last),

@@ -235,7 +235,7 @@ impl Fixture {
 
     /// Takes the step, likewise.
     pub fn require_gradient(&self, name: &str, learner: &mut Learner<Cpu>) {
-        let ours = values(learner.gradient());
+        let ours = values(learner.gradient().unwrap());
         for (parameter, ours) in ours {
             let theirs = self.floats(&format!("{name}.gradient.{parameter}"));
             let off = largest(ours.iter().zip(&theirs).map(|(a, b)| a - b));

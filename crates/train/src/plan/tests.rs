@@ -197,6 +197,30 @@ fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
 }
 
 #[test]
+fn sampling_has_the_memory_of_the_gradient() {
+    let layout = wide();
+    let demand = Demand { longest_sampled: 4000, sampled: 100_000, ..updates(8) };
+    let plan = |bytes: usize| {
+        let settings =
+            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    };
+    let roomy = plan(4 << 30);
+    assert!(roomy.gradient > 9 << 20 && roomy.is_tight(), "{roomy}");
+    // What sampling may have is all but what stays while it goes on.
+    let stays = OVERHEAD + roomy.weights + roomy.moments;
+    assert_eq!(roomy.kv_cache, roomy.budget - stays - roomy.logits);
+    assert_eq!(roomy.peak(), roomy.budget);
+    let update = roomy.gradient + roomy.tape + roomy.working;
+    assert!(stays + update <= roomy.budget, "{roomy}");
+    // Where all of it fits at a time, nothing is given back.
+    let short = Demand { longest_sampled: 100, sampled: 1, ..updates(8) };
+    let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
+    let plan = Plan::new(&cpu(), &layout, short, &settings, 0).unwrap();
+    assert!(!plan.is_tight() && plan.to_string().contains("updates: gradient 9 MiB"), "{plan}");
+}
+
+#[test]
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
     let plan = |reference, process_model: Option<usize>| {
