@@ -1,15 +1,20 @@
 //! Attention over a paged cache, its gradient, and what fills the cache.
 
-use crate::batch::CudaBatch;
+use crate::batch::{CudaBatch, KEYS, ROWS};
 use crate::buffer::CudaBuffer;
-use crate::catalog::{ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_QUERIES, COPY_PAGES, STORE_KV};
+use crate::catalog::{
+    ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_TILES, ATTENTION_BACKWARD_QUERIES,
+    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES, STORE_KV, for_head,
+};
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
+use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
+use crate::splits::{WARP_ROWS, warps};
 use isentrope_kernels::Attention;
 
-/// Threads of a block: 8 rows of 32 keys.
+/// Threads of a block without the tensor core: 8 rows of 32 keys.
 const THREADS: u32 = 256;
 /// Features of a head at most: what the kernels have registers for.
 const MOST_FEATURES: usize = 256;
@@ -29,9 +34,11 @@ fn window(shape: Attention) -> u32 {
     shape.window.map_or(0, |window| word(window.min(1 << 30)))
 }
 
-/// Bytes of the gradient's statistics of so many positions: three numbers for each head.
-pub(crate) fn gradient_workspace(shape: Attention, positions: usize) -> usize {
-    positions.saturating_mul(shape.heads).saturating_mul(12)
+/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with bf16 a fourth, since all of
+/// a row are copied at once.
+pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
+    let bytes = if dtype == Dtype::F32 { 12 } else { 16 };
+    positions.saturating_mul(shape.heads).saturating_mul(bytes)
 }
 
 impl<D: Device> Cuda<D> {
@@ -99,6 +106,55 @@ impl<D: Device> Cuda<D> {
         let layer = Self::layer(shape, batch, cache, layer);
         let (rows, dim) = (batch.rows(), shape.head_dim);
         let (qkv_at, out_at) = (qkv.rows(rows, shape.row()), out.rows(rows, shape.heads * dim));
+        let kernel = for_head(&ATTENTION_TILES, dim).filter(|_| self.dtype == Dtype::Bf16);
+        if let Some((padded, kernel)) = kernel {
+            let tiles =
+                batch.split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
+            let pairs = tiles.places * shape.kv_heads * tiles.rows;
+            let partial = self.scratch(4 * pairs * (dim + 2));
+            let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
+            // Two stages of 64 keys and values, and what earlier splits have come to.
+            let threads = 2 * tiles.rows;
+            let shared = 512 * padded + if tiles.several { 2 * padded * threads } else { 0 };
+            let sizes = [shape.heads, shape.kv_heads, dim].map(word);
+            let out_stride = word(out.layout.stride);
+            kernel.launch(
+                &*self.device,
+                Grid::new([tiles.len, shape.kv_heads, 1], word(threads)).with_shared(word(shared)),
+                (
+                    qkv_at,
+                    layer,
+                    tiles.tiles(),
+                    batch.pages(),
+                    out_at,
+                    sums,
+                    extents,
+                    sizes[0],
+                    sizes[1],
+                    sizes[2],
+                    window(shape),
+                    shape.scale,
+                    word(qkv.layout.stride),
+                    out_stride,
+                ),
+            );
+            ATTENTION_MERGE.launch(
+                &*self.device,
+                Grid::new([tiles.merged, shape.kv_heads, 1], 128),
+                (
+                    tiles.merged_tiles(),
+                    sums,
+                    extents,
+                    out_at,
+                    sizes[0],
+                    sizes[1],
+                    sizes[2],
+                    word(tiles.rows),
+                    out_stride,
+                ),
+            );
+            return;
+        }
         let tiles = batch.tiles(shape.heads / shape.kv_heads, |words| self.uploaded(words));
         let shared = 4 * (32 * (2 * dim + 1) + 8 * dim + 8 * 32);
         ATTENTION.of(self.dtype).launch(
@@ -134,14 +190,41 @@ impl<D: Device> Cuda<D> {
         let (qkv_at, d_qkv_at) = (qkv.rows(rows, shape.row()), d_qkv.rows(rows, shape.row()));
         let d_out_at = d_out.rows(rows, shape.heads * dim);
         assert_eq!(qkv.layout.stride, d_qkv.layout.stride);
-        let tiles = batch.gradient_tiles(shape.heads / shape.kv_heads, |words| self.uploaded(words));
-        let statistics = self.scratch(gradient_workspace(shape, rows));
+        let group = shape.heads / shape.kv_heads;
+        let queries = for_head(&ATTENTION_BACKWARD_QUERIES_TILES, dim);
+        let keys = for_head(&ATTENTION_BACKWARD_KEYS_TILES, dim);
+        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its shared memory.
+        let (tile, queries, keys) = match (queries, keys) {
+            (Some((padded, queries)), Some((_, keys))) if self.dtype == Dtype::Bf16 => {
+                let (of_queries, of_keys) = (warps(batch.longest() * group), warps(batch.longest()));
+                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and the block's values.
+                let shared = 256 * padded + 1024 + 2 * WARP_ROWS * of_keys * padded;
+                (
+                    [WARP_ROWS * of_queries, WARP_ROWS * of_keys],
+                    (queries, 32 * of_queries, 512 * padded),
+                    (keys, 32 * of_keys, shared),
+                )
+            }
+            _ => {
+                let shared = 4 * (2 * 32 * (dim + 1) + 2 * 8 * dim + 8 * 32);
+                let threads = THREADS as usize;
+                (
+                    [ROWS, KEYS],
+                    (ATTENTION_BACKWARD_QUERIES.of(self.dtype), threads, shared),
+                    (ATTENTION_BACKWARD_KEYS.of(self.dtype), threads, shared + 4 * 8 * 32),
+                )
+            }
+        };
+        let tiles = batch.gradient_tiles([group, tile[0], tile[1]], |words| self.uploaded(words));
+        let statistics = self.scratch(gradient_workspace(self.dtype, shape, rows));
         let sizes = [shape.heads, shape.kv_heads, dim].map(word);
         let (stride, out_stride) = (word(qkv.layout.stride), word(d_out.layout.stride));
-        let shared = 4 * (2 * 32 * (dim + 1) + 2 * 8 * dim + 8 * 32);
-        ATTENTION_BACKWARD_QUERIES.of(self.dtype).launch(
+        let grid = |tiles, threads, shared| {
+            Grid::new([tiles, shape.kv_heads, 1], word(threads)).with_shared(word(shared))
+        };
+        queries.0.launch(
             &*self.device,
-            Grid::new([tiles.queries, shape.kv_heads, 1], THREADS).with_shared(word(shared)),
+            grid(tiles.queries, queries.1, queries.2),
             (
                 qkv_at,
                 d_out_at,
@@ -157,9 +240,9 @@ impl<D: Device> Cuda<D> {
                 out_stride,
             ),
         );
-        ATTENTION_BACKWARD_KEYS.of(self.dtype).launch(
+        keys.0.launch(
             &*self.device,
-            Grid::new([tiles.keys, shape.kv_heads, 1], THREADS).with_shared(word(shared + 4 * 8 * 32)),
+            grid(tiles.keys, keys.1, keys.2),
             (
                 qkv_at,
                 d_out_at,

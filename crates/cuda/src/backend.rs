@@ -30,7 +30,9 @@ impl<D: Device> Backend for Cuda<D> {
         match work {
             Work::Head(shape, rows) => head::workspace(self.dtype, shape, rows),
             Work::Statistics(rows) => head::statistics_bytes(rows),
-            Work::AttentionGradient(shape, positions) => attention::gradient_workspace(shape, positions),
+            Work::AttentionGradient(shape, positions) => {
+                attention::gradient_workspace(self.dtype, shape, positions)
+            }
             Work::Draw(shape, rows) => draw::workspace(shape, rows),
         }
     }

@@ -4,15 +4,16 @@ use crate::device::Device;
 use crate::kernels::Pointer;
 use crate::layout::PAGE;
 use crate::pool::Block;
-use isentrope_kernels::{HostBatch, Run};
+use crate::splits::{SplitTiles, split_tiles};
+use isentrope_kernels::{Attention, HostBatch, Run};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pairs of a token and a head that a block of the attention kernels has.
-const ROWS: usize = 8;
-/// Keys of a block of the gradient's kernel.
-const KEYS: usize = 32;
+/// Pairs of a token and a head that a block of the attention kernels without the tensor core has.
+pub(crate) const ROWS: usize = 8;
+/// Keys of a block of its gradient's kernel.
+pub(crate) const KEYS: usize = 32;
 
 /// An uploaded batch. What kernels rely on has been checked, but for the extents of the buffers.
 pub struct CudaBatch<D: Device> {
@@ -29,8 +30,13 @@ pub struct CudaBatch<D: Device> {
     block: Block<D>,
     /// Tiles of the attention kernels, by query heads per key-value head.
     tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
-    gradient_tiles: Mutex<HashMap<usize, Arc<GradientTiles<D>>>>,
+    /// Those of its tensor core's kernels, by heads, key-value heads and window.
+    split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles<D>>>>,
+    /// Tiles of its gradient, by query heads per key-value head, and rows and keys of a tile.
+    gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles<D>>>>,
 }
+
+type SplitKey = (usize, usize, Option<usize>);
 
 /// Tiles of rows of the attention kernel.
 pub(crate) struct Tiles<D: Device> {
@@ -92,8 +98,17 @@ impl<D: Device> CudaBatch<D> {
         let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
         let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
         let block = upload(&[&host.tokens[..], &positions, &host.pages, &rows, &slots].concat());
-        let (tiles, gradient_tiles) = (Mutex::default(), Mutex::default());
-        Self { positions: end, paged, least_pages, stored: rows.len(), block, tiles, gradient_tiles, host }
+        Self {
+            positions: end,
+            paged,
+            least_pages,
+            stored: rows.len(),
+            block,
+            tiles: Mutex::default(),
+            split_tiles: Mutex::default(),
+            gradient_tiles: Mutex::default(),
+            host,
+        }
     }
 
     /// Rows.
@@ -152,20 +167,43 @@ impl<D: Device> CudaBatch<D> {
         known.entry(group).or_insert_with(make).clone()
     }
 
-    /// The tiles of its gradient. Uploaded once.
+    /// The tiles of attention by the tensor core, on a device of so many processors. Uploaded once.
+    pub(crate) fn split_tiles(
+        &self,
+        shape: Attention,
+        processors: usize,
+        upload: impl FnOnce(&[u32]) -> Block<D>,
+    ) -> Arc<SplitTiles<D>> {
+        let mut known = self.split_tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || Arc::new(split_tiles(shape, &self.host.runs, processors, upload));
+        known.entry((shape.heads, shape.kv_heads, shape.window)).or_insert_with(make).clone()
+    }
+
+    /// Rows of the longest run.
+    pub(crate) fn longest(&self) -> usize {
+        self.host.runs.iter().map(|run| run.len).max().unwrap_or(0)
+    }
+
+    /// The tiles of its gradient, of so many pairs and keys. Uploaded once.
     ///
     /// # Panics
     /// When runs are not whole sequences, or continue none before them.
     pub(crate) fn gradient_tiles(
         &self,
-        group: usize,
+        [group, rows, keys]: [usize; 3],
         upload: impl FnOnce(&[u32]) -> Block<D>,
     ) -> Arc<GradientTiles<D>> {
         let mut known = self.gradient_tiles.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(group).or_insert_with(|| Arc::new(self.new_gradient_tiles(group, upload))).clone()
+        let make = || Arc::new(self.new_gradient_tiles(group, (rows, keys), upload));
+        known.entry([group, rows, keys]).or_insert_with(make).clone()
     }
 
-    fn new_gradient_tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Block<D>) -> GradientTiles<D> {
+    fn new_gradient_tiles(
+        &self,
+        group: usize,
+        (tile_rows, tile_keys): (usize, usize),
+        upload: impl FnOnce(&[u32]) -> Block<D>,
+    ) -> GradientTiles<D> {
         let runs = &self.host.runs;
         let (mut queries, mut keys) = (Vec::new(), Vec::new());
         let mut first = 0;
@@ -177,14 +215,14 @@ impl<D: Device> CudaBatch<D> {
                 "a run continues none before it"
             );
             for (i, run) in family.iter().enumerate() {
-                for pair in (0..run.len * group).step_by(ROWS) {
+                for pair in (0..run.len * group).step_by(tile_rows) {
                     queries.extend([run.row, run.position, run.len, beginning.row, pair].map(word));
                 }
                 // All see the beginning's keys, a run alone its own.
                 let seen_by: Range<usize> =
                     if i == 0 { first..first + family.len() } else { first + i..first + i + 1 };
-                for key in (0..run.len).step_by(KEYS) {
-                    let count = KEYS.min(run.len - key);
+                for key in (0..run.len).step_by(tile_keys) {
+                    let count = tile_keys.min(run.len - key);
                     keys.extend(
                         [run.row + key, run.position + key, count, seen_by.start, seen_by.end].map(word),
                     );

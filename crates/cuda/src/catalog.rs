@@ -19,6 +19,14 @@ impl<P: Arguments> Pair<P> {
     }
 }
 
+/// Kernels for heads of 16, 32, 64 and 128 features at most.
+pub(crate) type ByHead<P> = [(usize, &'static Kernel<P>); 4];
+
+/// The one for heads of so many features, and the features that it computes with; None where there are too many.
+pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize, &'static Kernel<P>)> {
+    kernels.iter().copied().find(|(most, _)| head_dim <= *most)
+}
+
 /// Declares the kernels of each file. `NAME / "name" (..)` is one kernel; `NAME : A "name_f32", B "name_bf16" (..)` a pair.
 macro_rules! catalog {
     ($($source:ident $file:literal {
@@ -151,6 +159,35 @@ catalog! {
             ATTENTION_BACKWARD_KEYS_BF16 "attention_backward_keys_bf16"
             (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
     }
+    ATTEND_TILES "attention_tiles.cu" {
+        // qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim, window, scale, stride, out's
+        // stride; for heads of so many features at most.
+        one ATTENTION_16 "attention_16" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_32 "attention_32" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_64 "attention_64" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_128 "attention_128" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        // tiles, partial sums, partial extents, out, heads, kv heads, head_dim, rows of a tile, out's stride.
+        one ATTENTION_MERGE "attention_merge" (P, P, P, P, u32, u32, u32, u32, u32);
+    }
+    ATTEND_TILES_BACKWARD "attention_tiles_backward.cu" {
+        // As the pair above.
+        one ATTENTION_BACKWARD_QUERIES_16 "attention_backward_queries_16"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_QUERIES_32 "attention_backward_queries_32"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_QUERIES_64 "attention_backward_queries_64"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_QUERIES_128 "attention_backward_queries_128"
+            (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_KEYS_16 "attention_backward_keys_16"
+            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_KEYS_32 "attention_backward_keys_32"
+            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_KEYS_64 "attention_backward_keys_64"
+            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_BACKWARD_KEYS_128 "attention_backward_keys_128"
+            (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+    }
     HEAD "head.cu" {
         // logits, row numbers, temperatures, temperature, targets, kept, kept's starts, statistics, rows, vocabulary, first row,
         // all rows.
@@ -167,3 +204,23 @@ catalog! {
         one DRAW "draw" (P, P, P, P, u32, u32, u32);
     }
 }
+
+/// What the attention kernels by features of a head take: see the catalog.
+type Forward = (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+type BackwardQueries = (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+
+pub(crate) static ATTENTION_TILES: ByHead<Forward> =
+    [(16, &ATTENTION_16), (32, &ATTENTION_32), (64, &ATTENTION_64), (128, &ATTENTION_128)];
+pub(crate) static ATTENTION_BACKWARD_QUERIES_TILES: ByHead<BackwardQueries> = [
+    (16, &ATTENTION_BACKWARD_QUERIES_16),
+    (32, &ATTENTION_BACKWARD_QUERIES_32),
+    (64, &ATTENTION_BACKWARD_QUERIES_64),
+    (128, &ATTENTION_BACKWARD_QUERIES_128),
+];
+pub(crate) static ATTENTION_BACKWARD_KEYS_TILES: ByHead<BackwardKeys> = [
+    (16, &ATTENTION_BACKWARD_KEYS_16),
+    (32, &ATTENTION_BACKWARD_KEYS_32),
+    (64, &ATTENTION_BACKWARD_KEYS_64),
+    (128, &ATTENTION_BACKWARD_KEYS_128),
+];

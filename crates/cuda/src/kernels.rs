@@ -27,6 +27,7 @@ pub struct Source {
 pub static HEADERS: &[Source] = &[
     Source { file: "device.h", text: include_str!("../kernels/device.h") },
     Source { file: "numbers.h", text: include_str!("../kernels/numbers.h") },
+    Source { file: "tiles.h", text: include_str!("../kernels/tiles.h") },
 ];
 
 /// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32` and `f64`.

@@ -24,6 +24,7 @@ mod linear;
 mod norm;
 mod pool;
 mod rows;
+mod splits;
 mod transfer;
 
 pub use batch::CudaBatch;

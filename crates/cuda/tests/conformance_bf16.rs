@@ -90,10 +90,14 @@ impl<D: Device> Subject for Blocks<D> {
         const ONCE: f64 = 1.02 / 256.0;
         Tolerance {
             linear: ONCE,
-            attention: ONCE,
+            // Each weight is rounded by up to u, for the product and for the sum: an output moves by up to u times the mean
+            // distance of the values from it, which is up to three times what outputs typically are. Then it is rounded.
+            attention: 4.0 * ONCE,
             // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing beside u.
             steep_attention: ONCE,
-            attention_gradient: ONCE,
+            // The gradient of each score is rounded, by up to u / 2 on average. Terms of a sum come to ten times what gradients
+            // typically are, where few keys are seen, and cancel; then the sum is rounded.
+            attention_gradient: 6.0 * ONCE,
             attention_gradient_noise: 1e-5,
             rms_norm: ONCE,
             rms_norm_gradient: ONCE,

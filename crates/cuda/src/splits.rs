@@ -1,0 +1,91 @@
+//! Tiles of attention by the tensor core: which rows and which splits of their keys a block has.
+//!
+//! No choice here changes a bit: rows do not know each other, and splits are put together in one order, by the block that has
+//! all of them or by a kernel of its own.
+
+use crate::cuda::word;
+use crate::device::Device;
+use crate::kernels::Pointer;
+use crate::pool::Block;
+use isentrope_kernels::{Attention, Run};
+
+/// Keys of a split; splits begin at multiples of this.
+pub(crate) const SPLIT: usize = 1024;
+/// Rows of a warp: pairs of a token and a head of the group.
+pub(crate) const WARP_ROWS: usize = 16;
+/// Warps of a block, at most.
+pub(crate) const WARPS: usize = 4;
+/// Stands for all splits, in order.
+const ALL: usize = u32::MAX as usize;
+/// Words of a tile, and of one whose splits are put together.
+const WORDS: usize = 7;
+const MERGED_WORDS: usize = 5;
+
+/// Uploaded tiles.
+pub(crate) struct SplitTiles<D: Device> {
+    /// How many there are.
+    pub len: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Whether a block has several splits one after the other.
+    pub several: bool,
+    /// Places of splits that are blocks of their own.
+    pub places: usize,
+    /// Groups of rows whose splits are to be put together.
+    pub merged: usize,
+    block: Block<D>,
+}
+
+impl<D: Device> SplitTiles<D> {
+    pub(crate) fn tiles(&self) -> Pointer {
+        self.block.at(0)
+    }
+    pub(crate) fn merged_tiles(&self) -> Pointer {
+        self.block.at(4 * WORDS * self.len)
+    }
+}
+
+/// Warps that so many rows keep busy.
+pub(crate) fn warps(rows: usize) -> usize {
+    rows.div_ceil(WARP_ROWS).clamp(1, WARPS).next_power_of_two()
+}
+
+/// Tiles for attention over these runs on a device of so many processors. Where there are too few blocks for these, as when few
+/// sequences are decoded, each split is a block of its own.
+pub(crate) fn split_tiles<D: Device>(
+    shape: Attention,
+    runs: &[Run],
+    processors: usize,
+    upload: impl FnOnce(&[u32]) -> Block<D>,
+) -> SplitTiles<D> {
+    let group = shape.heads / shape.kv_heads;
+    let longest = runs.iter().map(|run| run.len * group).max().unwrap_or(0);
+    let rows = WARP_ROWS * warps(longest);
+    let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
+    let in_parallel = blocks * shape.kv_heads < 2 * processors && rows == WARP_ROWS;
+    let (mut tiles, mut merged): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+    let (mut places, mut several) = (0, false);
+    for run in runs {
+        let pairs = run.len * group;
+        for first in (0..pairs).step_by(rows) {
+            let last = (first + rows).min(pairs) - 1;
+            let from = run.position + first / group + 1;
+            let from = shape.window.map_or(0, |window| from.saturating_sub(window)) / SPLIT;
+            let splits = from..(run.position + last / group) / SPLIT + 1;
+            let tile = [run.row, run.position, run.len, run.pages.start, first];
+            if splits.len() > 1 && in_parallel {
+                merged.extend([run.row, run.len, first, places, splits.len()].map(word));
+                for split in splits {
+                    tiles.extend(tile.iter().chain(&[split, places]).map(|&n| word(n)));
+                    places += 1;
+                }
+            } else {
+                several |= splits.len() > 1;
+                tiles.extend(tile.iter().chain(&[ALL, 0]).map(|&n| word(n)));
+            }
+        }
+    }
+    let (len, count) = (tiles.len() / WORDS, merged.len() / MERGED_WORDS);
+    tiles.extend(merged);
+    SplitTiles { len, rows, several, places, merged: count, block: upload(&tiles) }
+}
