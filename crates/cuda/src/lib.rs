@@ -5,6 +5,7 @@
 //! [`Cuda`] is the backend; it keeps numbers as one [`Dtype`] or the other.
 
 mod adamw;
+mod any_device;
 mod attention;
 mod backend;
 mod batch;
@@ -27,6 +28,7 @@ mod rows;
 mod splits;
 mod transfer;
 
+pub use any_device::{AnyDevice, AnyMemory};
 pub use batch::CudaBatch;
 pub use buffer::CudaBuffer;
 pub use catalog::{FUNCTIONS, SOURCES};

@@ -1,17 +1,19 @@
 //! From a command's model argument to a model that can run.
 
-use crate::device::{self, Device};
-use crate::memory::{Memory, human};
+use crate::device::{self, Device, DeviceFlag, Job, Seat};
+use crate::memory::human;
 use crate::messages;
 use crate::progress::Download;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
-use isentrope_kernels::Role;
+use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
+use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,22 +25,77 @@ pub struct ModelArguments {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
     #[arg(value_name = "MODEL")]
     model: String,
+    #[command(flatten)]
+    computing: Computing,
+}
+
+/// Where a model runs.
+#[derive(Args)]
+pub struct Computing {
     /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceFlag,
+    /// Keeps numbers as f32, or as bf16 on a GPU, which is faster there and has bits of its own [default: f32]
+    #[arg(long, value_name = "TYPE", value_parser = types())]
+    dtype: Option<NumberType>,
+}
+
+fn types() -> impl TypedValueParser<Value = NumberType> {
+    let values = [
+        PossibleValue::new("f32").help("the same bits on every device"),
+        PossibleValue::new("bf16").help("the tensor cores of a GPU; weights stay exact f32"),
+    ];
+    PossibleValuesParser::new(values).map(|name| match name.as_str() {
+        "bf16" => NumberType::Bf16,
+        _ => NumberType::F32,
+    })
+}
+
+/// What is done with a model, whatever it runs on.
+pub trait ModelJob {
+    /// Does it.
+    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()>;
 }
 
 /// A loaded model with what belongs to it.
-pub struct Loaded {
+pub struct Loaded<B: Backend> {
     pub dir: PathBuf,
-    pub model: Model<Device>,
+    pub model: Model<B>,
     pub tokenizer: Option<Tokenizer>,
+    /// What it runs on.
+    pub device: Device,
 }
 
 impl ModelArguments {
-    /// Finds, checks and loads the model.
-    pub fn load(&self) -> Result<Loaded> {
-        load(&self.model, self.threads)
+    /// Finds, checks and loads the model, and does something with it.
+    pub fn run(&self, job: impl ModelJob) -> Result<()> {
+        self.computing.run(&self.model, job)
+    }
+}
+
+impl Computing {
+    /// Finds, checks and loads a model, and does something with it.
+    pub fn run(&self, model: &str, job: impl ModelJob) -> Result<()> {
+        let wanted = device::wanted(&self.device, DeviceKind::Auto)?;
+        let dtype = ("--dtype", self.dtype.unwrap_or_default());
+        let device = device::open(wanted, dtype, self.threads, Seat::ALONE)?;
+        device.heading().iter().for_each(|heading| messages::say(heading));
+        device.run(LoadAndRun { model, job })
+    }
+}
+
+struct LoadAndRun<'a, J> {
+    model: &'a str,
+    job: J,
+}
+
+impl<J: ModelJob> Job for LoadAndRun<'_, J> {
+    type Output = ();
+
+    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
+        self.job.run(&load(self.model, backend, device)?)
     }
 }
 
@@ -56,21 +113,20 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 }
 
 /// Finds, checks and loads a model.
-pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
-    let device = device::open(threads)?;
+fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loaded<B>> {
     isentrope_files::refuse_dangling(Path::new(model))?;
     let hub = HubConfig::from_env()?;
     // Whether the weights fit is known before they are fetched.
     let dir = hub::describe_with(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
-    let needed = Layout::new(&config).parameter_bytes(&device, Role::Weight) as u64;
-    let available = Memory::now().available;
+    let needed = Layout::new(&config).parameter_bytes(&*backend, Role::Weight);
+    let available = device.free_memory();
     if needed > available {
         bail!(
             "{}: the weights take {} in memory and {} are available",
             dir.display(),
-            human(needed as usize),
-            human(available as usize)
+            human(needed),
+            human(available)
         );
     }
     hub::complete_with(&hub, model, &dir, &Download::default())?;
@@ -78,8 +134,8 @@ pub fn load(model: &str, threads: Option<usize>) -> Result<Loaded> {
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
     }
-    let model = Model::load(&dir, Arc::new(device))?;
-    Ok(Loaded { dir, model, tokenizer })
+    let model = Model::load(&dir, backend)?;
+    Ok(Loaded { dir, model, tokenizer, device: device.clone() })
 }
 
 /// Says what texts have lost for want of tokens: the first loss, and how many other texts have some.
@@ -94,22 +150,22 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
     }
 }
 
-impl Loaded {
+impl<B: Backend> Loaded<B> {
     /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
         let budget = match kv_memory {
-            Some(mib) => mib.saturating_mul(1 << 20),
-            None => Memory::now().available / 2,
+            Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
+            None => self.device.free_memory() / 2,
         };
         let page = KvCache::page_bytes(&self.model);
-        if (budget as usize) < page {
+        if budget < page {
             bail!(
                 "--kv-memory: one page of keys and values takes {}, and {} are allowed",
                 human(page),
-                human(budget as usize)
+                human(budget)
             );
         }
-        Ok(budget as usize)
+        Ok(budget)
     }
 
     /// What the texts encoded since the last call have lost, for want of a token.

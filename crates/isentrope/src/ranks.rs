@@ -1,5 +1,6 @@
 //! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
 
+use crate::device::Seat;
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -146,9 +147,11 @@ impl Ranks {
         self.world.is_first()
     }
 
-    /// Bytes of memory that this rank may take of those that are free on its machine.
-    pub fn share_of(&self, memory: usize) -> usize {
-        memory / self.world.node().map_or(1, |node| node.ranks.len())
+    /// This rank's place among those of its machine.
+    pub fn seat(&self) -> Seat {
+        let places = self.world.node().map_or_else(|| vec![self.world.rank()], |node| node.ranks);
+        let place = places.iter().position(|&rank| rank == self.world.rank()).unwrap_or(0);
+        Seat { place, of: places.len(), speaks: self.is_first() }
     }
 
     /// Says who they are.

@@ -135,8 +135,9 @@ impl Plan {
         let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
-            let room =
-                (of_updates / 2).saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS)).saturating_sub(whole);
+            let room = (of_updates / 2)
+                .saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS))
+                .saturating_sub(whole);
             let fitting = room / (layout.working_bytes_per_token(backend) + least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });

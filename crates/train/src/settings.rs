@@ -1,5 +1,9 @@
 //! The tables of a recipe that reinforcement learning and SFT share.
 
+mod device;
+
+pub use device::{DeviceKind, DeviceSettings, NumberType};
+
 use crate::error::{Error, Result};
 use isentrope_model::checkpoint::WeightDtype;
 use schemars::JsonSchema;

@@ -7,7 +7,9 @@ use crate::observer::Observer;
 use crate::plan::{Demand, ParameterSets, Plan};
 use crate::ranks::Ranks;
 use crate::run::{RunDirectory, StepRecord};
-use crate::settings::{Checkpoints, MemorySettings, ModelSource, Optimizer, RanksSettings, Run};
+use crate::settings::{
+    Checkpoints, DeviceSettings, MemorySettings, ModelSource, Optimizer, RanksSettings, Run,
+};
 use isentrope_data::FileHash;
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
@@ -85,6 +87,8 @@ pub struct Tables<'a> {
     pub eval: &'a EvaluationSettings,
     /// `checkpoint`.
     pub checkpoint: &'a Checkpoints,
+    /// `device`.
+    pub device: &'a DeviceSettings,
     /// `memory`.
     pub memory: &'a MemorySettings,
     /// `ranks`.

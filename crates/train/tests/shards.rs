@@ -48,7 +48,12 @@ fn coefficients(sequences: &[Sequence<'_>], idle: &[bool]) -> Coefficients {
 
 /// Every number of the gradient, tensor after tensor.
 fn gradient(learner: &mut Learner<Cpu>) -> Vec<f32> {
-    learner.gradient().unwrap().into_iter().flat_map(|tensor| (tensor.values)().unwrap().into_owned()).collect()
+    learner
+        .gradient()
+        .unwrap()
+        .into_iter()
+        .flat_map(|tensor| (tensor.values)().unwrap().into_owned())
+        .collect()
 }
 
 type Accumulate = fn(&mut Learner<Cpu>, &[Sequence<'_>], &[bool]);

@@ -4,7 +4,7 @@ use super::blas::Blas;
 use super::calls::{Calls, Failed};
 use super::compile::Compiled;
 use super::places::Surroundings;
-use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, cache};
+use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, Version, cache};
 use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
@@ -160,6 +160,11 @@ impl Gpu {
     /// The library of products, if there is one.
     pub fn blas(&self) -> Option<&Blas> {
         self.blas.as_ref()
+    }
+
+    /// The version of what has compiled its kernels.
+    pub fn nvrtc_version(&self) -> Version {
+        self.nvrtc.version()
     }
 
     /// What its kernels are compiled for.

@@ -2,19 +2,19 @@
 
 mod prompts;
 
-use crate::device::Device;
 use crate::interrupt::{self, Interrupted};
-use crate::loaded_model::{Loaded, ModelArguments};
+use crate::loaded_model::{Loaded, ModelArguments, ModelJob};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::standard_output::print_text;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
-use prompts::{NamedPrompt, PromptArguments};
+use prompts::{Asked, NamedPrompt, PromptArguments};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -112,41 +112,18 @@ impl Generate {
         // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
         let asked = self.prompts.read()?;
         let single = asked.count() == 1 && self.n == 1;
-        let mut display = match (&self.out, stdout().is_terminal()) {
+        let display = match (&self.out, stdout().is_terminal()) {
             (None, true) if single => Display::Stream { shown: 0 },
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        let loaded = self.model.load()?;
-        let (sampling, source) = self.sampling(&loaded)?;
-        let sampling = Arc::new(sampling);
-        let prompts = asked.tokens(&loaded)?;
-
-        let limits = self.limits(&loaded, &prompts, &sampling)?;
-        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
-        for (i, prompt) in prompts.iter().enumerate() {
-            let request = Request {
-                key: Key { seed: self.seed, step: 0, prompt: i as u64 },
-                prompt: prompt.tokens.clone(),
-                samples: (0..self.n as usize).collect(),
-                sampling: sampling.clone(),
-                cache_activations: false,
-            };
-            engine.submit(request).map_err(|e| asked.error(i, e))?;
-        }
-        interrupt::wind_up_first("keeping the finished responses");
-        let summary = self.drive(&mut engine, &prompts, &mut display)?;
-        if let Display::Lines(output) = display {
-            output.finish()?;
-        }
-        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
-        Ok(())
+        self.model.run(Sampler { command: &self, asked, display })
     }
 
     /// Runs the engine to the end, showing what happens.
-    fn drive(
+    fn drive<B: Backend>(
         &self,
-        engine: &mut Engine<'_, Device>,
+        engine: &mut Engine<'_, B>,
         prompts: &[NamedPrompt],
         display: &mut Display,
     ) -> Result<String> {
@@ -213,7 +190,7 @@ impl Generate {
     }
 
     /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
-    fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
+    fn sampling<B: Backend>(&self, loaded: &Loaded<B>) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let eos_tokens = match (&defaults.eos_token_ids[..], &loaded.tokenizer) {
             ([], Some(tokenizer)) => tokenizer.special_id("eos_token").into_iter().collect(),
@@ -273,15 +250,56 @@ impl Generate {
         }
     }
 
-    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
+    fn limits<B: Backend>(
+        &self,
+        loaded: &Loaded<B>,
+        prompts: &[NamedPrompt],
+        sampling: &Sampling,
+    ) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<Device>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
+            .map(|p| KvCache::<B>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
+    }
+}
+
+/// The command's work, once there is a model.
+struct Sampler<'a> {
+    command: &'a Generate,
+    asked: Asked<'a>,
+    display: Display,
+}
+
+impl ModelJob for Sampler<'_> {
+    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+        let Self { command, asked, mut display } = self;
+        let (sampling, source) = command.sampling(loaded)?;
+        let sampling = Arc::new(sampling);
+        let prompts = asked.tokens(loaded)?;
+
+        let limits = command.limits(loaded, &prompts, &sampling)?;
+        let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
+        for (i, prompt) in prompts.iter().enumerate() {
+            let request = Request {
+                key: Key { seed: command.seed, step: 0, prompt: i as u64 },
+                prompt: prompt.tokens.clone(),
+                samples: (0..command.n as usize).collect(),
+                sampling: sampling.clone(),
+                cache_activations: false,
+            };
+            engine.submit(request).map_err(|e| asked.error(i, e))?;
+        }
+        interrupt::wind_up_first("keeping the finished responses");
+        let summary = command.drive(&mut engine, &prompts, &mut display)?;
+        if let Display::Lines(output) = display {
+            output.finish()?;
+        }
+        messages::say(&format!("{summary}, {}{source}", sampling.decoding()));
+        Ok(())
     }
 }
 

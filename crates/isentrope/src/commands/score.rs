@@ -2,13 +2,14 @@
 
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
-use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
+use crate::loaded_model::{Loaded, ModelArguments, ModelJob, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::template_variables::TemplateVariables;
 use anyhow::{Result, bail};
 use clap::Args;
+use isentrope_kernels::Backend;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
@@ -126,10 +127,23 @@ impl Score {
             bail!("--temperature is {temperature}: it must be from 0.01 to 100");
         }
         let lines = lines::read(&self.input)?;
-        let mut output = Output::create(self.out.as_deref())?;
-        let loaded = self.model.load()?;
-        let variables = template_variables(&self.variables.settings());
-        let items = understand(&loaded, &lines, &variables, self.temperature)?;
+        let output = Output::create(self.out.as_deref())?;
+        self.model.run(Scorer { command: &self, lines, output })
+    }
+}
+
+/// The command's work, once there is a model.
+struct Scorer<'a> {
+    command: &'a Score,
+    lines: Vec<Line>,
+    output: Output,
+}
+
+impl ModelJob for Scorer<'_> {
+    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+        let Self { command, lines, mut output } = self;
+        let variables = template_variables(&command.variables.settings());
+        let items = understand(loaded, &lines, &variables, command.temperature)?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -213,8 +227,8 @@ fn batch_len(items: &[Item]) -> usize {
         .map_or(items.len(), |first_too_many| first_too_many.max(1))
 }
 
-fn understand(
-    loaded: &Loaded,
+fn understand<B: Backend>(
+    loaded: &Loaded<B>,
     lines: &[Line],
     variables: &Map<String, Value>,
     temperature: Option<f32>,
@@ -233,8 +247,8 @@ fn understand(
     Ok(items)
 }
 
-fn item(
-    loaded: &Loaded,
+fn item<B: Backend>(
+    loaded: &Loaded<B>,
     line: &Line,
     index: usize,
     temperature: Option<f32>,

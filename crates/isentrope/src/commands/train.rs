@@ -1,9 +1,8 @@
 //! `isentrope train`: reinforcement learning; and what `sft` shares with it, from a recipe to a run directory.
 
-use crate::device::{self, Description, Device};
+use crate::device::{self, Device, DeviceFlag, Job, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
-use crate::memory::Memory;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
@@ -13,13 +12,14 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_files::Digest;
+use isentrope_kernels::{Backend, Isa};
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::plan::Plan;
 use isentrope_train::run::{Ending, Existing, Place, RunSummary};
-use isentrope_train::trainer::{Trainer, TrainingRecipe};
+use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,9 @@ pub struct RunArguments {
     /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Takes at most so many GiB of memory for free; the run takes nine tenths of that unless memory.budget_gib says
+    #[command(flatten)]
+    device: DeviceFlag,
+    /// Takes at most so many GiB of the device's memory for free; the run takes nine tenths of that unless memory.budget_gib says
     /// [default: what is free]. Results do not depend on it
     #[arg(long, value_name = "GIB")]
     free_memory: Option<f64>,
@@ -99,9 +101,10 @@ impl RunArguments {
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
-        let available = ranks.share_of(available(self.free_memory)?);
+        let most = most_memory(self.free_memory)?;
+        let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
         if self.dry_run {
-            return if ranks.is_first() { dry_run(recipe, ranks, available) } else { Ok(()) };
+            return if ranks.is_first() { dry_run(recipe, ranks, wanted, most) } else { Ok(()) };
         }
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
@@ -124,55 +127,16 @@ impl RunArguments {
         let mut digest = Digest::sha256();
         digest.update(place.recipe.0.as_bytes());
         ranks.world.same("recipe", &digest.hex())?;
-        let device = device::open(Some(ranks.threads))?;
-        let model = recipe.tables().model.clone();
-        // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
-        let hub = HubConfig::from_env()?;
-        let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
-        let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
-        let model_dir = ranks.first_then_all(describe)?;
-        let mut watcher = Watcher::new(ranks);
-        watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
-        let layout = Layout::new(&ModelConfig::read(&model_dir)?);
-        let tables = recipe.tables();
-        Plan::check_model(
-            &device,
-            &layout,
-            recipe.parameter_sets(ranks.world.size()),
-            tables.memory,
-            available,
-        )?;
-        let count = ranks.world.size();
-        let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
-        let plan = prepared.plan(&device, available)?;
-        ranks.is_settled.set(true);
-        watcher.heading(&plan.to_string());
-        watcher.heading(&prepared.estimate(&device, &plan)?.to_string());
-        watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
-        for note in &prepared.notes {
-            watcher.note(note);
-        }
-        if !model.from_scratch {
-            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, download)?);
-            ranks.first_then_all(complete)?;
-        }
-        let manifest = manifest(&device, &prepared.trainer, &model_dir, count)?;
-        same_files(&manifest, ranks)?;
-        if ranks.is_first() {
-            interrupt::wind_up_first("finishing the current step");
-        } else {
-            interrupt::wind_up_quietly();
-        }
-        let world = Arc::clone(&ranks.world);
-        let summary =
-            training_loop::train(prepared, &plan, &place, world, Arc::new(device), manifest, &mut watcher)
-                .map_err(isentrope_train::Error::or_free_space)?;
-        watcher.finish();
-        let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
-        match summary.ending {
-            Ending::Complete => printed,
-            Ending::Interrupted => Err(Interrupted { kept: kept(&summary) }.into()),
-        }
+        let dtype = ("device.dtype", recipe.tables().device.dtype);
+        let device = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())?;
+        ranks.world.same("arithmetic", device.arithmetic())?;
+        let available = device.available(most);
+        device.run(Training { recipe, place, ranks, command, available }).map_err(|error| {
+            if error.is::<device::Failed>() {
+                return anyhow!("{error}; the same command with --resume goes on from the last checkpoint");
+            }
+            error
+        })
     }
 
     /// Where the recipe does not say how many shards an update has: as many as the run has that is resumed, or as there are
@@ -188,6 +152,72 @@ impl RunArguments {
         })?;
         *shards = Some(found.parse().with_context(|| key)?);
         Ok(())
+    }
+}
+
+/// A run that can begin, once there is a device.
+struct Training<'a, R> {
+    recipe: R,
+    place: Place,
+    ranks: &'a Ranks,
+    command: &'a str,
+    /// Bytes of the device's memory.
+    available: usize,
+}
+
+impl<R: TrainingRecipe> Job for Training<'_, R> {
+    type Output = ();
+
+    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
+        let Self { recipe, place, ranks, command, available } = self;
+        let model = recipe.tables().model.clone();
+        // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
+        let hub = HubConfig::from_env()?;
+        let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
+        let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
+        let model_dir = ranks.first_then_all(describe)?;
+        let mut watcher = Watcher::new(ranks);
+        watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
+        device.heading().iter().for_each(|heading| watcher.heading(heading));
+        let layout = Layout::new(&ModelConfig::read(&model_dir)?);
+        let tables = recipe.tables();
+        Plan::check_model(
+            &*backend,
+            &layout,
+            recipe.parameter_sets(ranks.world.size()),
+            tables.memory,
+            available,
+        )?;
+        let count = ranks.world.size();
+        let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
+        let plan = prepared.plan(&*backend, available)?;
+        ranks.is_settled.set(true);
+        watcher.heading(&plan.to_string());
+        watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
+        watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
+        for note in &prepared.notes {
+            watcher.note(note);
+        }
+        if !model.from_scratch {
+            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, download)?);
+            ranks.first_then_all(complete)?;
+        }
+        let manifest = manifest(device, &prepared.trainer, ranks, &model_dir)?;
+        same_files(&manifest, ranks)?;
+        if ranks.is_first() {
+            interrupt::wind_up_first("finishing the current step");
+        } else {
+            interrupt::wind_up_quietly();
+        }
+        let world = Arc::clone(&ranks.world);
+        let summary = training_loop::train(prepared, &plan, &place, world, backend, manifest, &mut watcher)
+            .map_err(isentrope_train::Error::or_free_space)?;
+        watcher.finish();
+        let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
+        match summary.ending {
+            Ending::Complete => printed,
+            Ending::Interrupted => Err(Interrupted { kept: kept(&summary) }.into()),
+        }
     }
 }
 
@@ -215,8 +245,7 @@ fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
 /// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, available: usize) -> Result<()> {
-    let device = device::open(Some(ranks.threads))?;
+fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, wanted: Wanted, most: usize) -> Result<()> {
     let rendered = recipe::render(&recipe);
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
@@ -243,26 +272,44 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, available: usize) -> Res
         }
     };
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
-    let plan = prepared.plan(&device, available);
-    match &plan {
-        Ok(plan) => print_text(&format!("# {plan}\n# {}\n\n", prepared.estimate(&device, plan)?))?,
-        Err(error) => print_text(&format!("# {}\n\n", commented(&error.to_string())))?,
+    let dtype = ("device.dtype", prepared.trainer.tables().device.dtype);
+    let needs = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())
+        .and_then(|device| device.run(Looking { prepared: &prepared, most }));
+    match &needs {
+        Ok(needs) => print_text(&format!("{needs}\n"))?,
+        Err(error) => print_text(&format!("# {}\n\n", commented(&crate::sentence(error))))?,
     }
     print_text(&rendered)?;
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
-    Ok(plan.map(drop)?)
+    needs.map(drop)
 }
 
-/// Bytes of memory that are free, or are to be taken for it.
-fn available(free_memory: Option<f64>) -> Result<usize> {
-    let available = Memory::now().available as usize;
+/// What a run needs of a device, as comments above its recipe.
+struct Looking<'a, T> {
+    prepared: &'a Prepared<T>,
+    /// Most bytes of memory that are taken for free.
+    most: usize,
+}
+
+impl<T: Trainer> Job for Looking<'_, T> {
+    type Output = String;
+
+    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<String> {
+        let plan = self.prepared.plan(&*backend, device.available(self.most))?;
+        let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
+        Ok(format!("# {plan}\n{heading}# {}\n", self.prepared.estimate(&*backend, &plan)?))
+    }
+}
+
+/// Most bytes of memory that are taken for free.
+fn most_memory(free_memory: Option<f64>) -> Result<usize> {
     match free_memory {
-        Some(gib) if gib > 0.0 => Ok(available.min((gib * f64::from(1 << 30)) as usize)),
+        Some(gib) if gib > 0.0 => Ok((gib * f64::from(1 << 30)) as usize),
         Some(gib) => Err(anyhow!("--free-memory is {gib}: it must be above 0")),
-        None => Ok(available),
+        None => Ok(usize::MAX),
     }
 }
 
@@ -320,10 +367,10 @@ pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 }
 
 /// Under what the run was made.
-fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path, ranks: usize) -> Result<Value> {
+fn manifest(device: &Device, trainer: &impl Trainer, ranks: &Ranks, model_dir: &Path) -> Result<Value> {
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
-    let Description { instruction_set, threads, .. } = device::describe(device);
+    let instruction_set = Isa::from_env().map_err(anyhow::Error::msg)?.to_string();
     let mut model = json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
         model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
@@ -334,8 +381,9 @@ fn manifest(device: &Device, trainer: &impl Trainer, model_dir: &Path, ranks: us
         "started_unix_s": now,
         "seed": trainer.tables().run.seed,
         "instruction_set": instruction_set,
-        "threads": threads,
-        "ranks": ranks,
+        "threads": ranks.threads,
+        "device": device.manifest(),
+        "ranks": ranks.world.size(),
         "model": model,
         "data": { "sha256": data },
         "command": std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect::<Vec<_>>(),

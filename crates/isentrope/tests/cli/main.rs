@@ -9,6 +9,7 @@ mod bad_usage;
 mod chat;
 mod data_files;
 mod doctor;
+mod emulated;
 mod eval;
 mod examples;
 mod generate;

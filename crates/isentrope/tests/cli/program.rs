@@ -10,9 +10,30 @@ use tempfile::TempDir;
 
 /// A command of the program, with an environment that does not depend on where the test runs.
 pub fn isentrope<S: AsRef<str>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_isentrope"));
+    let mut command = command_of(Path::new(env!("CARGO_BIN_EXE_isentrope")), arguments);
+    command.env("ISENTROPE_DEVICE", "cpu"); // also where there is a GPU
+    command
+}
+
+/// A command of the program with an emulated GPU, which it finds by itself.
+pub fn emulated<S: AsRef<str>>(arguments: &[S]) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_isentrope")).with_file_name("examples").join("emulated");
+    assert!(program.is_file(), "tests need `cargo build -p isentrope --example emulated` first");
+    command_of(&program, arguments)
+}
+
+fn command_of<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments.iter().map(AsRef::as_ref));
-    for name in ["ISENTROPE_ISA", "ISENTROPE_THREADS", "HF_TOKEN", "HF_ENDPOINT", "RUST_BACKTRACE"] {
+    for name in [
+        "ISENTROPE_ISA",
+        "ISENTROPE_THREADS",
+        "ISENTROPE_DEVICE",
+        "ISENTROPE_EMULATED_MEMORY",
+        "HF_TOKEN",
+        "HF_ENDPOINT",
+        "RUST_BACKTRACE",
+    ] {
         command.env_remove(name);
     }
     command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", "no-such-cache").stdin(Stdio::null());

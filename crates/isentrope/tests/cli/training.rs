@@ -1,6 +1,6 @@
 //! What the tests of `train` and `sft` share: a tiny base model, recipes, and runs that can be compared byte for byte.
 
-use crate::program::{Scratch, isentrope, stderr, text};
+use crate::program::{Scratch, emulated, isentrope, stderr, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -189,13 +189,28 @@ every = 2
 
     /// A run into a directory of the scratch, with more settings and flags.
     pub fn command(&self, out: &str, sets: &[&str], flags: &[&str]) -> Command {
+        self.command_of(isentrope, out, sets, flags)
+    }
+
+    /// The same on the emulated GPU.
+    pub fn emulated(&self, out: &str, sets: &[&str], flags: &[&str]) -> Command {
+        self.command_of(emulated, out, sets, flags)
+    }
+
+    fn command_of(
+        &self,
+        program: fn(&[String]) -> Command,
+        out: &str,
+        sets: &[&str],
+        flags: &[&str],
+    ) -> Command {
         let out = format!("run.out={}", self.scratch.path(out));
         let mut arguments = vec![self.command, &self.recipe, "--set", &out];
         for set in sets {
             arguments.extend(["--set", set]);
         }
         arguments.extend(flags);
-        let mut command = isentrope(&arguments);
+        let mut command = program(&arguments.into_iter().map(str::to_owned).collect::<Vec<_>>());
         command.env("ISENTROPE_THREADS", "1"); // tests run beside one another
         command
     }

@@ -75,14 +75,26 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, ranks, lab, update, .. } = self;
+        let Self { run, model, optimizer, eval, checkpoint, device, memory, ranks, lab, update, .. } = self;
         let (track_states, shards) = (lab.track_states, update.shards.unwrap_or(1));
         let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: of_process_model.as_deref(),
             optimizer: process_optimizer,
         });
-        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, ranks, track_states, shards }
+        Tables {
+            run,
+            model,
+            optimizer,
+            process_model,
+            eval,
+            checkpoint,
+            device,
+            memory,
+            ranks,
+            track_states,
+            shards,
+        }
     }
 
     fn needs_reference(&self) -> bool {

@@ -111,7 +111,8 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with.
+    /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with, and whether
+    /// the arithmetic does.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -129,6 +130,14 @@ impl RunDirectory {
             if !changes.is_empty() {
                 note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
             }
+        }
+        let arithmetic = |of: &Value| of["device"]["arithmetic"].as_str().unwrap_or("f32").to_owned();
+        if let Some(before) = before.as_ref().map(arithmetic).filter(|before| *before != arithmetic(manifest))
+        {
+            note(&format!(
+                "the run began with the arithmetic {before} and goes on with {}: its bits are those of neither alone",
+                arithmetic(manifest)
+            ));
         }
         Ok(write_json(&path, manifest)?)
     }

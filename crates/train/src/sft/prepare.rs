@@ -32,9 +32,21 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, memory, ranks, sft, .. } = self;
+        let Self { run, model, optimizer, eval, checkpoint, device, memory, ranks, sft, .. } = self;
         let (process_model, track_states, shards) = (None, false, sft.shards.unwrap_or(1));
-        Tables { run, model, optimizer, process_model, eval, checkpoint, memory, ranks, track_states, shards }
+        Tables {
+            run,
+            model,
+            optimizer,
+            process_model,
+            eval,
+            checkpoint,
+            device,
+            memory,
+            ranks,
+            track_states,
+            shards,
+        }
     }
 
     fn needs_reference(&self) -> bool {

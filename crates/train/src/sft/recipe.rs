@@ -27,6 +27,8 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
+    /// Where the run computes, and what it keeps numbers as (docs/cuda.md).
+    pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
     /// Several processes that train together (docs/distributed.md). Nothing here changes a result.

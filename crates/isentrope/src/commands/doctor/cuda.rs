@@ -1,6 +1,7 @@
 //! What `isentrope doctor` shows of NVIDIA's GPUs, driver and libraries, and `--install-cuda`, which fetches the libraries.
 
 use super::Part;
+use crate::device::bf16_arithmetic;
 use crate::memory::human;
 use crate::progress::Download;
 use crate::standard_output::print_text;
@@ -60,13 +61,25 @@ impl CudaReport {
                 let refusals: Option<Vec<_>> = refusals.collect();
                 let refusal = refusals.and_then(|all| all.first().map(ToString::to_string));
                 let available = refusal.is_none();
-                let rest = refusal.unwrap_or_else(|| "but commands compute on the CPU".into());
+                let rest = refusal.unwrap_or_else(|| self.use_of(driver));
                 (available, format!("{gpus}; driver {release}, CUDA {}; {rest}", driver.cuda))
             }
             (None, Some(none)) => (false, none.why.clone()),
             (None, None) => (false, "nothing is known of it".into()),
         };
         Part { name: "GPU", available, why }
+    }
+
+    /// What commands do with GPUs that are good enough.
+    fn use_of(&self, driver: &Driver) -> String {
+        let compiles = self.libraries.iter().any(|s| s.library == LibraryName::Nvrtc && s.taken().is_some());
+        match driver.gpus.iter().find(|gpu| gpu.architecture.check().is_ok()) {
+            Some(gpu) if compiles => {
+                let bf16 = bf16_arithmetic((gpu.architecture.major, gpu.architecture.minor));
+                format!("commands compute on it (--device); in f32 with the CPU's bits, in bf16 as {bf16}")
+            }
+            _ => "but commands compute on the CPU for want of NVRTC".into(),
+        }
     }
 
     fn library(&self, search: &Search) -> Part {

@@ -3,14 +3,14 @@
 mod cuda;
 mod ranks;
 
-use crate::device::{self, Description, Device};
+use crate::device;
 use crate::memory::{Memory, human};
 use crate::ranks::{Ranks, together};
 use crate::standard_output::{print, print_text};
 use anyhow::Result;
 use clap::Args;
 use cuda::CudaReport;
-use isentrope_kernels::{Backend, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role};
 use isentrope_model::hub::HubConfig;
 use isentrope_reward::Python;
 use isentrope_sandbox::{Attempt, Sandbox};
@@ -100,14 +100,13 @@ impl Doctor {
 
     /// Measures on all ranks at once, and has the first say what was found.
     fn examine(&self, ranks: &Ranks) -> Result<()> {
-        let device = device::open(Some(ranks.threads))?;
+        let device = device::cpu(Some(ranks.threads))?;
         ranks.world.any(false)?; // so that all begin together
         let training = linear_speed(&device, "training", 2048, 2048, 2048)?;
         let ranks_report = RanksReport::gather(ranks, training.gflop_per_s)?;
         if !ranks.is_first() {
             return Ok(());
         }
-        let Description { instruction_set, available, threads } = device::describe(&device);
         let memory = Memory::now();
         let hub = HubConfig::from_env().ok();
         let sandbox = SandboxReport::find();
@@ -115,10 +114,10 @@ impl Doctor {
         let optional = cuda.parts().into_iter().chain([sandbox.part(), python(), mpi()]).collect();
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
-            instruction_set,
-            instruction_sets_available: available,
+            instruction_set: device.isa().to_string(),
+            instruction_sets_available: Isa::available().iter().map(ToString::to_string).collect(),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            threads,
+            threads: device.threads(),
             memory_bytes: memory.total,
             memory_available_bytes: memory.available,
             linear: vec![training, linear_speed(&device, "decoding", 16, 2048, 2048)?],
@@ -196,7 +195,7 @@ fn median_seconds(mut run: impl FnMut()) -> f64 {
 }
 
 fn linear_speed(
-    device: &Device,
+    device: &Cpu,
     name: &'static str,
     rows: usize,
     inputs: usize,
@@ -216,7 +215,7 @@ fn linear_speed(
 }
 
 /// A copy between buffers far larger than caches: each byte is read once and written once.
-fn bandwidth(device: &Device, memory: &Memory) -> f64 {
+fn bandwidth(device: &Cpu, memory: &Memory) -> f64 {
     let role = Role::Exact(1, (128 << 20).min(memory.available as usize / 32));
     let (mut from, mut to) = (device.buffer(role), device.buffer(role));
     // Pages that were never written to are all one page of zeros, and that is in the cache.

@@ -5,7 +5,7 @@ mod measured;
 mod sampling;
 
 use crate::interrupt;
-use crate::loaded_model::{self, file_hashes};
+use crate::loaded_model::{Computing, Loaded, ModelJob, file_hashes};
 use crate::messages;
 use crate::progress::Download;
 use crate::recipe;
@@ -19,6 +19,7 @@ use decoding::DecodingFlags;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
+use isentrope_kernels::Backend;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter, Sampling};
 use measured::Measured;
@@ -75,9 +76,8 @@ pub struct Eval {
     /// Compares with the results in this directory by a paired test
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
-    /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    computing: Computing,
     /// Memory for keys and values, in MiB [default: half of what is available]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     kv_memory: Option<u64>,
@@ -124,60 +124,7 @@ impl Eval {
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
         // What can be wrong with the benchmarks is found before the model is loaded.
         let found = self.find()?;
-        let loaded = loaded_model::load(model, self.threads)?;
-        let recommended = self.decoding.recommended(&loaded.dir)?;
-        let vocabulary = loaded.model.config.vocab_size;
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &self.variables.settings())?;
-        let measured: Vec<Measured> =
-            found.iter().map(|files| Measured::of(self, files, &prompter, &loaded)).collect::<Result<_>>()?;
-        let settings: Map<String, Value> =
-            measured.iter().map(|m| (m.set.name.clone(), m.settings.clone())).collect();
-        let benchmarks: Vec<String> = settings.keys().cloned().collect();
-        let manifest = json!({
-            "isentrope": env!("CARGO_PKG_VERSION"),
-            "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
-            "seed": self.seed,
-            "benchmarks": settings,
-        });
-        // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
-        let judge = Judge {
-            verifier: self.verifier.clone().unwrap_or_default().build()?,
-            overlong: Overlong::default(),
-            max_tokens: usize::MAX,
-        };
-        let results = Results::open(out, manifest)?;
-        messages::say(&format!("{model}: results in {}", out.display()));
-        for note in recommended.into_iter().chain(judge.verifier.notes()) {
-            messages::note(&note);
-        }
-        let evaluator = Evaluator {
-            sampling: Sampling {
-                eos_tokens: prompter.eos_tokens.clone(),
-                stop_strings: self.stop.clone(),
-                ..self.decoding.truncation()
-            },
-            seed: self.seed,
-            prompter: &prompter,
-            judge: &judge,
-            limits: Limits { cache_bytes: loaded.cache_bytes(self.kv_memory)?, ..Limits::default() },
-        };
-        interrupt::wind_up_first("keeping the finished problems");
-        for Measured { set, decoding, .. } in &measured {
-            let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
-            messages::say(&format!("{name}: {problems} problems, responses to each: {samples}, {decoding}"));
-            sampling::sample(&evaluator, set, &loaded, &results, out)?;
-        }
-        let report = results.report()?;
-        print_text(&results_table::report(&report, out))?;
-        for (name, summary) in &report.benchmarks {
-            if benchmarks.contains(name)
-                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
-            {
-                let remedy = "once the verifier works, the same command judges them all again";
-                bail!("{name}: no response could be judged; {remedy}");
-            }
-        }
-        Ok(())
+        self.computing.run(model, Measuring { command: self, model, out, found })
     }
 
     /// The files of the benchmarks, each of which is asked for once.
@@ -191,6 +138,79 @@ impl Eval {
             found.push(BenchmarkFiles::find(choice.clone(), &Download::default())?);
         }
         Ok(found)
+    }
+}
+
+/// The command's work, once there is a model.
+struct Measuring<'a> {
+    command: &'a Eval,
+    model: &'a str,
+    out: &'a Path,
+    found: Vec<BenchmarkFiles>,
+}
+
+impl ModelJob for Measuring<'_> {
+    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+        let Self { command, model, out, found } = self;
+        let recommended = command.decoding.recommended(&loaded.dir)?;
+        let vocabulary = loaded.model.config.vocab_size;
+        let prompter = Prompter::read(&loaded.dir, vocabulary, &command.variables.settings())?;
+        let measured: Vec<Measured> = found
+            .iter()
+            .map(|files| Measured::of(command, files, &prompter, loaded))
+            .collect::<Result<_>>()?;
+        let settings: Map<String, Value> =
+            measured.iter().map(|m| (m.set.name.clone(), m.settings.clone())).collect();
+        let benchmarks: Vec<String> = settings.keys().cloned().collect();
+        let mut manifest = json!({
+            "isentrope": env!("CARGO_PKG_VERSION"),
+            "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
+            "seed": command.seed,
+            "benchmarks": settings,
+        });
+        // Only where it is not the usual one, so that older results are still those of the same settings.
+        if loaded.device.arithmetic() != "f32" {
+            manifest["arithmetic"] = loaded.device.arithmetic().into();
+        }
+        // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
+        let judge = Judge {
+            verifier: command.verifier.clone().unwrap_or_default().build()?,
+            overlong: Overlong::default(),
+            max_tokens: usize::MAX,
+        };
+        let results = Results::open(out, manifest)?;
+        messages::say(&format!("{model}: results in {}", out.display()));
+        for note in recommended.into_iter().chain(judge.verifier.notes()) {
+            messages::note(&note);
+        }
+        let evaluator = Evaluator {
+            sampling: Sampling {
+                eos_tokens: prompter.eos_tokens.clone(),
+                stop_strings: command.stop.clone(),
+                ..command.decoding.truncation()
+            },
+            seed: command.seed,
+            prompter: &prompter,
+            judge: &judge,
+            limits: Limits { cache_bytes: loaded.cache_bytes(command.kv_memory)?, ..Limits::default() },
+        };
+        interrupt::wind_up_first("keeping the finished problems");
+        for Measured { set, decoding, .. } in &measured {
+            let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
+            messages::say(&format!("{name}: {problems} problems, responses to each: {samples}, {decoding}"));
+            sampling::sample(&evaluator, set, loaded, &results, out)?;
+        }
+        let report = results.report()?;
+        print_text(&results_table::report(&report, out))?;
+        for (name, summary) in &report.benchmarks {
+            if benchmarks.contains(name)
+                && summary.estimates.get("faults").is_some_and(|faults| faults.value == 1.0)
+            {
+                let remedy = "once the verifier works, the same command judges them all again";
+                bail!("{name}: no response could be judged; {remedy}");
+            }
+        }
+        Ok(())
     }
 }
 

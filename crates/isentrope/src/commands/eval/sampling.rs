@@ -7,15 +7,16 @@ use crate::progress::Work;
 use anyhow::Result;
 use isentrope_evaluation::results::Results;
 use isentrope_evaluation::{EvaluationSet, Evaluator};
+use isentrope_kernels::Backend;
 use isentrope_rollout::{Interrupt, Progress, ProgressObserver};
 use std::path::Path;
 use std::time::Instant;
 
 /// Samples and judges what a benchmark still lacks.
-pub fn sample(
+pub fn sample<B: Backend>(
     evaluator: &Evaluator<'_>,
     set: &EvaluationSet,
-    loaded: &Loaded,
+    loaded: &Loaded<B>,
     results: &Results,
     out: &Path,
 ) -> Result<()> {

@@ -1,8 +1,8 @@
 //! An axis of a sweep: named values, each some settings.
 
 use super::file::{hint, only_keys, table, text};
+use crate::recipe::{self, Node, Value};
 use anyhow::{Result, anyhow, bail};
-use isentrope::recipe::{self, Node, Value};
 
 /// What runs differ in.
 pub struct Axis {

@@ -4,17 +4,20 @@ use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::commands::train::refuse_misplaced;
-use crate::device::Device;
+use crate::device::{self, Device, Job, Seat, Wanted};
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
+use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
+use isentrope_train::settings::NumberType;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the checks have found.
 pub struct Checked {
@@ -34,8 +37,11 @@ struct Needs {
 }
 
 /// The machine's part in the checks.
-pub struct Machine<'a> {
-    pub device: &'a Device,
+pub struct Machine {
+    /// Where runs compute.
+    pub wanted: Wanted,
+    /// Threads of a run.
+    pub threads: usize,
     /// Bytes that all runs together may take.
     pub available: usize,
     /// Most runs that may go on at once.
@@ -49,9 +55,9 @@ pub struct Machine<'a> {
 ///
 /// # Errors
 /// What is wrong with any of them.
-pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Result<Checked> {
+pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
-    let mut speeds = Speeds::default();
+    let mut devices = Devices::default();
     let mut models = Models::default();
     let mut problems = Problems::default();
     let mut checked = Checked { seconds: Vec::new(), jobs: machine.jobs, notes: BTreeSet::new() };
@@ -74,10 +80,10 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine<'_>) -> Re
         }
         let needs = match run.command {
             Training::Train => {
-                needs::<rl::Recipe>(recipe, &run.place.source, machine, &mut speeds, &mut models)
+                needs::<rl::Recipe>(recipe, &run.place.source, machine, &mut devices, &mut models)
             }
             Training::Sft => {
-                needs::<sft::Recipe>(recipe, &run.place.source, machine, &mut speeds, &mut models)
+                needs::<sft::Recipe>(recipe, &run.place.source, machine, &mut devices, &mut models)
             }
         };
         match needs {
@@ -114,8 +120,8 @@ impl Models {
 fn needs<R: TrainingRecipe>(
     recipe: Value,
     source: &Path,
-    machine: &Machine<'_>,
-    speeds: &mut Speeds,
+    machine: &Machine,
+    devices: &mut Devices,
     models: &mut Models,
 ) -> Result<Needs> {
     let recipe: R = serde_json::from_value(recipe)?;
@@ -123,25 +129,61 @@ fn needs<R: TrainingRecipe>(
     refuse_misplaced(Path::new(&path), source)?;
     let dir = models.described(&path)?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
-    let jobs = jobs(&prepared, machine)?;
-    let plan = prepared.plan(machine.device, machine.available / jobs)?;
-    let seconds = prepared.estimate_with(machine.device, &plan, speeds)?.run.as_secs_f64();
-    Ok(Needs { seconds, jobs, notes: prepared.notes })
+    let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
+    device.run(Looking { prepared, machine, speeds })
+}
+
+/// The device of the runs, by the types of numbers that they keep, and its speeds so far.
+#[derive(Default)]
+struct Devices(Vec<(NumberType, Device, Speeds)>);
+
+impl Devices {
+    fn with(&mut self, dtype: NumberType, machine: &Machine) -> Result<(&Device, &mut Speeds)> {
+        let place = match self.0.iter().position(|(of, ..)| *of == dtype) {
+            Some(place) => place,
+            None => {
+                let setting = ("device.dtype", dtype);
+                let device = device::open(machine.wanted, setting, Some(machine.threads), Seat::ALONE)?;
+                self.0.push((dtype, device, Speeds::default()));
+                self.0.len() - 1
+            }
+        };
+        let (_, device, speeds) = &mut self.0[place];
+        Ok((device, speeds))
+    }
+}
+
+/// What a run needs of its device.
+struct Looking<'a, T> {
+    prepared: Prepared<T>,
+    machine: &'a Machine,
+    speeds: &'a mut Speeds,
+}
+
+impl<T: Trainer> Job for Looking<'_, T> {
+    type Output = Needs;
+
+    fn run<B: Backend>(self, backend: Arc<B>, _: &Device) -> Result<Needs> {
+        let Self { prepared, machine, speeds } = self;
+        let jobs = jobs(&prepared, &*backend, machine)?;
+        let plan = prepared.plan(&*backend, machine.available / jobs)?;
+        let seconds = prepared.estimate_with(&*backend, &plan, speeds)?.run.as_secs_f64();
+        Ok(Needs { seconds, jobs, notes: prepared.notes })
+    }
 }
 
 /// The most runs like this one that have room beside each other, and do not lose time for want of it.
-fn jobs<T: Trainer>(prepared: &Prepared<T>, machine: &Machine<'_>) -> Result<usize> {
+fn jobs<T: Trainer, B: Backend>(prepared: &Prepared<T>, backend: &B, machine: &Machine) -> Result<usize> {
     if machine.asked {
-        prepared.plan(machine.device, machine.available / machine.jobs)?;
+        prepared.plan(backend, machine.available / machine.jobs)?;
         return Ok(machine.jobs);
     }
     // What a recipe says that a run may take is not divided.
     let taken = prepared.trainer.tables().memory.budget_gib.map(|gib| gib * f64::from(1 << 30));
     let fitting = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
-    let has_room = |jobs: &usize| {
-        prepared.plan(machine.device, machine.available / jobs).is_ok_and(|plan| !plan.is_tight())
-    };
+    let has_room =
+        |jobs: &usize| prepared.plan(backend, machine.available / jobs).is_ok_and(|plan| !plan.is_tight());
     let most = (2..=machine.jobs.min(fitting)).rev().find(has_room).unwrap_or(1);
-    prepared.plan(machine.device, machine.available / most)?;
+    prepared.plan(backend, machine.available / most)?;
     Ok(most)
 }

@@ -2,8 +2,8 @@
 
 use super::axis::{Axis, plain};
 use super::file::{hint, table};
+use crate::recipe::{Node, Value};
 use anyhow::{Result, anyhow, bail};
-use isentrope::recipe::{Node, Value};
 
 /// What the file says of it.
 #[derive(Default)]

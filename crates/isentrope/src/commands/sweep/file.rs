@@ -3,8 +3,8 @@
 use super::axis::Axis;
 use super::compare::Compare;
 use super::quick::Quick;
+use crate::recipe::{self, Node, Value};
 use anyhow::{Result, anyhow, bail};
-use isentrope::recipe::{self, Node, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 

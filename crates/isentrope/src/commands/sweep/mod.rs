@@ -25,9 +25,8 @@ use self::progress::Progress;
 use self::runs::PlannedRun;
 use self::schedule::Schedule;
 use self::state::State;
-use crate::device;
+use crate::device::{self, DeviceFlag, Seat, Wanted};
 use crate::interrupt::{self, Interrupted};
-use crate::memory::Memory;
 use crate::messages;
 use crate::standard_output::print_text;
 use anyhow::{Result, anyhow, bail};
@@ -35,6 +34,7 @@ use clap::Args;
 use isentrope_files::{is_locked, lock_directory, make_directory};
 use isentrope_kernels::thread_count;
 use isentrope_lab::seeds;
+use isentrope_train::settings::{DeviceKind, NumberType};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -89,12 +89,14 @@ pub struct Sweep {
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Runs at a time [default: one per thread, fewer where memory would be short]
+    /// Runs at a time [default: one per thread, fewer where memory would be short; one on a GPU]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Threads of all runs together [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceFlag,
     /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go on
     #[arg(long)]
     fail_fast: bool,
@@ -138,17 +140,43 @@ impl Sweep {
             bail!("--jobs is 0: it must be at least 1");
         }
         let left = states.iter().filter(|state| **state != State::Done).count().max(1);
-        let jobs = self.jobs.unwrap_or(threads).min(left);
-        let available = Memory::now().available as usize;
-        let device = device::open(Some((threads / jobs).max(1)))?;
-        let machine = Machine { device: &device, available, jobs, asked: self.jobs.is_some() };
+        let wanted = self.wanted(runs)?;
+        let device = device::open(wanted, ("device.dtype", NumberType::F32), Some(threads), Seat::ALONE)?;
+        // A GPU has its hands full with one.
+        let jobs = self.jobs.unwrap_or(if device.is_gpu() { 1 } else { threads }).min(left);
+        let available = device.free_memory();
+        drop(device);
+        let share = (threads / jobs).max(1);
+        let machine = Machine { wanted, threads: share, available, jobs, asked: self.jobs.is_some() };
         let checked = check::check(runs, &states, &machine)?;
         for note in &checked.notes {
             messages::note(note);
         }
         let machine = Share { threads, memory: available };
-        let schedule = Schedule { jobs: checked.jobs, machine, fail_fast: self.fail_fast };
+        let device = self.device.device;
+        let schedule = Schedule { jobs: checked.jobs, machine, device, fail_fast: self.fail_fast };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
+    }
+
+    /// Where all runs compute.
+    fn wanted(&self, runs: &[PlannedRun]) -> Result<Wanted> {
+        let kind = |run: &PlannedRun| -> Result<DeviceKind> {
+            Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
+        };
+        let Some(first) = runs.first() else { return device::wanted(&self.device, DeviceKind::Auto) };
+        let wanted = device::wanted(&self.device, kind(first)?)?;
+        // What a flag or the environment says holds for all.
+        if wanted == kind(first)?.into()
+            && let Some(other) =
+                runs.iter().find(|run| kind(run).is_ok_and(|other| Wanted::from(other) != wanted))
+        {
+            bail!(
+                "device.kind differs between {} and {}: the runs of a sweep share one device; say with --device which",
+                first.name,
+                other.name
+            );
+        }
+        Ok(wanted)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A run as a process of this program.
 
 use super::runs::PlannedRun;
+use crate::device::Wanted;
 use crate::interrupt;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, parent, this_program, write_file};
@@ -41,7 +42,7 @@ impl Process {
     ///
     /// # Errors
     /// When the files cannot be written or the program cannot be started.
-    pub fn start(run: &PlannedRun, share: Share) -> Result<Self> {
+    pub fn start(run: &PlannedRun, share: Share, device: Option<Wanted>) -> Result<Self> {
         make_directory(parent(run.dir()))?;
         write_file(&run.recipe_file(), run.place.recipe.0.as_bytes())?;
         let path = run.log_file();
@@ -67,6 +68,9 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(both);
+        if let Some(device) = device {
+            command.args(["--device", &device.to_string()]);
+        }
         let mut child = command.spawn().with_context(|| program.display().to_string())?;
         interrupt::ends_with_this(child.id());
         let stdin = child.stdin.take();

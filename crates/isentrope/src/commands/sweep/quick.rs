@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::file::{MadeModel, SweepFile, hint, table};
+use crate::recipe::Node;
 use anyhow::{Result, anyhow, bail};
-use isentrope::recipe::Node;
 use std::path::PathBuf;
 
 /// What `--quick` changes.

@@ -1,8 +1,8 @@
 //! The runs of a sweep: every combination of the axes' values, each with its whole recipe.
 
 use super::file::{SweepFile, Training, hint};
+use crate::recipe::{self, Node};
 use anyhow::{Context, Result, anyhow, bail};
-use isentrope::recipe::{self, Node};
 use isentrope_settings::{Shape, differences};
 use isentrope_train::run::{Existing, Place};
 use isentrope_train::trainer::TrainingRecipe;

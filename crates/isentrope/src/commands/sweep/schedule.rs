@@ -4,6 +4,7 @@ use super::process::{Ended, Process, Share};
 use super::progress::{Progress, RunProgress, shown};
 use super::runs::PlannedRun;
 use super::state::State;
+use crate::device::Wanted;
 use crate::interrupt;
 use crate::messages;
 use crate::visible::visible;
@@ -27,6 +28,8 @@ pub struct Schedule {
     pub jobs: usize,
     /// What all together may take.
     pub machine: Share,
+    /// Where they compute, if that was said to the sweep.
+    pub device: Option<Wanted>,
     /// Whether one that fails ends the sweep.
     pub fail_fast: bool,
 }
@@ -100,7 +103,7 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
             let ready = ready(runs, progress);
             let Some(place) = ready.first().copied() else { break };
             let share = schedule.share(&processes, ready.len());
-            match Process::start(&runs[place], share) {
+            match Process::start(&runs[place], share, schedule.device) {
                 Ok(process) => {
                     processes.push(Running { place, process, started: Instant::now(), share });
                     progress.0[place].runs = true;

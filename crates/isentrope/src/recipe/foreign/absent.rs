@@ -87,13 +87,8 @@ const ABSENT: &[Absent] = &[
         "a run is one process on one machine, which uses all its cores (--threads)",
     ),
     absent(
-        "use_cpu no_cuda device use_mps_device",
-        "training is on the CPU; `isentrope doctor` says what it can do",
-    ),
-    absent(
-        "bf16 fp16 bf16_full_eval fp16_full_eval tf32 torch_dtype dtype model_dtype cast_lm_head_to_fp32 \
-         half_precision_backend mixed_precision",
-        "all computation is in float32; checkpoint.dtype is the number format of saved weights",
+        "fp16 fp16_full_eval tf32 dtype cast_lm_head_to_fp32 half_precision_backend",
+        "numbers are kept as float32, or on a GPU as bfloat16: device.dtype; checkpoint.dtype is the format of saved weights",
     ),
     absent(
         "gradient_checkpointing gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* \

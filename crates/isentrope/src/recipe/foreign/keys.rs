@@ -123,6 +123,13 @@ pub const FOREIGN: &[Foreign] = &[
         "memory.budget_gib",
         "which is in GiB, not a fraction",
     ),
+    but(&["trainer.device"], "device.kind", "where \"auto\" takes a GPU if one can be used"),
+    but(&["use_cpu", "no_cuda", "use_mps_device"], "device.kind", "where \"cpu\" is the CPU alone"),
+    but(
+        &["bf16", "bf16_full_eval", "torch_dtype", "model_dtype", "mixed_precision"],
+        "device.dtype",
+        "which is \"f32\" or, on a GPU, \"bf16\"; checkpoint.dtype is the format of saved weights",
+    ),
     // The objective.
     same(&["adv_estimator"], "objective.advantage"),
     but(

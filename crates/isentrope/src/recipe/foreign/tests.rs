@@ -202,6 +202,10 @@ fn values_of_other_trainers_are_translated() {
         ("reward_model.model.optim.lr = 1e-6", "here it is `prime.optimizer.learning_rate`"),
         ("data.accuracy_lower_bound = 0.2", "here it is `rollout.accuracy_band`, which has both bounds"),
         ("reward_model.prime_granularity = \"token\"", "absent here, because PRIME's process rewards are"),
+        ("bf16 = true", "`bf16`; here it is `device.dtype`, which is"),
+        ("use_cpu = true", "here it is `device.kind`, where \"cpu\""),
+        ("device.kind = \"gpu\"", "here it is `device.kind = \"cuda\"`"),
+        ("device.dtype = \"bfloat16\"", "here it is `device.dtype = \"bf16\"`"),
         ("checkpoint.dtype = \"bf16\"", "here it is `checkpoint.dtype = \"bfloat16\"`"),
     ] {
         let told = told(text, &rl());
@@ -216,7 +220,7 @@ fn what_is_absent_says_why() {
         ("[peft_config]\nr = 8", "`peft_config`; absent here, because all weights are trained"),
         ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/trackers.md"),
         ("use_vllm = true", "the program samples itself"),
-        ("bf16 = true", "all computation is in float32"),
+        ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
         ("trainer.nnodes = 2", "a run is one process on one machine"),
         ("algorithm.gamma = 1.0", "there is no value model"),
         ("[critic]\noptim.lr = 1e-5", "`critic`; absent here, because there is no value model"),

@@ -60,6 +60,8 @@ const KL: &[&str] = &["objective.reference_kl.estimator", "kl_loss_type", "kl_pe
 const SCHEDULE: &[&str] = &["optimizer.schedule", "lr_scheduler_type", "warmup_style"];
 const VERIFIER: &[&str] = &["reward.verifier", "reward_funcs", "reward_manager", "reward_manager.name"];
 const FORMAT: &[&str] = &["checkpoint.dtype"];
+const DEVICE: &[&str] = &["device.kind"];
+const NUMBERS: &[&str] = &["device.dtype"];
 
 const CLIP: (&str, &str) = ("objective.loss", "\"clip\"");
 const GSPO: (&str, &str) = ("objective.loss", "\"gspo\"");
@@ -344,6 +346,17 @@ pub const FOREIGN: &[Foreign] = &[
         &["format_reward", "reward_model"],
         &[],
         "only answers are judged here; a function or a program of your own can judge anything: docs/rewards.md",
+    ),
+    // The device.
+    is(DEVICE, &["gpu", "nvidia"], &[("device.kind", "\"cuda\"")], ""),
+    is(DEVICE, &["mps", "npu", "xpu", "rocm"], &[], "GPUs are NVIDIA's here, and the CPU does without any"),
+    is(NUMBERS, &["bfloat16", "torch_bfloat16"], &[("device.dtype", "\"bf16\"")], ""),
+    is(NUMBERS, &["float32", "fp32", "float", "torch_float32"], &[("device.dtype", "\"f32\"")], ""),
+    is(
+        NUMBERS,
+        &["float16", "fp16", "f16", "half", "torch_float16", "fp8"],
+        &[],
+        "gradients would leave the range of such numbers; bf16 has the range of f32",
     ),
     // Checkpoints.
     is(FORMAT, &["bf16", "torch_bfloat16"], &[("checkpoint.dtype", "\"bfloat16\"")], ""),

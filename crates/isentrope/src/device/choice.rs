@@ -1,0 +1,138 @@
+//! Which device is wanted: a flag says, or the environment, or the recipe.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use isentrope_train::settings::DeviceKind;
+use std::fmt;
+use std::str::FromStr;
+
+/// The variable that says which device, where no flag does.
+const VARIABLE: &str = "ISENTROPE_DEVICE";
+
+/// The flag of every command that computes.
+#[derive(Args)]
+pub struct DeviceFlag {
+    /// Computes there: auto (a GPU where one can be used, else the CPU), cpu, cuda, or one of several GPUs as cuda:1
+    /// [default: ISENTROPE_DEVICE, else the recipe's device.kind, else auto]. The bits of f32 do not depend on it
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Wanted>,
+}
+
+/// A device as flags name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of which kind.
+    pub kind: DeviceKind,
+    /// Which of them.
+    pub index: Index,
+}
+
+/// Which GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Index {
+    /// The first; of several ranks on a machine, each takes the next.
+    #[default]
+    Any,
+    /// This one, counted from 0.
+    Named(usize),
+}
+
+/// The place of this process among those of a job on its machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its number, from 0.
+    pub place: usize,
+    /// How many there are.
+    pub of: usize,
+    /// Whether it speaks for the job.
+    pub speaks: bool,
+}
+
+impl Seat {
+    /// Of a process that is alone.
+    pub const ALONE: Self = Self { place: 0, of: 1, speaks: true };
+
+    /// How many have the same device, of so many that are taken in turn.
+    pub fn sharers(self, devices: usize) -> usize {
+        (0..self.of).filter(|place| place % devices == self.place % devices).count().max(1)
+    }
+}
+
+impl From<DeviceKind> for Wanted {
+    fn from(kind: DeviceKind) -> Self {
+        Self { kind, index: Index::Any }
+    }
+}
+
+/// As flags name it.
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, self.index) {
+            (DeviceKind::Auto, _) => f.write_str("auto"),
+            (DeviceKind::Cpu, _) => f.write_str("cpu"),
+            (DeviceKind::Cuda, Index::Any) => f.write_str("cuda"),
+            (DeviceKind::Cuda, Index::Named(index)) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = match text {
+            "auto" => DeviceKind::Auto,
+            "cpu" => DeviceKind::Cpu,
+            "cuda" | "gpu" => DeviceKind::Cuda,
+            _ => {
+                let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
+                let index = index.ok_or("a device is auto, cpu, cuda or cuda:N, the GPU N counted from 0")?;
+                return Ok(Self { kind: DeviceKind::Cuda, index: Index::Named(index) });
+            }
+        };
+        Ok(kind.into())
+    }
+}
+
+/// The device that is wanted: what the flag says, else the environment, else the recipe.
+///
+/// # Errors
+/// When the variable names no device.
+pub fn wanted(flag: &DeviceFlag, recipe: DeviceKind) -> Result<Wanted> {
+    match (flag.device, std::env::var(VARIABLE)) {
+        (Some(wanted), _) => Ok(wanted),
+        (None, Ok(text)) if !text.is_empty() => {
+            text.parse().map_err(anyhow::Error::msg).with_context(|| format!("{VARIABLE} is {text:?}"))
+        }
+        (None, _) => Ok(recipe.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_have_names() {
+        let parsed = |text: &str| text.parse::<Wanted>();
+        assert_eq!(parsed("auto"), Ok(Wanted::default()));
+        assert_eq!(parsed("cuda:3").unwrap().index, Index::Named(3));
+        for name in ["auto", "cpu", "cuda", "cuda:0", "cuda:12"] {
+            assert_eq!(parsed(name).unwrap().to_string(), name);
+        }
+        assert_eq!(parsed("cuda"), Ok(DeviceKind::Cuda.into()));
+        for wrong in ["", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:99999999999999999999"] {
+            assert!(parsed(wrong).unwrap_err().contains("cuda:N"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_a_machine_take_its_devices_in_turn() {
+        let sharers =
+            |of, devices| (0..of).map(|place| Seat { place, of, speaks: true }.sharers(devices)).collect();
+        let of: Vec<usize> = sharers(5, 2);
+        assert_eq!(of, [3, 2, 3, 2, 3]);
+        let of: Vec<usize> = sharers(2, 4);
+        assert_eq!(of, [1, 1]);
+    }
+}

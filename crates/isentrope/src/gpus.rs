@@ -1,0 +1,80 @@
+//! The GPUs that the program may compute on: those of the machine, or emulated ones in tests.
+
+use isentrope_cuda::gpu::{Driver, Gpu, Surroundings};
+use isentrope_cuda::{AnyDevice, SOURCES};
+use serde::Serialize;
+
+/// Finds and opens GPUs.
+pub trait Gpus: Send + Sync {
+    /// How many there are, at least one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn count(&self) -> Result<usize, NoGpu>;
+
+    /// Opens one of them, counted from 0.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot be used, and what to do.
+    fn open(&self, index: usize) -> Result<OpenGpu, String>;
+}
+
+/// Why there is no GPU to compute on.
+#[derive(Clone, Debug)]
+pub struct NoGpu {
+    /// Whether one seems to be there that cannot be used, which its owner wants to know.
+    pub is_amiss: bool,
+    /// A sentence.
+    pub why: String,
+}
+
+/// A GPU that is ready to compute.
+pub struct OpenGpu {
+    /// What launches.
+    pub device: AnyDevice,
+    /// What manifests say of it.
+    pub about: AboutGpu,
+}
+
+/// What manifests say of a GPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct AboutGpu {
+    /// Such as NVIDIA H200.
+    pub name: String,
+    /// The driver, as it calls itself.
+    pub driver: Option<String>,
+    /// The version of CUDA that the driver supports.
+    pub cuda: Option<String>,
+    /// The version of what has compiled the kernels.
+    pub nvrtc: Option<String>,
+    /// The version of the library that computes those products of bf16 whose bits it has right; none where there is none.
+    pub cublaslt: Option<String>,
+}
+
+/// The NVIDIA GPUs of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NvidiaGpus;
+
+impl Gpus for NvidiaGpus {
+    fn count(&self) -> Result<usize, NoGpu> {
+        let surroundings = Surroundings::of_process();
+        let hidden = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|list| matches!(list.trim(), "" | "-1"));
+        let driver = Driver::find(&surroundings)
+            .map_err(|none| NoGpu { is_amiss: none.has_device && !hidden, why: none.why })?;
+        Ok(driver.gpus.len())
+    }
+
+    fn open(&self, index: usize) -> Result<OpenGpu, String> {
+        let surroundings = Surroundings::of_process();
+        let driver = Driver::find(&surroundings).map_err(|none| none.why)?;
+        let gpu = Gpu::open(index, &surroundings, SOURCES).map_err(|error| error.to_string())?;
+        let about = AboutGpu {
+            name: driver.gpus.get(index).map(|gpu| gpu.name.clone()).unwrap_or_default(),
+            driver: driver.release,
+            cuda: Some(driver.cuda.to_string()),
+            nvrtc: Some(gpu.nvrtc_version().to_string()),
+            cublaslt: gpu.blas().map(|blas| blas.version().to_string()),
+        };
+        Ok(OpenGpu { device: AnyDevice::new(gpu), about })
+    }
+}

@@ -1,0 +1,308 @@
+//! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last byte; with bf16 it agrees with
+//! itself. The GPU is `examples/emulated.rs`.
+
+use crate::processes::until;
+use crate::program::{
+    Scratch, array, bits, emulated, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of,
+    text, token_model,
+};
+use crate::train_resume::{kill, lines, start, wait_until};
+use crate::training::{
+    Bench, EASY, assert_same_results, base, checkpoint, metrics, problems, succeed, tree, untrained,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds there.
+const SMALL: [&str; 6] = [
+    "run.steps=3",
+    "eval.every=3",
+    "eval.problems=2",
+    "eval.samples=1",
+    "checkpoint.every=1",
+    "checkpoint.keep=9",
+];
+
+/// Prompts for models of 61 tokens or more.
+fn prompts(scratch: &Scratch) -> (Vec<Value>, String) {
+    let prompts: Vec<Value> = [3u32, 18]
+        .into_iter()
+        .map(|count| json!({"tokens": (0..count).map(|t| (t * count + 3) % 61).collect::<Vec<_>>()}))
+        .collect();
+    let file = scratch.lines("prompts.jsonl", &prompts);
+    (prompts, file)
+}
+
+/// What `score` is to be asked of responses.
+fn to_score(scratch: &Scratch, prompts: &[Value], generated: &[Value]) -> String {
+    let line = |line: &Value| {
+        let prompt = array(&prompts[line["id"].as_u64().unwrap() as usize], "tokens");
+        let tokens = [prompt, array(line, "tokens")].concat();
+        json!({"tokens": tokens, "prompt_tokens": prompt.len(), "logprobs": line["logprobs"]})
+    };
+    scratch.lines("score.jsonl", &generated.iter().map(line).collect::<Vec<_>>())
+}
+
+/// Models of every family: with f32 they sample and score the CPU's bytes, with bf16 what is scored is what was sampled.
+#[test]
+fn every_family_samples_and_scores() {
+    let scratch = Scratch::new();
+    let (prompts, file) = prompts(&scratch);
+    for name in [
+        "llama-biases",
+        "llama-mqa",
+        "llama-yarn",
+        "llama3",
+        "mistral-head-dim",
+        "mistral-sliding",
+        "qwen2-tied",
+        "qwen2-window",
+        "qwen3",
+    ] {
+        let model = token_model(name);
+        let generate =
+            ["generate", &model, "--prompts", &file, "-n", "2", "--max-tokens", "6", "--top-p", "0.95"];
+        let on_cpu = stdout_of(&mut isentrope(&generate));
+        assert_eq!(stdout_of(&mut emulated(&generate)), on_cpu, "{name}");
+        let input = to_score(&scratch, &prompts, &parse_lines(&on_cpu));
+        let score = ["score", &model, "--in", &input];
+        assert_eq!(stdout_of(&mut emulated(&score)), stdout_of(&mut isentrope(&score)), "{name}");
+
+        let bf16 = ["--device", "cuda", "--dtype", "bf16"];
+        let generated = lines_of(emulated(&[&generate[..], &bf16].concat()));
+        let input = to_score(&scratch, &prompts, &generated);
+        let scored = lines_of(emulated(&[&["score", &model, "--in", &input][..], &bf16].concat()));
+        for (generated, scored) in generated.iter().zip(&scored) {
+            for key in ["logprobs", "entropies"] {
+                assert_eq!(bits(generated, key), bits(scored, key), "{name}: {key}");
+            }
+            assert_eq!(scored["mismatch"]["max"], 0.0, "{name}");
+        }
+        let f32_logprobs: Vec<u32> =
+            parse_lines(&on_cpu).iter().flat_map(|line| bits(line, "logprobs")).collect();
+        let bf16_logprobs: Vec<u32> = generated.iter().flat_map(|line| bits(line, "logprobs")).collect();
+        assert_ne!(f32_logprobs, bf16_logprobs, "{name}: as if bf16 were f32");
+    }
+}
+
+/// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics, responses and weights are the
+/// CPU's, and so is a run that has moved from one to the other and back.
+#[test]
+fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
+    for (bench, sets) in [(Bench::sft(), &["sft.batch=4"][..]), (Bench::train(), &[])] {
+        let sets = [&SMALL[..], sets].concat();
+        let on_cpu = bench.run("cpu", &sets, &[]);
+        let on_gpu = bench.out("gpu");
+        succeed(&mut bench.emulated("gpu", &sets, &["--device", "cuda"]));
+        assert_same_results(&on_cpu, &on_gpu);
+        let manifest: Value =
+            serde_json::from_slice(&fs::read(on_gpu.join("manifest.json")).unwrap()).unwrap();
+        let device = &manifest["device"];
+        assert_eq!((&device["kind"], &device["gpu"]["name"]), (&json!("cuda"), &json!("emulated")));
+        assert_eq!((&device["dtype"], &device["arithmetic"]), (&json!("f32"), &json!("f32")));
+
+        // A checkpoint holds all that the rest of a run depends on: what comes after it is made again elsewhere.
+        let moved = bench.out("moved");
+        succeed(&mut bench.command("moved", &sets, &[]));
+        for (kept, on_gpu) in [(1, true), (2, false)] {
+            for step in kept + 1..=3 {
+                fs::remove_dir_all(checkpoint(&moved, step)).unwrap();
+            }
+            let command = if on_gpu { Bench::emulated } else { Bench::command };
+            succeed(&mut command(&bench, "moved", &sets, &["--resume"]));
+            assert_same_results(&on_cpu, &moved);
+        }
+        // With bf16 it goes on from the same weights, and says that what follows is another arithmetic's.
+        let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
+        let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
+        assert!(said.contains("device.dtype") && said.contains("goes on with bf16-t16"), "{said}");
+    }
+}
+
+/// With bf16 a run learns, repeats itself, and goes on after SIGKILL as if nothing had happened.
+#[test]
+fn a_run_in_bf16_learns_and_survives_a_kill() {
+    let scratch = Scratch::new();
+    let model = untrained(&scratch);
+    let recipe = format!(
+        "run.steps = 50\nmodel.path = {model:?}\nmodel.from_scratch = true\n[device]\nkind = \"cuda\"\ndtype = \"bf16\"\n\
+         [sft]\nbatch = 8\nmax_tokens = 64\n[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 2\n[eval]\nevery = 0\n\
+         [checkpoint]\nevery = 10\nkeep = 9\n{EASY}"
+    );
+    let bench = Bench::new(scratch, "sft", &recipe);
+    let whole = bench.out("whole");
+    succeed(&mut bench.emulated("whole", &[], &[]));
+    let losses: Vec<f64> = metrics(&whole).iter().filter_map(|line| line["sft/loss"].as_f64()).collect();
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    let (first, last) = (mean(&losses[..4]), mean(&losses[losses.len() - 4..]));
+    // A guess among 23 tokens costs 3.1 nats.
+    assert!(first > 2.0 && last < 0.6 * first, "the loss went from {first} to {last}");
+    let manifest: Value = serde_json::from_slice(&fs::read(whole.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["device"]["arithmetic"], "bf16-t16");
+
+    let killed = bench.out("killed");
+    for step in [2, 21] {
+        let mut child = start(bench.emulated("killed", &[], &["--resume"]));
+        wait_until(&mut child, || lines(&killed) > step);
+        assert!(kill(&mut child), "it had ended");
+    }
+    succeed(&mut bench.emulated("killed", &[], &["--resume"]));
+    assert_same_results(&whole, &killed);
+}
+
+/// Reinforcement learning in bf16: the ratio of a rollout's first update is 1 for every token, since what is trained is what has
+/// sampled; micro-batches change nothing.
+#[test]
+fn what_trains_in_bf16_is_what_has_sampled() {
+    let bench = Bench::train();
+    let sets = [
+        &SMALL[..],
+        &["update.prompts=4", "update.epochs=1", "device.dtype=bf16", "eval.every=0", "run.steps=2"],
+    ]
+    .concat();
+    succeed(&mut bench.emulated("whole", &sets, &[]));
+    let small = [&sets[..], &["memory.micro_batch_tokens=1"]].concat();
+    succeed(&mut bench.emulated("parts", &small, &[]));
+    assert_same_results(&bench.out("whole"), &bench.out("parts"));
+    for line in &metrics(&bench.out("whole"))[1..] {
+        assert_eq!(
+            (&line["policy/ratio_max"], &line["policy/log_ratio_abs"]),
+            (&json!(1.0), &json!(0.0)),
+            "{line}"
+        );
+        assert!(line["grad/norm"].as_f64().unwrap() > 0.0, "{line}");
+    }
+}
+
+/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a standard error of
+/// sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as of three steps, is below 0.042. The margin is
+/// more than three times that.
+#[test]
+fn rewards_in_bf16_rise_by_more_than_chance_can() {
+    let scratch = Scratch::new();
+    let file = scratch.lines("problems.jsonl", &problems());
+    let recipe = format!(
+        "run.steps = 11\nmodel.path = {:?}\ndata.files = [{file:?}]\ndevice.dtype = \"bf16\"\neval.every = 0\n\
+         optimizer.learning_rate = 1e-3\nupdate.prompts = 6\n[rollout]\nprompts = 12\nresponses = 8\nmax_tokens = 16\n",
+        base()
+    );
+    let bench = Bench::new(scratch, "train", &recipe);
+    succeed(&mut bench.emulated("run", &[], &[]));
+    let rewards: Vec<f64> =
+        metrics(&bench.out("run")).iter().filter_map(|line| line["reward/mean"].as_f64()).collect();
+    let mean = |rewards: &[f64]| rewards.iter().sum::<f64>() / rewards.len() as f64;
+    let (first, last) = (mean(&rewards[..3]), mean(&rewards[rewards.len() - 3..]));
+    assert!(last - first > 0.13, "the mean reward went from {first} to {last}: {rewards:?}");
+}
+
+/// Evaluations say with which arithmetic they were made, where it is not the usual one.
+#[test]
+fn an_evaluation_in_bf16_is_another_evaluation() {
+    let scratch = Scratch::new();
+    let model = base();
+    let problems = scratch.lines("problems.jsonl", &problems()[..2]);
+    let bench = format!("mine={problems}");
+    let evaluate = |out: &str, flags: &[&str]| {
+        let out = scratch.path(out);
+        let arguments = ["eval", model, "--bench", &bench, "-n", "2", "--max-tokens", "8", "--out", &out];
+        (emulated(&[&arguments[..], flags].concat()), isentrope(&[&arguments[..], flags].concat()), out)
+    };
+    let (mut on_gpu, _, gpu) = evaluate("gpu", &["--temperature", "1"]);
+    let (_, mut on_cpu, cpu) = evaluate("cpu", &["--temperature", "1"]);
+    succeed(&mut on_gpu);
+    succeed(&mut on_cpu);
+    assert_eq!(tree(gpu.as_ref()), tree(cpu.as_ref()));
+    let (mut other, _, _) = evaluate("gpu", &["--temperature", "1", "--dtype", "bf16"]);
+    failure_last(&mut other, &["arithmetic"]);
+}
+
+/// Like `failure_saying`, of commands that say where they compute before they fail.
+fn failure_last(command: &mut Command, parts: &[&str]) -> String {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+    let last = message.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{message}");
+    for part in parts {
+        assert!(last.contains(part), "{part:?} is not in: {last}");
+    }
+    last.to_owned()
+}
+
+#[test]
+fn a_device_that_cannot_be_used_is_a_sentence() {
+    let model = token_model("qwen3");
+    let scratch = Scratch::new();
+    let (_, file) = prompts(&scratch);
+    let generate = ["generate", &model, "--prompts", &file, "--max-tokens", "2"];
+    let with = |flags: &[&str]| emulated(&[&generate[..], flags].concat());
+    failure_saying(&mut with(&["--device", "cuda:1"]), &["no GPU 1", "doctor", "--device cpu"]);
+    failure_saying(
+        &mut with(&["--device", "cpu", "--dtype", "bf16"]),
+        &["--dtype is bf16", "the device is the CPU", "--device cuda", "f32"],
+    );
+    failure_saying(with(&[]).env("ISENTROPE_DEVICE", "tpu"), &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"]);
+    let without = |flags: &[&str]| {
+        let mut command = with(flags);
+        command.env("ISENTROPE_EMULATED_MEMORY", "none");
+        command
+    };
+    failure_saying(&mut without(&["--device", "cuda"]), &["no GPU can be used", "taken away", "doctor"]);
+    failure_saying(&mut without(&["--dtype", "bf16"]), &["only a GPU", "taken away", "--install-cuda"]);
+    let output = without(&[]).output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("note: computing on the CPU, since"), "{said}");
+    let quiet = stderr(&without(&["--device", "cpu"]).output().unwrap());
+    assert!(!quiet.contains("note"), "{quiet}");
+    // The flag is stronger than the environment, and that than the recipe.
+    succeed(with(&["--device", "cpu"]).env("ISENTROPE_DEVICE", "cuda:7"));
+    let bench = Bench::sft();
+    let dry =
+        |flags: &[&str]| bench.emulated("run", &["device.kind=cuda"], &[&["--dry-run"], flags].concat());
+    let shown = |command: &mut Command| stdout_of(command).contains("computing on cuda:0");
+    assert!(shown(&mut dry(&[])) && !shown(&mut dry(&["--device", "cpu"])));
+    assert!(!shown(dry(&[]).env("ISENTROPE_DEVICE", "cpu")));
+}
+
+#[test]
+fn too_little_memory_on_the_device_is_a_sentence() {
+    let scratch = Scratch::new();
+    let model = text(&crate::text_model::text_model(&scratch, "model"));
+    let prompt = json!({"tokens": (0..200u32).collect::<Vec<_>>()});
+    let file = scratch.lines("prompts.jsonl", &[prompt]);
+    let generate = ["generate", &model, "--prompts", &file, "--max-tokens", "2"];
+    let with = |kib: usize| {
+        let mut command = emulated(&generate);
+        command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
+        command
+    };
+    let mut ended = BTreeSet::new();
+    for kib in [1, 40, 80, 100, 120, 140, 160, 200, 400] {
+        let mut command = with(kib);
+        if command.output().unwrap().status.success() {
+            ended.insert("well");
+            continue;
+        }
+        let said = failure_last(&mut command, &["iB"]);
+        ended.insert(if said.contains("the weights take") { "before loading" } else { "in a pass" });
+    }
+    assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
+}
+
+#[test]
+fn ctrl_c_saves_a_run_on_a_gpu() {
+    let bench = Bench::sft();
+    let out = bench.out("run");
+    let sets =
+        ["run.steps=100000", "sft.batch=2", "eval.every=0", "checkpoint.every=100000", "device.dtype=bf16"];
+    let mut child = bench.emulated("run", &sets, &[]).stderr(Stdio::piped()).spawn().unwrap();
+    until(Duration::from_secs(60), "no step was made", || lines(&out) > 2);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    let saved = crate::program::names(&out.join("checkpoints"));
+    assert_eq!(saved.len(), 1, "{saved:?}");
+}
