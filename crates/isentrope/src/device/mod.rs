@@ -173,7 +173,9 @@ impl Device {
 
     /// What manifests say of it.
     pub fn manifest(&self) -> Value {
-        let mut said = json!({ "dtype": self.dtype, "arithmetic": self.arithmetic() });
+        let gradients = "do not depend on micro-batches"; // docs/numerics.md, of every arithmetic
+        let mut said =
+            json!({ "dtype": self.dtype, "arithmetic": self.arithmetic(), "gradients": gradients });
         match &self.computes {
             Computes::Cpu(_) => said["kind"] = "cpu".into(),
             Computes::Gpu { backend, index, about, .. } => {

@@ -6,6 +6,7 @@ use crate::program::{
     Scratch, array, bits, emulated, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of,
     text, token_model,
 };
+use crate::train_ranks::Launcher;
 use crate::train_resume::{kill, lines, start, wait_until};
 use crate::training::{
     Bench, EASY, assert_same_results, base, checkpoint, metrics, problems, succeed, tree, untrained,
@@ -290,6 +291,64 @@ fn too_little_memory_on_the_device_is_a_sentence() {
         ended.insert(if said.contains("the weights take") { "before loading" } else { "in a pass" });
     }
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
+}
+
+/// A plan that takes more than the device has: a run that fails in the middle is no panic, and says how it goes on.
+#[test]
+fn a_run_that_finds_no_memory_says_how_it_goes_on() {
+    let bench = Bench::sft();
+    let sets = ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
+    let mut ended = BTreeSet::new();
+    for kib in [50, 300, 450, 600, 4000] {
+        let mut command = bench.emulated("run", &sets, &["--overwrite"]);
+        command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
+        if command.output().unwrap().status.success() {
+            ended.insert("well");
+        } else if failure_last(&mut command, &["cannot allocate"]).contains("--resume goes on") {
+            ended.insert("in a pass");
+        }
+    }
+    assert_eq!(ended, BTreeSet::from(["in a pass", "well"]));
+}
+
+/// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run alone.
+#[test]
+fn ranks_on_different_devices_train_the_same_in_f32() {
+    let bench = Bench::sft();
+    let sets = [&SMALL[..], &["sft.batch=4", "sft.shards=2"]].concat();
+    let alone = bench.run("alone", &sets, &[]);
+    for (i, launcher) in Launcher::installed().iter().enumerate() {
+        for (name, kinds) in [
+            ("mixed", [(1, "ISENTROPE_DEVICE=cpu"), (1, "ISENTROPE_DEVICE=cuda")]),
+            ("shared", [(1, "ISENTROPE_DEVICE=auto"), (1, "ISENTROPE_DEVICE=cuda:0")]),
+        ] {
+            let out = format!("{name}-{i}");
+            let mut command = bench.emulated(&out, &sets, &[]);
+            command.env_remove("ISENTROPE_DEVICE");
+            succeed(&mut launcher.jobs(&kinds, &command));
+            assert_same_results(&alone, &bench.out(&out));
+        }
+    }
+}
+
+/// The runs of a sweep compute where it was told to.
+#[test]
+fn a_sweep_hands_its_device_on() {
+    let bench = Bench::sft();
+    let text = "command = \"sft\"\nbase = \"recipe.toml\"\nset.run.steps = 2\nset.sft.batch = 2\nset.eval.every = 0\n\
+                [axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n";
+    let file = bench.scratch.file("sweep.toml", text);
+    let (cpu, gpu) = (bench.scratch.path("cpu"), bench.scratch.path("gpu"));
+    let sweep = ["sweep", &file, "--threads", "1", "--out"];
+    succeed(&mut isentrope(&[&sweep[..], &[&cpu]].concat()));
+    succeed(&mut emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat()));
+    let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
+    for seed in ["1", "2"] {
+        assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));
+        let manifest: Value =
+            serde_json::from_slice(&fs::read(on_gpu.join(seed).join("manifest.json")).unwrap()).unwrap();
+        assert_eq!(manifest["device"]["kind"], "cuda");
+    }
 }
 
 #[test]

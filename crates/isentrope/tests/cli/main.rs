@@ -9,6 +9,7 @@ mod bad_usage;
 mod chat;
 mod data_files;
 mod doctor;
+#[cfg(target_os = "linux")]
 mod emulated;
 mod eval;
 mod examples;
