@@ -4,7 +4,7 @@ use crate::device::{self, Device, DeviceFlag, Job, Seat};
 use crate::memory::human;
 use crate::messages;
 use crate::progress::Download;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
@@ -122,12 +122,12 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     let needed = Layout::new(&config).parameter_bytes(&*backend, Role::Weight);
     let available = device.free_memory();
     if needed > available {
-        bail!(
+        return Err(device.unfitting(anyhow!(
             "{}: the weights take {} in memory and {} are available",
             dir.display(),
             human(needed),
             human(available)
-        );
+        )));
     }
     hub::complete_with(&hub, model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;

@@ -187,10 +187,11 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
             recipe.parameter_sets(ranks.world.size()),
             tables.memory,
             available,
-        )?;
+        )
+        .map_err(|error| device.unfitting(error))?;
         let count = ranks.world.size();
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
-        let plan = prepared.plan(&*backend, available)?;
+        let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
         ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
@@ -298,7 +299,8 @@ impl<T: Trainer> Job for Looking<'_, T> {
     type Output = String;
 
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<String> {
-        let plan = self.prepared.plan(&*backend, device.available(self.most))?;
+        let plan = self.prepared.plan(&*backend, device.available(self.most));
+        let plan = plan.map_err(|error| device.unfitting(error))?;
         let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
         Ok(format!("# {plan}\n{heading}# {}\n", self.prepared.estimate(&*backend, &plan)?))
     }

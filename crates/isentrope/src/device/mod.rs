@@ -161,6 +161,17 @@ impl Device {
         self.free_memory().min(most) / self.sharers
     }
 
+    /// What does not fit, with what would on a GPU whose numbers the CPU keeps too.
+    pub fn unfitting(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
+        let error = error.into();
+        if self.is_gpu() && self.dtype == NumberType::F32 {
+            return anyhow!(
+                "{error}; on the CPU (--device cpu) it has the machine's memory, and the same bits"
+            );
+        }
+        error
+    }
+
     /// Which bits it computes: whatever has the same name computes the same.
     pub fn arithmetic(&self) -> &'static str {
         match (&self.computes, self.dtype) {

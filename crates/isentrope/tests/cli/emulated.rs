@@ -288,6 +288,7 @@ fn too_little_memory_on_the_device_is_a_sentence() {
             continue;
         }
         let said = failure_last(&mut command, &["iB"]);
+        assert_eq!(said.contains("the weights take"), said.contains("(--device cpu)"), "{said}");
         ended.insert(if said.contains("the weights take") { "before loading" } else { "in a pass" });
     }
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
@@ -298,6 +299,9 @@ fn too_little_memory_on_the_device_is_a_sentence() {
 fn a_run_that_finds_no_memory_says_how_it_goes_on() {
     let bench = Bench::sft();
     let sets = ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
+    let mut dry = bench.emulated("run", &["run.steps=2"], &["--dry-run"]);
+    let said = stderr(&dry.env("ISENTROPE_EMULATED_MEMORY", "4000").output().unwrap());
+    assert!(said.starts_with("error: the run needs at least") && said.contains("(--device cpu)"), "{said}");
     let mut ended = BTreeSet::new();
     for kib in [50, 300, 450, 600, 4000] {
         let mut command = bench.emulated("run", &sets, &["--overwrite"]);
