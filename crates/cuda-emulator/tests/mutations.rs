@@ -5,8 +5,11 @@
 //! A change that no longer applies, because the kernel has changed, is a failure as well: it wants a successor.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
+#[path = "../../cuda/tests/attention_reference/mod.rs"]
+mod attention_reference;
 mod patches;
 
+use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
@@ -330,6 +333,100 @@ fn head<B: Backend>(backend: &B) -> Results {
     results
 }
 
+/// Heads in groups of two, and what they see: a window that ends within tiles, or everything.
+fn tiled(window: Option<usize>) -> Attention {
+    Attention { heads: 4, kv_heads: 2, head_dim: 24, window, scale: 0.3 }
+}
+
+/// A sequence of more keys than a split has, and how many of its last rows attend: so many that a block has both splits, or one,
+/// and each split has a block.
+const LONG: usize = 1100;
+const LAST: [usize; 2] = [9, 1];
+/// Windows for these.
+const WINDOWS: [Option<usize>; 2] = [None, Some(90)];
+
+/// Attention by the tensor core, forward.
+fn tiles(cuda: &Cuda<Emulator>) -> Results {
+    let mut results = Vec::new();
+    for (window, last) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+        let shape = tiled(window);
+        let (row, width) = (shape.row(), shape.heads * shape.head_dim);
+        let pages: Vec<u32> = (0..LONG.div_ceil(Cuda::<Emulator>::PAGE) as u32).rev().collect();
+        let described = |first: usize| {
+            let mut host = HostBatch::default();
+            host.push(&vec![0; LONG - first], first, &pages);
+            cuda.batch(&host)
+        };
+        let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: pages.len() }).unwrap();
+        cuda.store_kv(shape, &rows(cuda, Role::Activation, 1, LONG, row), &described(0), &mut cache, 0);
+        let mut queries = cuda.buffer(Role::Activation(last, row));
+        cuda.write(&mut queries, 0, &noise(1, LONG * row)[(LONG - last) * row..]);
+        let mut out = rows(cuda, Role::Activation, 2, last, width);
+        cuda.attention(shape, &queries, &described(LONG - last), &cache, 0, &mut out);
+        results.extend(read(cuda, &out, last, width));
+    }
+    results
+}
+
+/// A chain of Hopper's tensor core over numbers that are bf16.
+fn chain(start: f32, a: &[f32], b: &[f32]) -> f32 {
+    let halves = |x: &[f32]| x.iter().map(|x| (x.to_bits() >> 16) as u16).collect::<Vec<u16>>();
+    TensorCore::Hopper.chain(start, &halves(a), &halves(b))
+}
+
+fn tiles_expected() -> Results {
+    let mut results = Vec::new();
+    for (window, last) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+        let shape = tiled(window);
+        let qkv = noise(1, LONG * shape.row());
+        let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
+        let reference = Reference { shape, chain: &chain };
+        let outputs = (LONG - last..LONG).flat_map(|position| {
+            (0..shape.heads)
+                .flat_map(|head| reference.output(&by_position, position, head))
+                .collect::<Vec<f32>>()
+        });
+        results.extend(bits(&outputs.collect::<Vec<f32>>()));
+    }
+    results
+}
+
+/// A sequence of two tiles, a beginning that two runs share, and windows.
+fn gradient_runs() -> (usize, Vec<Run>) {
+    let parts = [(0, 70), (0, 19), (19, 24), (19, 3)];
+    let starts = parts.iter().scan(0, |row, (_, len)| Some(std::mem::replace(row, *row + len)));
+    let run = |(row, (position, len))| Run { row, len, position, pages: 0..0 };
+    (116, starts.collect::<Vec<usize>>().into_iter().zip(parts).map(run).collect())
+}
+
+/// Its gradient.
+fn tiles_gradient(cuda: &Cuda<Emulator>) -> Results {
+    let (total, runs) = gradient_runs();
+    let mut results = Vec::new();
+    for window in [None, Some(20)] {
+        let shape = tiled(window);
+        let (row, width) = (shape.row(), shape.heads * shape.head_dim);
+        let qkv = rows(cuda, Role::Activation, 1, total, row);
+        let d_out = rows(cuda, Role::Activation, 3, total, width);
+        let mut d_qkv = rows(cuda, Role::Activation, 4, total, row);
+        let batch =
+            cuda.batch(&HostBatch { tokens: vec![0; total], runs: runs.clone(), ..HostBatch::default() });
+        cuda.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
+        results.extend(read(cuda, &d_qkv, total, row));
+    }
+    results
+}
+
+fn tiles_gradient_expected() -> Results {
+    let (total, runs) = gradient_runs();
+    let gradient = |window| {
+        let shape = tiled(window);
+        let (qkv, d_out) = (noise(1, total * shape.row()), noise(3, total * shape.heads * shape.head_dim));
+        bits(&Reference { shape, chain: &chain }.gradient(&qkv, &d_out, &runs))
+    };
+    [None, Some(20)].into_iter().flat_map(gradient).collect()
+}
+
 const LINEAR: Operations = as_on_cpu!(linear);
 const PRODUCTS: Operations =
     Operations { dtype: Dtype::Bf16, on_device: products, expected: products_expected };
@@ -337,6 +434,9 @@ const NORMS: Operations = as_on_cpu!(norms);
 const ELEMENTWISE: Operations = as_on_cpu!(elementwise);
 const OPTIMIZER: Operations = as_on_cpu!(optimizer);
 const ATTENTION: Operations = as_on_cpu!(attention);
+const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
+const TILES_GRADIENT: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
 const HEAD: Operations = as_on_cpu!(head);
 
 /// Operations that use a file, by their names in mutations.txt.
@@ -348,6 +448,8 @@ fn operations(name: &str) -> Operations {
         "elementwise" => ELEMENTWISE,
         "optimizer" => OPTIMIZER,
         "attention" => ATTENTION,
+        "tiles" => TILES,
+        "tiles_gradient" => TILES_GRADIENT,
         "head" => HEAD,
         _ => panic!("there are no operations {name}"),
     }
@@ -377,7 +479,9 @@ fn run(
 
 #[test]
 fn kernels_as_they_are_pass() {
-    for operations in [LINEAR, PRODUCTS, NORMS, ELEMENTWISE, OPTIMIZER, ATTENTION, HEAD] {
+    for operations in
+        [LINEAR, PRODUCTS, NORMS, ELEMENTWISE, OPTIMIZER, ATTENTION, TILES, TILES_GRADIENT, HEAD]
+    {
         let expected = (operations.expected)();
         let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
         for (seed, races) in schedules {
