@@ -15,6 +15,8 @@ pub(crate) const SPLIT: usize = 1024;
 pub(crate) const WARP_ROWS: usize = 16;
 /// Warps of a block, at most.
 pub(crate) const WARPS: usize = 4;
+/// Bytes of what splits in blocks of their own have come to, at most: no plan of memory counts them.
+const PARTIAL: usize = 32 << 20;
 /// Stands for all splits, in order.
 const ALL: usize = u32::MAX as usize;
 /// Words of a tile, and of one whose splits are put together.
@@ -62,7 +64,10 @@ pub(crate) fn split_tiles<D: Device>(
     let longest = runs.iter().map(|run| run.len * group).max().unwrap_or(0);
     let rows = WARP_ROWS * warps(longest);
     let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
-    let in_parallel = blocks * shape.kv_heads < 2 * processors && rows == WARP_ROWS;
+    let end = runs.iter().map(|run| run.position + run.len).max().unwrap_or(0);
+    let partial = blocks * shape.kv_heads * rows * end.div_ceil(SPLIT) * 4 * (shape.head_dim + 2);
+    let is_decoding = runs.iter().all(|run| run.len <= 1) || rows == WARP_ROWS;
+    let in_parallel = is_decoding && blocks * shape.kv_heads < 2 * processors && partial <= PARTIAL;
     let (mut tiles, mut merged): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     let (mut places, mut several) = (0, false);
     for run in runs {

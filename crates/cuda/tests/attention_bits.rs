@@ -152,4 +152,6 @@ fn splits_are_as_defined() {
         outputs_are_as_defined(shape, len, 2, 1, 1);
         outputs_are_as_defined(shape, len, 2, 9, 2);
     }
+    // More heads than a warp has rows.
+    outputs_are_as_defined(shape(20, 1, 2, None), 1030, 1, 1, 3);
 }
