@@ -82,13 +82,13 @@ impl<D: Device> Cuda<D> {
             Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 8)),
             (
                 logits,
-                draws.rows.at(0),
-                draws.temperatures.at(0),
+                draws.rows(),
+                draws.temperatures(),
                 1.0,
                 Pointer::NULL,
                 Pointer::NULL,
                 Pointer::NULL,
-                draws.statistics.at(0),
+                draws.statistics(),
                 word(count),
                 vocabulary,
                 word(first),
@@ -98,15 +98,7 @@ impl<D: Device> Cuda<D> {
         DRAW.launch(
             &*self.device,
             Grid::line(count, THREADS).with_shared(shared(shape, BLOCK, 8)),
-            (
-                logits,
-                draws.wanted.at(0),
-                draws.statistics.at(0),
-                draws.found.at(0),
-                vocabulary,
-                word(first),
-                all,
-            ),
+            (logits, draws.wanted(), draws.statistics(), draws.found(), vocabulary, word(first), all),
         );
     }
 }
@@ -122,43 +114,55 @@ fn temperature(draw: &Draw) -> f32 {
     if draw.adjustments.temperature == 0.0 { 1.0 } else { draw.adjustments.temperature }
 }
 
-/// Draws on the device, in the order of their rows.
+/// Draws on the device, in the order of their rows. All of them go there at once, and all that is found comes back at once: a
+/// step waits for the device a single time.
 struct OfDevice<D: Device> {
     len: usize,
-    wanted: Block<D>,
-    rows: Block<D>,
-    temperatures: Block<D>,
-    statistics: Block<D>,
-    found: Block<D>,
+    /// What is wanted, rows and temperatures.
+    asked: Block<D>,
+    /// What was found, and statistics `[5, len]`.
+    answered: Block<D>,
 }
 
 impl<D: Device> OfDevice<D> {
     fn new(cuda: &Cuda<D>, draws: &[&Draw], block: usize) -> Self {
         let len = draws.len();
-        let all: Vec<u64> = draws.iter().flat_map(|draw| wanted(draw, block)).collect();
-        let rows: Vec<u32> = draws.iter().map(|draw| word(draw.row % block)).collect();
-        let temperatures: Vec<f32> = draws.iter().map(|draw| temperature(draw)).collect();
-        Self {
-            len,
-            wanted: cuda.uploaded(&all),
-            rows: cuda.uploaded(&rows),
-            temperatures: cuda.uploaded(&temperatures),
-            statistics: cuda.scratch(4 * 5 * len),
-            found: cuda.scratch(8 * len),
-        }
+        let all = draws.iter().flat_map(|draw| wanted(draw, block));
+        // The low word of a number comes first.
+        let mut words: Vec<u32> = all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
+        words.extend(draws.iter().map(|draw| word(draw.row % block)));
+        words.extend(draws.iter().map(|draw| temperature(draw).to_bits()));
+        Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch((8 + 20) * len) }
+    }
+
+    fn wanted(&self) -> Pointer {
+        self.asked.at(0)
+    }
+    fn rows(&self) -> Pointer {
+        self.asked.at(24 * self.len)
+    }
+    fn temperatures(&self) -> Pointer {
+        self.asked.at(28 * self.len)
+    }
+    fn found(&self) -> Pointer {
+        self.answered.at(0)
+    }
+    fn statistics(&self) -> Pointer {
+        self.answered.at(8 * self.len)
     }
 
     /// What was drawn; None where logits are not finite.
     fn read(&self, cuda: &Cuda<D>) -> Vec<Option<Drawn>> {
         let len = self.len;
-        let found: Vec<u64> = cuda.downloaded(&self.found, len);
-        let statistics: Vec<f32> = cuda.downloaded(&self.statistics, 3 * len);
-        let drawn = |(i, &found): (usize, &u64)| {
-            let (max, log_sum, entropy) = (statistics[i], statistics[len + i], statistics[2 * len + i]);
+        // Of the statistics maximum, logarithm of the sum, and entropy.
+        let words: Vec<u32> = cuda.downloaded(&self.answered, (2 + 3) * len);
+        let (found, statistics) = words.split_at(2 * len);
+        let drawn = |i: usize| {
+            let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + i]));
             let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
-            let (token, logprob) = (found as u32, f32::from_bits((found >> 32) as u32));
+            let (token, logprob) = (found[2 * i], f32::from_bits(found[2 * i + 1]));
             is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, kept: None })
         };
-        found.iter().enumerate().map(drawn).collect()
+        (0..len).map(drawn).collect()
     }
 }
