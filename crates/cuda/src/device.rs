@@ -63,6 +63,18 @@ pub trait Device: Send + Sync + 'static {
     fn product(&self, _product: &Product) -> bool {
         false
     }
+    /// The vendor's library of products, such as `cuBLASLt 13.1`, if there is one.
+    fn product_library(&self) -> Option<String> {
+        None
+    }
+    /// Finds out whether that library computes products of this kind, whatever their addresses and the number of tokens, to the
+    /// bits of the kernels here; [`product`](Self::product) knows it from then on.
+    ///
+    /// # Errors
+    /// Why they are left to the kernels.
+    fn examine(&self, _product: &Product) -> Result<(), String> {
+        Err("there is no library of products".into())
+    }
     /// Waits for all that has been called.
     fn synchronize(&self);
 }

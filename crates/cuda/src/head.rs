@@ -56,7 +56,7 @@ pub(crate) fn block_rows(shape: Linear, rows: usize) -> usize {
 
 /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there are
 /// few widths: each is a kind of product that is compared before the vendor's library computes it.
-fn block_columns(shape: Linear, rows: usize) -> usize {
+pub(crate) fn block_columns(shape: Linear, rows: usize) -> usize {
     let panels = (LOGITS / 2 / rows.max(1).saturating_mul(PANEL)).max(1);
     let panels = 1_usize << panels.ilog2();
     panels.saturating_mul(PANEL).min(shape.outputs)

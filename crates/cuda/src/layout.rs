@@ -45,7 +45,7 @@ pub(crate) struct Layout {
 }
 
 /// Rows of bf16 begin at multiples of 16 bytes: asynchronous copies take so many.
-fn padded(features: usize) -> usize {
+pub(crate) fn padded(features: usize) -> usize {
     features.checked_next_multiple_of(8).unwrap_or(usize::MAX)
 }
 

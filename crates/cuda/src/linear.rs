@@ -27,18 +27,18 @@ pub(crate) struct Matrix {
 
 /// The operands of a product by the tensor core, `d[i, j] = sum over k of a[i, k] b[j, k]`.
 #[derive(Clone, Copy)]
-struct Operands {
-    a: Matrix,
-    b: Matrix,
-    d: Matrix,
-    rows: usize,
-    columns: usize,
-    depth: usize,
+pub(crate) struct Operands {
+    pub a: Matrix,
+    pub b: Matrix,
+    pub d: Matrix,
+    pub rows: usize,
+    pub columns: usize,
+    pub depth: usize,
 }
 
 /// The four directions of a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(crate) enum Direction {
     /// Outputs of a layer; `true` for logits, which are f32.
     Forward(bool),
     /// Gradients by inputs.
@@ -56,7 +56,7 @@ impl Operands {
     }
 
     /// The product as the vendor's library sees it, if its matrices lie without gaps.
-    fn as_product(&self, direction: Direction) -> Option<Product> {
+    pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
             Direction::Input | Direction::HeadInput(false) => (false, true),

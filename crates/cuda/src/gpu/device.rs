@@ -395,6 +395,17 @@ impl Device for Gpu {
         self.blas.as_ref().is_some_and(|blas| blas.product(self, product))
     }
 
+    fn product_library(&self) -> Option<String> {
+        self.blas.as_ref().map(|blas| format!("cuBLASLt {}", blas.version()))
+    }
+
+    fn examine(&self, product: &Product) -> Result<(), String> {
+        match &self.blas {
+            Some(blas) => blas.verdict(self, product),
+            None => Err(self.blas_search.missing()),
+        }
+    }
+
     fn synchronize(&self) {
         self.stream.wait();
     }

@@ -35,7 +35,9 @@ impl CudaReport {
             Err(none) => (None, Some(none)),
         };
         let cuda = driver.as_ref().map(|driver| driver.cuda);
-        let architecture = driver.as_ref().and_then(|driver| driver.gpus.first()).map(|gpu| gpu.architecture);
+        // NVRTC must know the GPUs that are of use.
+        let mut architectures = driver.iter().flat_map(|driver| &driver.gpus).map(|gpu| gpu.architecture);
+        let architecture = architectures.find(|architecture| architecture.check().is_ok());
         let libraries =
             vec![Nvrtc::search(&surroundings, cuda, architecture).1, Blas::look(&surroundings, cuda)];
         Self { driver, no_driver, libraries, misnamed: surroundings.misnamed() }
@@ -50,19 +52,18 @@ impl CudaReport {
     fn gpu(&self) -> Part {
         let (available, why) = match (&self.driver, &self.no_driver) {
             (Some(driver), _) => {
-                let named = driver.gpus.iter().map(|gpu| {
+                // One may be of use and another not: each has its number, which opens it, and what it lacks.
+                let named = driver.gpus.iter().enumerate().map(|(number, gpu)| {
                     let memory = human(usize::try_from(gpu.memory_bytes).unwrap_or(usize::MAX));
-                    format!("{}, {memory}, {}", gpu.name, gpu.architecture)
+                    let lack = gpu.architecture.check().err();
+                    let lack = lack.map(|lack| format!(" (of no use: {lack})")).unwrap_or_default();
+                    format!("GPU {number}: {}, {memory}, {}{lack}", gpu.name, gpu.architecture)
                 });
                 let release = driver.release.as_deref().unwrap_or("of unknown version");
                 let gpus = named.collect::<Vec<_>>().join("; ");
-                // What an older GPU lacks is said where none of them is of use.
-                let refusals = driver.gpus.iter().map(|gpu| gpu.architecture.check().err());
-                let refusals: Option<Vec<_>> = refusals.collect();
-                let refusal = refusals.and_then(|all| all.first().map(ToString::to_string));
-                let available = refusal.is_none();
-                let rest = refusal.unwrap_or_else(|| self.use_of(driver));
-                (available, format!("{gpus}; driver {release}, CUDA {}; {rest}", driver.cuda))
+                let available = driver.gpus.iter().any(|gpu| gpu.architecture.check().is_ok());
+                let rest = if available { format!("; {}", self.use_of(driver)) } else { String::new() };
+                (available, format!("{gpus}; driver {release}, CUDA {}{rest}", driver.cuda))
             }
             (None, Some(none)) => (false, none.why.clone()),
             (None, None) => (false, "nothing is known of it".into()),
