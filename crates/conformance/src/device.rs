@@ -102,7 +102,7 @@ fn numbers(role: Role) -> usize {
             Kind::Vector(len) => len,
             Kind::Matrix(shape) => shape.inputs * shape.outputs,
         },
-        Role::Moment(numbers) => numbers,
+        Role::Moment(numbers) | Role::OffloadedMoment(numbers) => numbers,
         Role::Cache { .. } => panic!("nobody looks into a cache"),
     }
 }
@@ -116,6 +116,7 @@ fn with_tail(role: Role) -> Role {
         Role::Weight(Kind::Vector(len)) => Role::Weight(Kind::Vector(len + TAIL)),
         Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
         Role::Moment(numbers) => Role::Moment(numbers + TAIL),
+        Role::OffloadedMoment(numbers) => Role::OffloadedMoment(numbers + TAIL),
         Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => role,
     }
 }
@@ -166,7 +167,7 @@ impl<S: Subject> Device<'_, S> {
         };
         match role {
             Role::Weight(kind) | Role::Gradient(kind) => self.pack(kind, 0, data, &mut buffer),
-            Role::Moment(_) => self.write_numbers(&mut buffer, 0, data),
+            Role::Moment(_) | Role::OffloadedMoment(_) => self.write_numbers(&mut buffer, 0, data),
             _ => self.write(&mut buffer, 0, data),
         }
         buffer
@@ -178,7 +179,7 @@ impl<S: Subject> Device<'_, S> {
         let mut data = vec![POISON; numbers(whole)];
         match whole {
             Role::Weight(kind) | Role::Gradient(kind) => self.unpack(kind, 0, buffer, &mut data),
-            Role::Moment(_) => self.read_numbers(buffer, 0, &mut data),
+            Role::Moment(_) | Role::OffloadedMoment(_) => self.read_numbers(buffer, 0, &mut data),
             _ => self.read(buffer, 0, &mut data),
         }
         let tail = data.split_off(numbers(role));

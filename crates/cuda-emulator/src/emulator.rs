@@ -241,6 +241,7 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
 
 impl Device for Emulator {
     type Memory = EmulatedMemory;
+    type HostMemory = Mutex<Vec<u8>>;
 
     fn name(&self) -> String {
         let (major, minor) = self.settings.capability;
@@ -299,6 +300,44 @@ impl Device for Emulator {
     fn clear(&self, memory: &EmulatedMemory, offset: usize, bytes: usize) {
         // SAFETY: as above.
         unsafe { memory.range(offset, bytes).write_bytes(0, bytes) };
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<Mutex<Vec<u8>>, OutOfMemory> {
+        Ok(Mutex::new(vec![0; bytes]))
+    }
+
+    fn copy_in(
+        &self,
+        from: &Mutex<Vec<u8>>,
+        from_offset: usize,
+        to: &EmulatedMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        let from = from.lock().unwrap_or_else(PoisonError::into_inner);
+        self.upload(&from[from_offset..][..bytes], to, to_offset);
+    }
+
+    fn copy_out(
+        &self,
+        from: &EmulatedMemory,
+        from_offset: usize,
+        to: &Mutex<Vec<u8>>,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        self.download(from, from_offset, &mut to[to_offset..][..bytes]);
+    }
+
+    fn read_host(&self, from: &Mutex<Vec<u8>>, offset: usize, bytes: &mut [u8]) {
+        let from = from.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.copy_from_slice(&from[offset..][..bytes.len()]);
+    }
+
+    fn write_host(&self, bytes: &[u8], to: &Mutex<Vec<u8>>, offset: usize) {
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+        to[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {

@@ -1,4 +1,5 @@
-//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in another.
+//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in another. Moments may live in the
+//! host's memory.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ADAMW, SQUARE_SUMS};
@@ -23,6 +24,11 @@ fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Poin
         Element::Split => (start, of.rest().by(2 * numbers.start)),
         _ => (start, Pointer::NULL),
     }
+}
+
+/// What an update takes on the device where moments live in the host's memory, with so many numbers of each at a time.
+pub(crate) fn workspace(piece: usize) -> usize {
+    piece.saturating_mul(2 * 4)
 }
 
 fn is_split<D: Device>(buffer: &CudaBuffer<D>) -> bool {
@@ -69,42 +75,111 @@ impl<D: Device> Cuda<D> {
     }
 
     pub(crate) fn update(&self, settings: AdamW, parameters: &mut [Updated<'_, CudaBuffer<D>>]) {
-        for parameters in parameters.chunk_by(|a, b| is_split(a.weights) == is_split(b.weights)) {
-            let tensor = |updated: &Updated<'_, CudaBuffer<D>>| {
-                let Updated { weights, gradient, numbers, first, second } = updated;
-                self.settle(gradient);
-                let (weights, rest) = part(weights, numbers);
-                let (gradient, _) = part(gradient, numbers);
-                let moment = |moment: &CudaBuffer<D>| part(moment, &(0..numbers.len())).0.0;
-                [weights.0, rest.0, gradient.0, moment(first), moment(second), numbers.len() as u64, 0]
-            };
-            let mut tensors: Vec<Tensor> = parameters.iter().map(tensor).collect();
-            let blocks = number_blocks(&mut tensors);
-            if blocks == 0 {
+        let factors = settings.factors();
+        let kind = |of: &Updated<'_, CudaBuffer<D>>| {
+            (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
+        };
+        for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
+            let (split, first, second) = kind(&parameters[0]);
+            assert_eq!(first, second, "one moment lives in the host's memory and the other does not");
+            if first {
+                self.update_in_pieces(&factors, split, parameters);
                 continue;
             }
-            let table = self.uploaded(tensors.as_flattened());
-            let split = u32::from(is_split(parameters[0].weights));
-            let UpdateFactors { gradient_scale, keep, beta1, take1, beta2, take2, root2, eps, rate } =
-                settings.factors();
-            ADAMW.launch(
-                &*self.device,
-                Grid::line(blocks, 256),
-                (
-                    table.at(0),
-                    word(tensors.len()),
-                    split,
-                    gradient_scale,
-                    keep,
-                    beta1,
-                    take1,
-                    beta2,
-                    take2,
-                    root2,
-                    eps,
-                    rate,
-                ),
-            );
+            let moment = |moment: &CudaBuffer<D>| part(moment, &(0..moment.numbers())).0;
+            let tensor = |of: &Updated<'_, CudaBuffer<D>>| {
+                self.tensor(of, 0..of.numbers.len(), [moment(of.first), moment(of.second)])
+            };
+            self.launch_update(&factors, split, parameters.iter().map(tensor).collect());
         }
+    }
+
+    /// An update of numbers whose moments live in the host's memory: piece after piece of both is copied to the device, updated
+    /// there, and copied back. All of it is in the one stream, so the host waits for none of it.
+    fn update_in_pieces(
+        &self,
+        factors: &UpdateFactors,
+        split: bool,
+        parameters: &[Updated<'_, CudaBuffer<D>>],
+    ) {
+        let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
+        let bytes = 4 * self.piece.min(all);
+        let places = [self.scratch(bytes), self.scratch(bytes)];
+        let mut rest = parameters.iter().map(|of| (of, 0)).peekable();
+        loop {
+            // Consecutive numbers of consecutive parameters, and where they begin in the piece.
+            let (mut parts, mut filled) = (Vec::new(), 0);
+            while let Some((of, begun)) = rest.peek_mut() {
+                let end = of.numbers.len().min(*begun + self.piece - filled);
+                parts.push((*of, *begun..end, filled));
+                filled += end - *begun;
+                *begun = end;
+                if end < of.numbers.len() {
+                    break;
+                }
+                rest.next();
+            }
+            if filled == 0 {
+                return;
+            }
+            let moments = |of: &Updated<'_, CudaBuffer<D>>, numbers: &Range<usize>, at: usize, back: bool| {
+                for (moment, place) in [&*of.first, &*of.second].into_iter().zip(&places) {
+                    let host = moment.host.as_ref().expect("moments of a piece live in the host's memory");
+                    let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
+                    match back {
+                        false => self.device.copy_in(host, from, place.memory(), at, bytes),
+                        true => self.device.copy_out(place.memory(), at, host, from, bytes),
+                    }
+                }
+            };
+            parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
+            let tensor = |(of, numbers, at): &(&Updated<'_, CudaBuffer<D>>, Range<usize>, usize)| {
+                self.tensor(of, numbers.clone(), [0, 1].map(|which: usize| places[which].at(4 * at)))
+            };
+            self.launch_update(factors, split, parts.iter().map(tensor).collect());
+            parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, true));
+        }
+    }
+
+    /// Some of the numbers that are updated, with moments on the device.
+    fn tensor(
+        &self,
+        of: &Updated<'_, CudaBuffer<D>>,
+        numbers: Range<usize>,
+        moments: [Pointer; 2],
+    ) -> Tensor {
+        self.settle(of.gradient);
+        let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
+        let (weights, rest) = part(of.weights, &numbers);
+        let (gradient, _) = part(of.gradient, &numbers);
+        let [first, second] = moments;
+        [weights.0, rest.0, gradient.0, first.0, second.0, numbers.len() as u64, 0]
+    }
+
+    fn launch_update(&self, factors: &UpdateFactors, split: bool, mut tensors: Vec<Tensor>) {
+        let blocks = number_blocks(&mut tensors);
+        if blocks == 0 {
+            return;
+        }
+        let table = self.uploaded(tensors.as_flattened());
+        let &UpdateFactors { gradient_scale, keep, beta1, take1, beta2, take2, root2, eps, rate } = factors;
+        ADAMW.launch(
+            &*self.device,
+            Grid::line(blocks, 256),
+            (
+                table.at(0),
+                word(tensors.len()),
+                u32::from(split),
+                gradient_scale,
+                keep,
+                beta1,
+                take1,
+                beta2,
+                take2,
+                root2,
+                eps,
+                rate,
+            ),
+        );
     }
 }

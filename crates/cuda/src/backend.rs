@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
-use crate::{attention, draw, head};
+use crate::{adamw, attention, draw, head};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadScores, HostBatch, Kind, Linear,
     OutOfMemory, Role, SamplingMasks, Turn, Updated, Work,
@@ -24,7 +24,16 @@ impl<D: Device> Backend for Cuda<D> {
     const PAGE: usize = PAGE;
 
     fn bytes(&self, role: Role) -> usize {
-        Layout::new(self.dtype, role).bytes()
+        match role {
+            Role::OffloadedMoment(_) => 0,
+            role => Layout::new(self.dtype, role).bytes(),
+        }
+    }
+    fn host_bytes(&self, role: Role) -> usize {
+        match role {
+            Role::OffloadedMoment(_) => Layout::new(self.dtype, role).bytes(),
+            _ => 0,
+        }
     }
     fn workspace(&self, work: Work) -> usize {
         match work {
@@ -34,9 +43,13 @@ impl<D: Device> Backend for Cuda<D> {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
             Work::Draw(shape, rows) => draw::workspace(shape, rows),
+            Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }
     }
     fn allocate(&self, role: Role) -> Result<CudaBuffer<D>, OutOfMemory> {
+        if let Role::OffloadedMoment(_) = role {
+            return self.kept_on_host(Layout::new(self.dtype, role));
+        }
         let buffer = self.kept(Layout::new(self.dtype, role))?;
         let bytes = buffer.layout.bytes();
         if bytes > 0 && !matches!(role, Role::Cache { .. }) {
@@ -45,6 +58,9 @@ impl<D: Device> Backend for Cuda<D> {
         Ok(buffer)
     }
     fn buffer(&self, role: Role) -> CudaBuffer<D> {
+        if let Role::OffloadedMoment(_) = role {
+            return self.allocate(role).unwrap_or_else(|refused| panic!("{refused}"));
+        }
         let layout = Layout::new(self.dtype, role);
         CudaBuffer::new(self.scratch(layout.bytes()), layout)
     }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct CudaBuffer<D: Device> {
     pub(crate) block: Block<D>,
     pub(crate) layout: Layout,
+    /// The numbers, where they live in the host's memory; the block has none then.
+    pub(crate) host: Option<D::HostMemory>,
     tail: Mutex<Tail>,
 }
 
@@ -25,7 +27,12 @@ pub(crate) struct Tail {
 
 impl<D: Device> CudaBuffer<D> {
     pub(crate) fn new(block: Block<D>, layout: Layout) -> Self {
-        Self { block, layout, tail: Mutex::default() }
+        Self { block, layout, host: None, tail: Mutex::default() }
+    }
+
+    /// Numbers in the host's memory, beside a block without any.
+    pub(crate) fn on_host(block: Block<D>, layout: Layout, host: D::HostMemory) -> Self {
+        Self { host: Some(host), ..Self::new(block, layout) }
     }
 
     /// How many numbers it holds, with those that pad it.
@@ -38,7 +45,11 @@ impl<D: Device> CudaBuffer<D> {
     }
 
     /// The first number.
+    ///
+    /// # Panics
+    /// When the numbers live in the host's memory.
     pub(crate) fn start(&self) -> Pointer {
+        assert!(self.host.is_none(), "numbers in the host's memory have no place on the device");
         self.block.at(0)
     }
 

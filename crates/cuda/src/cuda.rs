@@ -18,12 +18,27 @@ pub struct Cuda<D: Device> {
     pub(crate) pool: Arc<Pool<D>>,
     /// What draws on the host are made with.
     pub(crate) isa: Isa,
+    /// Numbers of each moment that an update has on the device at a time, where moments live in the host's memory.
+    pub(crate) piece: usize,
 }
+
+/// Sixteen MiB of each moment: large enough for the bus, and nothing beside what else an update takes.
+const PIECE: usize = 4 << 20;
 
 impl<D: Device> Cuda<D> {
     /// A backend on a device.
     pub fn new(device: Arc<D>, dtype: Dtype) -> Self {
-        Self { pool: Pool::new(device.clone()), device, dtype, isa: Isa::available()[0] }
+        Self { pool: Pool::new(device.clone()), device, dtype, isa: Isa::available()[0], piece: PIECE }
+    }
+
+    /// With so many numbers of each moment on the device at a time, where moments live in the host's memory. No bit depends on
+    /// it.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn with_moments_in_pieces_of(self, numbers: usize) -> Self {
+        assert!(numbers > 0, "pieces without numbers");
+        Self { piece: numbers, ..self }
     }
 
     /// The device.
@@ -46,6 +61,12 @@ impl<D: Device> Cuda<D> {
 
     pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
         Ok(CudaBuffer::new(self.pool.to_keep(layout.bytes())?, layout))
+    }
+
+    /// A buffer whose numbers live in the host's memory, zeros.
+    pub(crate) fn kept_on_host(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
+        let host = self.device.allocate_host(layout.bytes())?;
+        Ok(CudaBuffer::on_host(self.pool.to_keep(0)?, layout, host))
     }
 
     /// These bytes on the device.
@@ -80,6 +101,10 @@ impl<D: Device> Cuda<D> {
         let Layout { element, .. } = from.layout;
         assert!(first + numbers.len() <= from.layout.numbers(), "numbers beyond the end");
         if numbers.is_empty() {
+            return;
+        }
+        if let Some(host) = &from.host {
+            self.device.read_host(host, 4 * first, bytemuck::cast_slice_mut(numbers));
             return;
         }
         match element {

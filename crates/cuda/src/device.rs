@@ -7,17 +7,22 @@ use isentrope_kernels::OutOfMemory;
 ///
 /// # Order
 /// There is one stream. Calls take effect in the order in which they are made, though [`launch`](Self::launch),
-/// [`copy`](Self::copy) and [`clear`](Self::clear) may return before they have been carried out. What
-/// [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is given may be changed once it
-/// returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands it out again, behind them.
+/// [`copy`](Self::copy), [`clear`](Self::clear), [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out) may return before
+/// they have been carried out. What [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is
+/// given may be changed once it returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands
+/// it out again, behind them.
 ///
 /// # Failures
-/// Only [`allocate`](Self::allocate) may fail. Everything else that goes wrong (a kernel that reads where it must not, a device
-/// that is gone) panics with a sentence that names the kernel, at the latest when the host reads something; the device is
-/// then of no use any more. Ranges outside of a memory are mistakes of the calling code, and panic at once.
+/// Only [`allocate`](Self::allocate) and [`allocate_host`](Self::allocate_host) may fail. Everything else that goes wrong (a
+/// kernel that reads where it must not, a device that is gone) panics with a sentence that names the kernel, at the latest when
+/// the host reads something; the device is then of no use any more. Ranges outside of a memory are mistakes of the calling code,
+/// and panic at once.
 pub trait Device: Send + Sync + 'static {
     /// Memory on the device. Dropped, it is given back.
     type Memory: Memory;
+    /// Memory of the host's that the device copies from and to by itself, without a way through other memory of the host's.
+    /// Dropped, it is given back.
+    type HostMemory: Send + Sync + 'static;
 
     /// What this device is, for people: its name, and what its driver calls itself.
     fn name(&self) -> String;
@@ -51,6 +56,34 @@ pub trait Device: Send + Sync + 'static {
     );
     /// Sets so many bytes from `offset ..` to 0.
     fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize);
+
+    /// So many bytes of the host's memory, which are 0.
+    ///
+    /// # Errors
+    /// When there is no such memory.
+    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory>;
+    /// Copies so many bytes from `from_offset ..` of the host's memory to `to_offset ..` of the device's.
+    fn copy_in(
+        &self,
+        from: &Self::HostMemory,
+        from_offset: usize,
+        to: &Self::Memory,
+        to_offset: usize,
+        bytes: usize,
+    );
+    /// Copies so many bytes from `from_offset ..` of the device's memory to `to_offset ..` of the host's.
+    fn copy_out(
+        &self,
+        from: &Self::Memory,
+        from_offset: usize,
+        to: &Self::HostMemory,
+        to_offset: usize,
+        bytes: usize,
+    );
+    /// Reads bytes from `offset ..` of the host's memory, once what was called before has been carried out.
+    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]);
+    /// Writes bytes to `offset ..` of the host's memory, once what was called before has been carried out.
+    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize);
 
     /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of its arguments. A grid without
     /// blocks launches nothing.

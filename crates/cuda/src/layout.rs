@@ -70,7 +70,7 @@ impl Layout {
                 let layout = Self::parameter(dtype, kind, Element::F32);
                 Self { has_tail: dtype == Dtype::Bf16 && layout.matrix.is_some(), ..layout }
             }
-            Role::Moment(numbers) => Self::plain(Element::F32, 1, numbers),
+            Role::Moment(numbers) | Role::OffloadedMoment(numbers) => Self::plain(Element::F32, 1, numbers),
             // A row is a layer.
             Role::Cache { shape, layers, pages } => {
                 Self::plain(own, layers, pages.saturating_mul(page_len(shape)))

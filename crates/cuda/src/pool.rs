@@ -38,7 +38,8 @@ impl<D: Device> Pool<D> {
         let size = if waits { size_class(bytes) } else { bytes };
         let memory = match self.take_waiting(size) {
             Some(memory) => memory,
-            None => self.ask(size)?,
+            // Where there is no room for what rounding adds, there may be for what was asked for.
+            None => self.ask(size).or_else(|_| self.ask(bytes))?,
         };
         Ok(Block { memory: Some(memory), pool: self.clone(), waits })
     }
@@ -138,6 +139,7 @@ mod tests {
 
     impl Device for Counting {
         type Memory = Counted;
+        type HostMemory = ();
 
         fn name(&self) -> String {
             "a device that counts".into()
@@ -163,6 +165,13 @@ mod tests {
         fn download(&self, _: &Counted, _: usize, _: &mut [u8]) {}
         fn copy(&self, _: &Counted, _: usize, _: &Counted, _: usize, _: usize) {}
         fn clear(&self, _: &Counted, _: usize, _: usize) {}
+        fn allocate_host(&self, _: usize) -> Result<(), OutOfMemory> {
+            Ok(())
+        }
+        fn copy_in(&self, (): &(), _: usize, _: &Counted, _: usize, _: usize) {}
+        fn copy_out(&self, _: &Counted, _: usize, (): &(), _: usize, _: usize) {}
+        fn read_host(&self, (): &(), _: usize, _: &mut [u8]) {}
+        fn write_host(&self, _: &[u8], (): &(), _: usize) {}
         fn launch(&self, _: &Function, _: Grid, _: &[Argument]) {}
         fn synchronize(&self) {}
     }
@@ -210,6 +219,10 @@ mod tests {
         let kept = pool.to_keep(TOTAL).unwrap();
         assert_eq!(used(&pool), TOTAL);
         assert_eq!(pool.for_a_moment(1).err().unwrap().why, "no more");
+        drop(kept);
+        // To the byte, where only that fits.
+        let kept = pool.to_keep(TOTAL - 1000).unwrap();
+        assert_eq!(pool.for_a_moment(1000).unwrap().memory().bytes(), 1000);
         drop(kept);
         drop(pool.for_a_moment(1).unwrap());
         pool.trim();

@@ -20,6 +20,10 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn fill_whole(&self, buffer: &CudaBuffer<D>, value: f32) {
         *buffer.tail() = Tail::default();
         let numbers = buffer.layout.numbers();
+        if buffer.host.is_some() {
+            self.write_range(buffer, 0, &vec![value; numbers]);
+            return;
+        }
         match buffer.layout.element {
             Element::F32 => self.fill_words(buffer.start(), numbers, value.to_bits()),
             Element::Bf16 => self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits()),
@@ -133,6 +137,10 @@ impl<D: Device> Cuda<D> {
             return;
         }
         self.settle(to);
+        if let Some(host) = &to.host {
+            self.device.write_host(bytemuck::cast_slice(numbers), host, 4 * first);
+            return;
+        }
         match to.layout.element {
             Element::F32 => self.device.upload(bytemuck::cast_slice(numbers), to.block.memory(), 4 * first),
             Element::Split => {

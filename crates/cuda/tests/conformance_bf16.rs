@@ -56,7 +56,7 @@ impl<D: Device> Subject for Blocks<D> {
         match role {
             Role::Activation(..) | Role::Cache { .. } => rounded(x),
             Role::Weight(_) => upper_half(x),
-            Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) => x,
+            Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) | Role::OffloadedMoment(_) => x,
         }
     }
     fn contents(&self, backend: &Cuda<D>, buffer: &CudaBuffer<D>) -> Vec<u32> {

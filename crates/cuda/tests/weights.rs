@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use half::bf16;
-use isentrope_cuda::{Cuda, Dtype};
+use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{AdamW, Backend, Cpu, HostBatch, Isa, Kind, Linear, Role, Updated};
+use isentrope_kernels::{AdamW, Backend, Cpu, HostBatch, Isa, Kind, Linear, Role, Updated, Work};
 use std::sync::Arc;
 
 fn cuda() -> Cuda<Emulator> {
@@ -79,36 +79,86 @@ fn what_is_no_number_stays_none() {
     assert!(held.iter().chain(&seen).all(|x| x.is_nan()), "{held:?}, {seen:?}");
 }
 
-/// Weights and moments after some updates.
-fn updated<B: Backend>(backend: &B) -> [Vec<u32>; 3] {
-    let len = 9000;
-    let kind = Kind::Vector(len);
-    let noise =
-        |seed: u32| (0..len as u32).map(move |i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0);
-    let packed = |role, seed| {
+/// Numbers of several parameters: one block of an update, several, part of one.
+const LENGTHS: [usize; 3] = [5, 9000, 4096];
+
+/// Weights and moments of several parameters after some updates, of all numbers but the first of each. `moment` is what a moment
+/// of so many numbers is.
+fn updated<B: Backend>(backend: &B, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
+    let noise = |seed: u32, len: usize| -> Vec<f32> {
+        (0..len as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0).collect()
+    };
+    let packed = |role, seed, len| {
         let mut buffer = backend.allocate(role).unwrap();
-        backend.write_numbers(&mut buffer, 0, &noise(seed).collect::<Vec<f32>>());
+        backend.write_numbers(&mut buffer, 0, &noise(seed, len));
         buffer
     };
-    let mut weights = packed(Role::Weight(kind), 1);
-    let [mut first, mut second] = [0, 1].map(|_| backend.allocate(Role::Moment(len)).unwrap());
-    for step in 1..=4 {
-        let gradient = packed(Role::Gradient(kind), 10 + step);
+    let zeros = |len| backend.allocate(moment(len)).unwrap();
+    let mut parameters = LENGTHS.map(|len| {
+        let weights = packed(Role::Weight(Kind::Vector(len)), 1 + len as u32, len);
+        (weights, zeros(len - 1), zeros(len - 1))
+    });
+    // What a checkpoint brings.
+    backend.write_numbers(&mut parameters[1].1, 3, &noise(5, 100));
+    for step in 1..=3 {
+        let gradients = LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));
         let (learning_rate, weight_decay, gradient_scale) = (3e-4, 0.01, 0.7);
         let settings =
             AdamW { learning_rate, beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay, step, gradient_scale };
-        let (weights, first, second) = (&mut weights, &mut first, &mut second);
-        let numbers = 0..len;
-        backend.adamw(settings, &mut [Updated { weights, gradient: &gradient, numbers, first, second }]);
+        let mut together: Vec<_> = parameters
+            .iter_mut()
+            .zip(&gradients)
+            .zip(LENGTHS)
+            .map(|(((weights, first, second), gradient), len)| Updated {
+                weights,
+                gradient,
+                numbers: 1..len,
+                first,
+                second,
+            })
+            .collect();
+        backend.adamw(settings, &mut together);
     }
-    [&weights, &first, &second].map(|buffer| {
+    let bits = |buffer, len| {
         let mut numbers = vec![0.0; len];
         backend.read_numbers(buffer, 0, &mut numbers);
         numbers.into_iter().map(f32::to_bits).collect()
+    };
+    let each = parameters.iter().zip(LENGTHS);
+    each.flat_map(|((weights, first, second), len)| {
+        [bits(weights, len), bits(first, len - 1), bits(second, len - 1)]
     })
+    .collect()
 }
 
 #[test]
 fn updates_have_the_bits_of_the_cpu() {
-    assert_eq!(updated(&cuda()), updated(&Cpu::new(Isa::available()[0], 1).unwrap()));
+    let want = updated(&Cpu::new(Isa::available()[0], 1).unwrap(), Role::Moment);
+    assert_eq!(updated(&cuda(), Role::Moment), want);
+    // Wherever moments live, and in pieces of whatever size.
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        for piece in [1000, 4096, 9001, 13_098, 1 << 20] {
+            let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), dtype);
+            let got = updated(&cuda.with_moments_in_pieces_of(piece), Role::OffloadedMoment);
+            assert!(got == want, "{dtype:?}, in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn offloaded_moments_take_the_memory_of_the_host_alone() {
+    let cuda = cuda().with_moments_in_pieces_of(100);
+    let free = || cuda.device().memory_info().free;
+    let before = free();
+    let moment = cuda.allocate(Role::OffloadedMoment(1 << 20)).unwrap();
+    assert_eq!(free(), before);
+    let role = Role::OffloadedMoment(1 << 20);
+    assert_eq!((cuda.bytes(role), cuda.host_bytes(role)), (0, 4 << 20));
+    assert_eq!(cuda.host_bytes(Role::Moment(1 << 20)), 0);
+    // Both moments of a piece, or of all numbers where they are fewer.
+    let workspace = |numbers| cuda.workspace(Work::OffloadedMoments(numbers));
+    assert_eq!((workspace(1 << 20), workspace(7)), (2 * 4 * 100, 2 * 4 * 7));
+    let mut numbers = vec![1.0; 1 << 20];
+    cuda.read_numbers(&moment, 0, &mut numbers);
+    assert!(numbers.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
 }

@@ -64,8 +64,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Positions in a page of keys and values.
     const PAGE: usize;
 
-    /// Bytes that a buffer takes; `usize::MAX` for what no memory could hold.
+    /// Bytes of the device's memory that a buffer takes; `usize::MAX` for what no memory could hold.
     fn bytes(&self, role: Role) -> usize;
+    /// Bytes of the host's memory that a buffer takes beside [those](Self::bytes) of the device's: 0 where the two are one.
+    fn host_bytes(&self, _role: Role) -> usize {
+        0
+    }
     /// Bytes that operations take beside their operands, at most; `usize::MAX` for what no memory could hold.
     fn workspace(&self, work: Work) -> usize;
     /// A buffer to keep. It holds zeros; pages of a cache hold anything.

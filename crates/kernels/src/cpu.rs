@@ -61,7 +61,7 @@ fn extent(role: Role) -> (usize, usize) {
             Kind::Vector(len) => (1, len),
             Kind::Matrix(shape) => shape.packed_extent(),
         },
-        Role::Moment(numbers) => (1, numbers),
+        Role::Moment(numbers) | Role::OffloadedMoment(numbers) => (1, numbers),
         // A row is a layer.
         Role::Cache { shape, layers, pages } => (layers, pages.saturating_mul(shape.page_len())),
     }
@@ -91,6 +91,7 @@ impl Backend for Cpu {
                 bytes_of(shape.gradient_workspace().saturating_mul(positions))
             }
             Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
+            Work::OffloadedMoments(_) => 0,
         }
     }
     fn allocate(&self, role: Role) -> Result<CpuBuffer, OutOfMemory> {

@@ -18,6 +18,9 @@ pub enum Role {
     Gradient(Kind),
     /// A moment of the optimizer, of so many numbers of one parameter, in the order of its gradient's buffer.
     Moment(usize),
+    /// The same in the host's memory, where the device has memory of its own: [`adamw`](crate::Backend::adamw) brings it to the
+    /// device in pieces. Where it has none, there is no difference.
+    OffloadedMoment(usize),
     /// Keys and values of so many layers, in pages of [`Backend::PAGE`](crate::Backend::PAGE) positions.
     Cache {
         /// The layers' shape. Their windows may differ.
@@ -59,6 +62,8 @@ pub enum Work {
     AttentionGradient(Attention, usize),
     /// [`draw`](crate::Backend::draw) from so many rows.
     Draw(Linear, usize),
+    /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are [offloaded](Role::OffloadedMoment).
+    OffloadedMoments(usize),
 }
 
 /// Memory that the device refused.

@@ -33,26 +33,28 @@ struct Part<B: Backend> {
     moments: [B::Buffer; 2],
 }
 
-/// Bytes of both moments on each of so many ranks, at most.
-pub(crate) fn moment_bytes<B: Backend>(backend: &B, layout: &Layout, ranks: usize) -> usize {
+/// How many moments a number has.
+pub(crate) const BOTH: usize = NAMES.len();
+
+/// Numbers whose moments each of so many ranks has, at most.
+pub(crate) fn moments_of_rank<B: Backend>(backend: &B, layout: &Layout, ranks: usize) -> usize {
     let (blocks, numbers) =
         layout.numbers(backend).fold((0usize, 0usize), |(blocks, numbers), of_parameter| {
             let blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
             (blocks, numbers.saturating_add(of_parameter))
         });
-    let of_rank = blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(numbers);
-    backend.bytes(Role::Moment(of_rank)).saturating_mul(NAMES.len())
+    blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(numbers)
 }
 
 impl<B: Backend> Moments<B> {
-    /// Before the first update.
+    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or [`Role::OffloadedMoment`].
     ///
     /// # Errors
     /// When there is no memory for them.
-    pub fn zeros(model: &Model<B>, ranks: &Ranks) -> Result<Self> {
+    pub fn zeros(model: &Model<B>, ranks: &Ranks, role: impl Fn(usize) -> Role) -> Result<Self> {
         let slices = ranks.slices(model);
         let part = |(parameter, numbers): (usize, Range<usize>)| {
-            let zeros = || model.backend.allocate(Role::Moment(numbers.len())).map_err(ModelError::from);
+            let zeros = || model.backend.allocate(role(numbers.len())).map_err(ModelError::from);
             Ok(Part { parameter, moments: [zeros()?, zeros()?], numbers })
         };
         let parts = slices.by_parameter(slices.of_rank(ranks.rank())).map(part).collect::<Result<_>>()?;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::Ranks;
 use crate::settings::{self, POLICY_OPTIMIZER};
-use isentrope_kernels::{AdamW, Backend, norm};
+use isentrope_kernels::{AdamW, Backend, Role, norm};
 use isentrope_model::{Model, Parameters};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,21 @@ impl<B: Backend> Optimizer<B> {
     /// # Errors
     /// When there is no memory for the moments.
     pub fn new(model: &Model<B>, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
-        let moments = Moments::zeros(model, ranks)?;
+        Self::with_moments(model, settings, ranks, Role::Moment)
+    }
+
+    /// The same with moments that may live in the host's memory: `role` is what one of so many numbers is, [`Role::Moment`] or
+    /// [`Role::OffloadedMoment`]. No bit depends on it.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_moments(
+        model: &Model<B>,
+        settings: settings::Optimizer,
+        ranks: &Ranks,
+        role: impl Fn(usize) -> Role,
+    ) -> Result<Self> {
+        let moments = Moments::zeros(model, ranks, role)?;
         Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: Progress::default() })
     }
 

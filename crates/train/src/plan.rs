@@ -1,5 +1,6 @@
 //! Where the memory goes, before any of it is taken.
 
+mod least;
 mod parameter_sets;
 
 pub use parameter_sets::ParameterSets;
@@ -7,9 +8,10 @@ pub use parameter_sets::ParameterSets;
 use crate::error::{Error, Result};
 use crate::passes::PassLimits;
 use crate::settings::MemorySettings;
-use isentrope_kernels::Backend;
-use isentrope_model::{Keep, Layout, SHARING_TOKENS};
+use isentrope_kernels::{Backend, Role};
+use isentrope_model::{Keep, Layout};
 use isentrope_rollout::Limits;
+use least::{Least, Phase, Updates, least_scored, scoring};
 use std::fmt;
 
 /// Tokens in one pass beyond which nothing gets faster.
@@ -22,8 +24,8 @@ const LOSS_BYTES: usize = 240;
 /// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an
 /// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
-/// What the program itself takes: tokenizer, data, code.
-const OVERHEAD: usize = 64 << 20;
+/// What the program itself takes: tokenizer, data, code; on a GPU, what is uploaded for a moment.
+pub const OVERHEAD: usize = 64 << 20;
 
 /// What a run will do, as far as its memory is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +63,10 @@ pub struct Plan {
     pub weights: usize,
     /// The gradients of what is trained, and the sums of shards that wait to be added: while there are updates.
     pub gradient: usize,
-    /// AdamW's moments of what is trained.
+    /// AdamW's moments of what is trained, as far as they are in the device's memory.
     pub moments: usize,
+    /// The same of the host's memory, where that is another.
+    pub host_moments: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
     /// Keys and values while sampling.
@@ -83,6 +87,8 @@ pub struct Plan {
     pub budget: usize,
     sampled: usize,
     activation_slots: usize,
+    /// Whether moments are to be offloaded, and the device has no other memory than the host.
+    offloads_in_vain: bool,
 }
 
 impl Plan {
@@ -99,46 +105,26 @@ impl Plan {
         available: usize,
     ) -> Result<Self> {
         let budget = budget(settings, available);
-        let sets = demand.sets.bytes(backend, layout);
-        let [weights, gradient, moments] = sets;
-        let fixed = [weights, moments, demand.kept_tokens].into_iter().fold(OVERHEAD, usize::saturating_add);
+        let least = Least::of(backend, layout, demand);
+        if least.bytes() > budget {
+            return Err(Error::Run(does_not_fit(backend, layout, least, budget, demand)));
+        }
+        let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
         let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
-        let trained = demand.trained.saturating_mul(demand.longest_trained);
-        // What an update takes whatever its passes are; and what it takes in passes of so many tokens.
-        let whole = demand
-            .loss_tokens
-            .saturating_mul(LOSS_BYTES)
-            .saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES))
-            .saturating_add(layout.embedded_bytes(backend, trained).saturating_mul(demand.sets.trained()));
-        let working = |pass: usize| layout.working_bytes(backend, pass).saturating_add(whole);
-        let least_tape = layout.tape_bytes_per_token(backend, Keep::BlockInputs);
-        let least_of = |pass: usize| working(pass).saturating_add(pass.saturating_mul(least_tape));
-
-        // The least that works: one response sampled at a time, one sequence in a pass, or those that share a prompt.
-        let least_tokens = demand.longest_trained.max(SHARING_TOKENS.min(trained));
-        let least_pass = gradient.saturating_add(least_of(least_tokens));
-        let least_sampling = if demand.sampled > 0 { kv_cache_of_one.saturating_add(logits) } else { 0 };
-        let scoring =
-            |tokens: usize| if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 };
-        let least_scored = demand.scored.max(SHARING_TOKENS);
-        let one = (least_pass, least_tokens, Phase::Update)
-            .max((least_sampling, demand.longest_sampled, Phase::Sampling))
-            .max((scoring(least_scored), least_scored, Phase::Scoring));
-        let least = fixed.saturating_add(one.0);
-        if least > budget {
-            return Err(Error::Run(does_not_fit(least, budget, sets, one, demand)));
-        }
+        let updates = Updates::new(backend, layout, demand);
+        let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
+        let least_of = |pass: usize| updates.least_of(pass);
         // Sampling and scoring have what the gradient leaves when there is no update.
-        let free = budget - fixed;
+        let free = budget - least.fixed;
         let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
             let room = (of_updates / 2)
                 .saturating_sub(layout.head_bytes(backend, ENOUGH_TOKENS))
-                .saturating_sub(whole);
-            let fitting = room / (layout.working_bytes_per_token(backend) + least_tape);
+                .saturating_sub(updates.whole);
+            let fitting = room / (layout.working_bytes_per_token(backend) + updates.least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
         let pass = micro_batch_tokens.max(least_tokens).min(trained);
@@ -148,15 +134,15 @@ impl Plan {
                 pass_does_not_fit(pass, least_of(pass), of_updates, "weights, gradient and moments"),
             ));
         }
-        let scored = micro_batch_tokens.max(least_scored);
-        let scoring = scoring(scored);
+        let scored = micro_batch_tokens.max(least_scored(demand));
+        let scoring = scoring(backend, layout, demand, scored);
         if scoring > free {
             return Err(Error::setting(
                 "memory.micro_batch_tokens",
                 pass_does_not_fit(scored, scoring, free, "weights and moments"),
             ));
         }
-        let working = working(pass);
+        let working = updates.working(pass);
         let kept = demand.forward_first.saturating_mul(demand.longest_trained).max(pass);
         let tape = (of_updates.saturating_sub(working))
             .min(kept.saturating_mul(layout.tape_bytes_per_token(backend, Keep::Activations)));
@@ -168,6 +154,7 @@ impl Plan {
             weights,
             gradient,
             moments,
+            host_moments: demand.sets.host_bytes(backend, layout),
             kept_tokens: demand.kept_tokens,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
@@ -179,7 +166,30 @@ impl Plan {
             budget,
             sampled: demand.sampled,
             activation_slots,
+            offloads_in_vain: settings.offload_moments && backend.host_bytes(Role::OffloadedMoment(1)) == 0,
         })
+    }
+
+    /// The least budget with which there is a plan, in bytes.
+    pub fn least<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> usize {
+        Least::of(backend, layout, demand).bytes()
+    }
+
+    /// Holds what is offloaded against the host's memory, of which so many bytes are free.
+    ///
+    /// # Errors
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when it does not fit.
+    pub fn check_host(&self, free: usize) -> Result<()> {
+        if self.host_moments <= free {
+            return Ok(());
+        }
+        let what = format!(
+            "asks for {} of the host's memory, and {} are free there: leave it out, or train with more ranks on several \
+             machines, which share the moments",
+            human(self.host_moments),
+            human(free)
+        );
+        Err(Error::setting("memory.offload_moments", what))
     }
 
     /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data.
@@ -204,7 +214,10 @@ impl Plan {
             human(needed),
             human(budget),
             listed(sets),
-            has.remedies().iter().map(|remedy| format!(", or {remedy} if the rest does")).collect::<String>(),
+            has.remedies(backend)
+                .iter()
+                .map(|(remedy, _)| format!(", or {remedy} if the rest does"))
+                .collect::<String>(),
         )))
     }
 
@@ -269,49 +282,68 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) ->
     )
 }
 
-/// What takes turns with the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Update,
-    Sampling,
-    Scoring,
-}
+/// Ranks that are tried, to find how many would do.
+const RANKS: [usize; 3] = [2, 4, 8];
 
-/// `one` has the bytes and the tokens of the least that can be worked on, and when that is.
-fn does_not_fit(
-    least: usize,
+/// What is said of a run that does not fit, with what would make it fit.
+fn does_not_fit<B: Backend>(
+    backend: &B,
+    layout: &Layout,
+    least: Least,
     budget: usize,
-    [weights, gradient, moments]: [usize; 3],
-    (one, tokens, phase): (usize, usize, Phase),
     demand: Demand,
 ) -> String {
     let (kept, top_k) = match demand.kept_tokens {
         0 => (String::new(), ""),
         bytes => (format!(", tokens kept by top-k {}", human(bytes)), ", a smaller rollout.top_k"),
     };
-    let states = if phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
+    let states = if least.phase == Phase::Scoring { ", or lab.track_states = false" } else { "" };
+    let [weights, gradient, moments] = least.sets;
     // The gradient is there while there are updates.
-    let (sets, one) = match phase {
-        Phase::Update => (listed([weights, gradient, moments]), one - gradient.min(one)),
+    let (sets, one) = match least.phase {
+        Phase::Update => (listed(least.sets), least.one.saturating_sub(gradient)),
         Phase::Sampling | Phase::Scoring => {
-            (format!("weights {}, moments {}", human(weights), human(moments)), one)
+            (format!("weights {}, moments {}", human(weights), human(moments)), least.one)
         }
     };
-    let fewer: String = demand.sets.remedies().iter().map(|remedy| format!(", or {remedy}")).collect();
+    let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
+    let remedies = demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
+    // Ranks share the moments, so those that are offloaded are no matter.
+    let of_ranks = |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
+    let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);
+    let enough = more.into_iter().find(|&(_, needs)| needs <= budget);
+    let (fit, lower): (Vec<_>, Vec<_>) = remedies.chain(enough).partition(|&(_, needs)| needs <= budget);
+    let lower: Vec<_> = lower.into_iter().filter(|&(_, needs)| needs < least.bytes()).collect();
+    let shown = |remedies: &[(String, usize)], before: &str| -> String {
+        remedies.iter().map(|(what, needs)| format!("{before}{what} ({})", human(*needs))).collect()
+    };
+    let further = match (fit.is_empty(), lower.is_empty()) {
+        (true, false) => format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(',')),
+        _ => String::new(),
+    };
     format!(
-        "the run needs at least {} of memory and has {}: {}{kept}, and {} to work on {} tokens at a time; a smaller model, a \
-         smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{fewer}{states} would make it fit",
-        human(least),
+        "the run needs at least {} of memory and has {}: {sets}{kept}, and {} to work on {} tokens at a time; a smaller model, \
+         a smaller rollout.max_tokens and data.max_prompt_tokens{top_k}{}{states} would make it fit{further}",
+        human(least.bytes()),
         human(budget),
-        sets,
         human(one),
-        tokens
+        least.tokens,
+        shown(&fit, ", or "),
     )
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memory: weights {}, moments {}; ", human(self.weights), human(self.moments))?;
+        write!(f, "memory: weights {}", human(self.weights))?;
+        match (self.host_moments, self.offloads_in_vain) {
+            (0, false) => write!(f, ", moments {}; ", human(self.moments))?,
+            (0, true) => write!(
+                f,
+                ", moments {} (memory.offload_moments has no effect: the device's memory is the host's); ",
+                human(self.moments)
+            )?,
+            (bytes, _) => write!(f, ", moments {} in the host's memory; ", human(bytes))?,
+        }
         if self.kept_tokens > 0 {
             write!(f, "tokens kept by truncated sampling up to {}; ", human(self.kept_tokens))?;
         }

@@ -212,6 +212,9 @@ pub struct MemorySettings {
     /// prompt that share its computation are (up to 1024 tokens). Unset: chosen from the budget.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: Option<usize>,
+    /// Keeps AdamW's moments, 8 bytes a weight, in the host's memory instead of a GPU's, and brings them there in pieces for each
+    /// update, which takes longer. Without effect on a CPU, whose memory is the host's.
+    pub offload_moments: bool,
 }
 
 /// Several processes that train together (docs/distributed.md). Nothing here changes a result.

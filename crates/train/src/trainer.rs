@@ -45,9 +45,10 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// The sets of parameters that each of so many ranks holds.
     fn parameter_sets(&self, ranks: usize) -> ParameterSets {
-        let Tables { process_model, shards, .. } = self.tables();
+        let Tables { process_model, shards, memory, .. } = self.tables();
         let (reference, process_model) = (self.needs_reference(), process_model.is_some());
-        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks }
+        let offloads_moments = memory.offload_moments;
+        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks, offloads_moments }
     }
 
     /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
@@ -217,6 +218,11 @@ impl<T: Trainer> Prepared<T> {
     /// That the run does not fit, with what would make it.
     pub fn plan<B: Backend>(&self, backend: &B, available: usize) -> Result<Plan> {
         Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
+    }
+
+    /// The least budget with which there is a plan, in bytes.
+    pub fn least<B: Backend>(&self, backend: &B) -> usize {
+        Plan::least(backend, &self.layout, self.demand)
     }
 
     /// How long the run will take on a device, whose speed is measured for a tenth of a second.

@@ -59,6 +59,7 @@ pub fn train<T: Trainer, B: Backend>(
             if demand.sets.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }
+            let moment = |numbers| demand.sets.moment(numbers);
             // It never samples.
             let process_limits = PassLimits { activation_slots: 0, ..plan.passes() };
             if let Some(found) = found {
@@ -71,14 +72,15 @@ pub fn train<T: Trainer, B: Backend>(
                 let process_model = process_model
                     .map(|table| {
                         let settings = table.optimizer.clone();
-                        found.process_model(backend.clone(), settings, process_limits, ranks.clone())
+                        found.process_model(backend.clone(), settings, process_limits, ranks.clone(), moment)
                     })
                     .transpose()?;
-                let learner = found.learner(backend, optimizer.clone(), plan.passes(), ranks)?;
+                let learner = found.learner(backend, optimizer.clone(), plan.passes(), ranks, moment)?;
                 return Ok((learner, process_model));
             }
             let begin = |model: Model<B>, settings: &Settings, table, limits| {
-                let optimizer = Optimizer::new(&model, settings.clone(), &ranks)?.of_table(table);
+                let optimizer = Optimizer::with_moments(&model, settings.clone(), &ranks, moment)?;
+                let optimizer = optimizer.of_table(table);
                 Learner::new(model, optimizer, limits, ranks.clone())
             };
             let process_model = process_model

@@ -50,7 +50,13 @@ fn updates_take_no_more_memory_than_was_planned() {
         loss_tokens: SEQUENCES * TOKENS,
         activation_slots: 0,
         kept_tokens: 0,
-        sets: ParameterSets { reference: false, process_model: false, shards: 3, ranks: 1 },
+        sets: ParameterSets {
+            reference: false,
+            process_model: false,
+            shards: 3,
+            ranks: 1,
+            offloads_moments: false,
+        },
         process_tokens: 0,
     };
     // Passes of several sizes, whose activations are kept.

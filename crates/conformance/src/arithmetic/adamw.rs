@@ -167,29 +167,33 @@ fn parts_have_the_bits_of_the_whole<S: Subject>(trial: &Trial<S>) {
         let hold = |role, seed| device.upload(role, &device.noise(role, seed));
         let (before, gradient) = (device.noise(weights, 1), hold(gradient, 2));
         let [first, second] = [3, 4].map(|seed| noise(seed, numbers).into_iter().map(f32::abs).collect());
-        let of_parts = |cuts: &[usize]| {
+        let of_parts = |cuts: &[usize], moment_of: fn(usize) -> Role| {
             let mut updated = device.upload(weights, &before);
             let (mut moments, mut sums) = ([Vec::new(), Vec::new()], Vec::new());
             for ends in cuts.windows(2) {
                 let part = ends[0]..ends[1];
-                let moment = |of: &Vec<f32>| device.upload(Role::Moment(part.len()), &of[part.clone()]);
+                let role = moment_of(part.len());
+                let moment = |of: &Vec<f32>| device.upload(role, &of[part.clone()]);
                 let mut of_part = [moment(&first), moment(&second)];
                 let [first, second] = &mut of_part;
                 let weights = &mut updated;
                 let one = Updated { weights, gradient: &gradient, numbers: part.clone(), first, second };
                 device.adamw(settings, &mut [one]);
                 for (all, of_part) in moments.iter_mut().zip(&of_part) {
-                    all.extend(device.download(Role::Moment(part.len()), of_part));
+                    all.extend(device.download(role, of_part));
                 }
                 sums.extend(device.square_sums(&[(&gradient, part)]));
             }
             (device.download(weights, &updated), moments, sums)
         };
-        let whole = of_parts(&[0, numbers]);
-        let parts = of_parts(&[0, NORM_BLOCK, 3 * NORM_BLOCK, numbers]);
-        assert_bits("weights", &parts.0, &whole.0);
-        parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| assert_bits("moments", parts, whole));
-        assert_bits("sums of squares", &parts.2, &whole.2);
+        let whole = of_parts(&[0, numbers], Role::Moment);
+        let cuts = [0, NORM_BLOCK, 3 * NORM_BLOCK, numbers];
+        // Wherever the moments live.
+        for parts in [of_parts(&cuts, Role::Moment), of_parts(&cuts, Role::OffloadedMoment)] {
+            assert_bits("weights", &parts.0, &whole.0);
+            parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| assert_bits("moments", parts, whole));
+            assert_bits("sums of squares", &parts.2, &whole.2);
+        }
         assert_eq!(whole.2.len(), numbers.div_ceil(NORM_BLOCK));
     }
 }

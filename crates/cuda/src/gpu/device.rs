@@ -75,6 +75,19 @@ pub struct GpuMemory {
     bytes: usize,
 }
 
+/// Memory of the host that is locked, so that the GPU reaches it itself, for whoever keeps it.
+pub struct LockedMemory {
+    stream: Arc<Stream>,
+    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those, and reads or writes it.
+    address: Mutex<*mut u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is this one's own, and no thread's in particular.
+unsafe impl Send for LockedMemory {}
+// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream, for which that one waits.
+unsafe impl Sync for LockedMemory {}
+
 /// Memory of the host that the GPU reaches itself. It is written from its beginning to its end, and then again once the stream
 /// has come so far.
 struct Staging {
@@ -253,6 +266,7 @@ impl Gpu {
 
 impl Device for Gpu {
     type Memory = GpuMemory;
+    type HostMemory = LockedMemory;
 
     fn name(&self) -> String {
         self.name.clone()
@@ -345,6 +359,86 @@ impl Device for Gpu {
             // SAFETY: the range is within the memory.
             self.stream
                 .expect(|calls| unsafe { (calls.cuMemsetD8Async)(address, 0, bytes, self.stream.handle) });
+        }
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<LockedMemory, OutOfMemory> {
+        let stream = Arc::clone(&self.stream);
+        if bytes == 0 {
+            return Ok(LockedMemory { stream, address: Mutex::new(ptr::null_mut()), bytes });
+        }
+        let mut address = ptr::null_mut();
+        // SAFETY: the driver writes the address of as many bytes.
+        match self.stream.call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, bytes, 0) }) {
+            Ok(()) => {}
+            Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
+                let why = "the host has no such memory that can be locked for the GPU".into();
+                return Err(OutOfMemory { asked: bytes, why });
+            }
+            Err(error) => self.stream.fail(&error),
+        }
+        let address: *mut u8 = address.cast();
+        // SAFETY: so many bytes are there, and nobody else has them.
+        unsafe { address.write_bytes(0, bytes) };
+        Ok(LockedMemory { stream, address: Mutex::new(address), bytes })
+    }
+
+    fn copy_in(
+        &self,
+        from: &LockedMemory,
+        from_offset: usize,
+        to: &GpuMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        let address = Self::range(to, to_offset, bytes);
+        let locked = from.lock();
+        let from = from.range(&locked, from_offset, bytes);
+        if bytes > 0 {
+            // SAFETY: both ranges are within their memories. Whoever writes the host's next holds its lock, and waits for the
+            // stream first; the memory is freed behind the stream.
+            self.stream.expect(|calls| unsafe {
+                (calls.cuMemcpyHtoDAsync_v2)(address, from.cast(), bytes, self.stream.handle)
+            });
+        }
+    }
+
+    fn copy_out(
+        &self,
+        from: &GpuMemory,
+        from_offset: usize,
+        to: &LockedMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        let address = Self::range(from, from_offset, bytes);
+        let locked = to.lock();
+        let to = to.range(&locked, to_offset, bytes);
+        if bytes > 0 {
+            // SAFETY: as above, of whoever reads or writes it next.
+            self.stream.expect(|calls| unsafe {
+                (calls.cuMemcpyDtoHAsync_v2)(to.cast(), address, bytes, self.stream.handle)
+            });
+        }
+    }
+
+    fn read_host(&self, from: &LockedMemory, offset: usize, bytes: &mut [u8]) {
+        let locked = from.lock();
+        let from = from.range(&locked, offset, bytes.len());
+        self.stream.wait();
+        if !bytes.is_empty() {
+            // SAFETY: the range is within the memory, which the stream uses no more, and nobody else while it is locked.
+            unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        }
+    }
+
+    fn write_host(&self, bytes: &[u8], to: &LockedMemory, offset: usize) {
+        let locked = to.lock();
+        let to = to.range(&locked, offset, bytes.len());
+        self.stream.wait();
+        if !bytes.is_empty() {
+            // SAFETY: as above.
+            unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         }
     }
 
@@ -558,6 +652,37 @@ impl Drop for GpuMemory {
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFree_v2)(self.address)
+        });
+    }
+}
+
+impl LockedMemory {
+    fn lock(&self) -> MutexGuard<'_, *mut u8> {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where so many bytes from `offset` are, of memory that is locked.
+    ///
+    /// # Panics
+    /// When they reach beyond its end.
+    fn range(&self, address: &MutexGuard<'_, *mut u8>, offset: usize, bytes: usize) -> *mut u8 {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        assert!(end.is_some(), "bytes {offset} .. + {bytes} of locked memory of {} bytes", self.bytes);
+        address.wrapping_add(offset)
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        let address = *self.lock();
+        if address.is_null() {
+            return;
+        }
+        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or will.
+        // SAFETY: the memory was locked in this context, and is not used again.
+        let _ = self.stream.call(|calls| unsafe {
+            (calls.cuStreamSynchronize)(self.stream.handle);
+            (calls.cuMemFreeHost)(address.cast())
         });
     }
 }

@@ -14,6 +14,7 @@ fn buffers_take_the_bytes_that_are_told() {
         (Role::Weight(Kind::Vector(61)), 61),
         (Role::Gradient(matrix), 3 * 64),
         (Role::Moment(100), 100),
+        (Role::OffloadedMoment(100), 100),
         (Role::Cache { shape, layers: 3, pages: 5 }, 3 * 5 * 2 * 16 * (10 + 16)),
     ] {
         assert_eq!((cpu.bytes(role), cpu.allocate(role).unwrap().len()), (4 * floats, floats), "{role:?}");

@@ -1,8 +1,8 @@
-//! The sets of parameters that a run holds all along: weights, gradients, moments.
+//! The sets of parameters that a run holds: weights and moments all along, gradients while there are updates.
 
-use crate::moments::moment_bytes;
+use crate::moments::{BOTH, moments_of_rank};
 use crate::shards::waiting_sums;
-use isentrope_kernels::{Backend, Role};
+use isentrope_kernels::{Backend, Role, Work};
 use isentrope_model::Layout;
 
 /// What a run has beside the policy's weights, gradient and moments.
@@ -16,6 +16,8 @@ pub struct ParameterSets {
     pub shards: usize,
     /// Ranks that share the moments.
     pub ranks: usize,
+    /// Whether moments live in the host's memory, where that is another than the device's.
+    pub offloads_moments: bool,
 }
 
 impl ParameterSets {
@@ -24,28 +26,57 @@ impl ParameterSets {
         1 + usize::from(self.process_model)
     }
 
-    /// Bytes of all weights, gradients and moments, of a rank.
+    /// Bytes of all weights, gradients and moments of a rank, in the device's memory.
     pub fn bytes<B: Backend>(self, backend: &B, layout: &Layout) -> [usize; 3] {
         let trained = self.trained();
         let models = trained + usize::from(self.reference);
+        let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         [
             (models, layout.parameter_bytes(backend, Role::Weight)),
             (trained * (1 + waiting_sums(self.shards)), layout.parameter_bytes(backend, Role::Gradient)),
-            (trained, moment_bytes(backend, layout, self.ranks)),
+            (trained * BOTH, backend.bytes(moments)),
         ]
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }
 
-    /// Settings by which there would be fewer, in the order of what they save.
-    pub fn remedies(self) -> Vec<&'static str> {
-        let fewer = match (self.reference, self.process_model) {
-            (_, true) => Some("objective.advantage = \"rloo\""),
-            (true, false) => Some("objective.reference_kl.coefficient = 0"),
-            (false, false) => None,
-        };
-        fewer
-            .into_iter()
-            .chain((self.shards > 1).then_some("fewer shards (update.shards, sft.shards)"))
-            .collect()
+    /// Bytes of all moments of a rank in the host's memory, where that is another than the device's.
+    pub fn host_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+        let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
+        backend.host_bytes(moments).saturating_mul(self.trained() * BOTH)
+    }
+
+    /// Bytes that an update of the weights takes on the device beside all of these.
+    pub fn update_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+        let offloaded = |numbers| backend.workspace(Work::OffloadedMoments(numbers));
+        if self.offloads_moments { offloaded(moments_of_rank(backend, layout, self.ranks)) } else { 0 }
+    }
+
+    /// What a moment of so many numbers is.
+    pub fn moment(self, numbers: usize) -> Role {
+        if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
+    }
+
+    /// Settings by which there would be fewer, in the order of what they save, with what there would be then.
+    pub fn remedies<B: Backend>(self, backend: &B) -> Vec<(String, Self)> {
+        let mut remedies = Vec::new();
+        let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));
+        match (self.reference, self.process_model) {
+            // It is compared with the reference.
+            (_, true) => {
+                add(
+                    "objective.advantage = \"rloo\"",
+                    Self { reference: false, process_model: false, ..self },
+                );
+            }
+            (true, false) => add("objective.reference_kl.coefficient = 0", Self { reference: false, ..self }),
+            (false, false) => {}
+        }
+        if self.shards > 1 {
+            add("fewer shards (update.shards, sft.shards)", Self { shards: 1, ..self });
+        }
+        if !self.offloads_moments && backend.host_bytes(Role::OffloadedMoment(1)) > 0 {
+            add("memory.offload_moments = true", Self { offloads_moments: true, ..self });
+        }
+        remedies
     }
 }

@@ -1,10 +1,11 @@
 use super::*;
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::ModelConfig;
+use isentrope_model::{ModelConfig, SHARING_TOKENS};
 use std::path::Path;
 
 /// A policy and nothing beside it.
-const ALONE: ParameterSets = ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1 };
+const ALONE: ParameterSets =
+    ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1, offloads_moments: false };
 
 fn cpu() -> Cpu {
     Cpu::new(Isa::available()[0], 1).unwrap()
@@ -120,7 +121,8 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
     for budget in [0.1, 0.2, 0.23, 0.24, 0.25, 0.3, 0.35, 0.5, 1.0, 4.0] {
         for micro_batch_tokens in [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)] {
             for trained in [1, 8, 100, 1 << 20, usize::MAX] {
-                let settings = MemorySettings { budget_gib: Some(budget), micro_batch_tokens };
+                let settings =
+                    MemorySettings { budget_gib: Some(budget), micro_batch_tokens, ..Default::default() };
                 match Plan::new(&cpu(), &layout, updates(trained), &settings, 0) {
                     Ok(plan) => {
                         made += 1;
@@ -137,7 +139,8 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
         }
     }
     assert!(refused > 5 && made > 30, "{refused} and {made}");
-    let settings = MemorySettings { budget_gib: Some(0.3), micro_batch_tokens: Some(1_000_000) };
+    let settings =
+        MemorySettings { budget_gib: Some(0.3), micro_batch_tokens: Some(1_000_000), ..Default::default() };
     let error = Plan::new(&cpu(), &layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
     assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
     let error = Plan::new(&cpu(), &layout, updates(100), &settings, 0).unwrap_err().to_string();
@@ -224,7 +227,7 @@ fn sampling_has_the_memory_of_the_gradient() {
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
     let plan = |reference, process_model: Option<usize>| {
-        let sets = ParameterSets { reference, process_model: process_model.is_some(), shards: 1, ranks: 1 };
+        let sets = ParameterSets { reference, process_model: process_model.is_some(), ..ALONE };
         let demand = Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
         let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
@@ -237,7 +240,7 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     assert_eq!(plan(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
 
     let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
-    let has = ParameterSets { reference: true, process_model: true, shards: 5, ranks: 1 };
+    let has = ParameterSets { reference: true, process_model: true, shards: 5, ..ALONE };
     let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
     // Of a gradient, three sums of shards wait beside the one under way.
     let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));

@@ -306,7 +306,7 @@ impl CheckpointStore {
 }
 
 impl<S> FoundCheckpoint<S> {
-    /// The learner as it was.
+    /// The learner as it was. `moment` is what a moment of so many numbers is.
     ///
     /// # Errors
     /// Names the file that is missing or malformed.
@@ -316,6 +316,7 @@ impl<S> FoundCheckpoint<S> {
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
+        moment: impl Fn(usize) -> Role,
     ) -> Result<Learner<B>> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join(WEIGHTS);
@@ -323,14 +324,14 @@ impl<S> FoundCheckpoint<S> {
             let exact = Checkpoint::open(&exact)?;
             model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
-        let optimizer = Optimizer::new(&model, settings, &ranks)?;
+        let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
         let mut learner = Learner::new(model, optimizer, limits, ranks)?;
         let moments = Checkpoint::open(&self.dir.join(MOMENTS))?;
         learner.read_moments(&moments, self.state.optimizer)?;
         Ok(learner)
     }
 
-    /// The process model as it was.
+    /// The process model as it was, likewise.
     ///
     /// # Errors
     /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
@@ -340,6 +341,7 @@ impl<S> FoundCheckpoint<S> {
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
+        moment: impl Fn(usize) -> Role,
     ) -> Result<Learner<B>> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
@@ -347,7 +349,8 @@ impl<S> FoundCheckpoint<S> {
             return Err(Error::setting("objective.advantage", what));
         };
         let model = Model::load(&self.dir.join(PROCESS_MODEL), backend)?;
-        let optimizer = Optimizer::new(&model, settings, &ranks)?.of_table(PROCESS_OPTIMIZER);
+        let optimizer =
+            Optimizer::with_moments(&model, settings, &ranks, moment)?.of_table(PROCESS_OPTIMIZER);
         let mut learner = Learner::new(model, optimizer, limits, ranks)?;
         learner.read_moments(&Checkpoint::open(&self.dir.join(PROCESS_MOMENTS))?, progress)?;
         Ok(learner)

@@ -94,7 +94,7 @@ const ABSENT: &[Absent] = &[
         "gradient_checkpointing gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* \
          activation_checkpointing activation_checkpointing_kwargs activation_checkpointing_kwargs.* \
          enable_gradient_checkpointing enable_activation_offload activation_offloading auto_find_batch_size \
-         eval_accumulation_steps param_offload optimizer_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
+         eval_accumulation_steps param_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
          val_batch_size forward_max_token_len_per_gpu entropy_from_logits_with_chunking \
          entropy_from_logits_chunk_size entropy_checkpointing tiled_mlp.* torch_empty_cache_steps \
          free_cache_engine multi_stage_wake_up",

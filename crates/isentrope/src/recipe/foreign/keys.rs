@@ -118,6 +118,7 @@ pub const FOREIGN: &[Foreign] = &[
         &["ppo_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu", "max_num_batched_tokens"],
         "memory.micro_batch_tokens",
     ),
+    same(&["optimizer_offload"], "memory.offload_moments"),
     but(
         &["gpu_memory_utilization", "vllm_gpu_memory_utilization"],
         "memory.budget_gib",

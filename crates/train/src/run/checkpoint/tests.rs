@@ -147,8 +147,9 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
         let found = store.latest::<()>(ranks, &mut |said| panic!("{said}")).unwrap().unwrap();
         let limits = PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
         let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
-        let mut learner =
-            found.learner(backend, settings::Optimizer::default(), limits, ranks.clone()).unwrap();
+        let mut learner = found
+            .learner(backend, settings::Optimizer::default(), limits, ranks.clone(), Role::Moment)
+            .unwrap();
         save(&store, &mut learner, 2);
     });
     let mut again = contents(&store.path(2));

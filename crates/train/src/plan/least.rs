@@ -1,0 +1,109 @@
+//! The least that a run can do with, and what its updates take.
+
+use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
+use isentrope_kernels::Backend;
+use isentrope_model::{Keep, Layout, SHARING_TOKENS};
+
+/// What takes turns with the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Update,
+    Sampling,
+    Scoring,
+}
+
+/// What updates take beside weights, gradients and moments.
+pub(super) struct Updates<'a, B: Backend> {
+    backend: &'a B,
+    layout: &'a Layout,
+    /// What an update takes whatever its passes are.
+    pub whole: usize,
+    /// What a tape takes of each token at least.
+    pub least_tape: usize,
+    /// Tokens of an update.
+    pub tokens: usize,
+    /// Tokens of a pass, at least: one sequence, or those that share a prompt.
+    pub least_tokens: usize,
+    /// What the optimizer takes when the passes are over.
+    optimizer: usize,
+}
+
+impl<'a, B: Backend> Updates<'a, B> {
+    pub fn new(backend: &'a B, layout: &'a Layout, demand: Demand) -> Self {
+        let tokens = demand.trained.saturating_mul(demand.longest_trained);
+        let whole = demand
+            .loss_tokens
+            .saturating_mul(LOSS_BYTES)
+            .saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES))
+            .saturating_add(layout.embedded_bytes(backend, tokens).saturating_mul(demand.sets.trained()));
+        Self {
+            backend,
+            layout,
+            whole,
+            least_tape: layout.tape_bytes_per_token(backend, Keep::BlockInputs),
+            tokens,
+            least_tokens: demand.longest_trained.max(SHARING_TOKENS.min(tokens)),
+            optimizer: demand.sets.update_bytes(backend, layout),
+        }
+    }
+
+    /// Bytes beside the tape, in passes of so many tokens.
+    pub fn working(&self, pass: usize) -> usize {
+        let of_passes = self.layout.working_bytes(self.backend, pass).saturating_add(self.whole);
+        of_passes.max(self.optimizer)
+    }
+
+    /// Bytes with the least tape, in passes of so many tokens.
+    pub fn least_of(&self, pass: usize) -> usize {
+        self.working(pass).saturating_add(pass.saturating_mul(self.least_tape))
+    }
+}
+
+/// Bytes of a pass over so many tokens that scores what is not trained on; none where nothing is.
+pub(super) fn scoring<B: Backend>(backend: &B, layout: &Layout, demand: Demand, tokens: usize) -> usize {
+    if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
+}
+
+/// Tokens of such a pass, at least.
+pub(super) fn least_scored(demand: Demand) -> usize {
+    demand.scored.max(SHARING_TOKENS)
+}
+
+/// The least that works: one response sampled at a time, one sequence in a pass.
+#[derive(Clone, Copy)]
+pub(super) struct Least {
+    /// Weights, gradients and moments on the device.
+    pub sets: [usize; 3],
+    /// What is there all along.
+    pub fixed: usize,
+    /// The largest of what takes turns, each as small as it can be; the gradient belongs to updates.
+    pub one: usize,
+    /// Tokens that it works on.
+    pub tokens: usize,
+    /// What it is.
+    pub phase: Phase,
+}
+
+impl Least {
+    pub fn of<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> Self {
+        let sets = demand.sets.bytes(backend, layout);
+        let [weights, gradient, moments] = sets;
+        let updates = Updates::new(backend, layout, demand);
+        let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
+        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));
+        let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
+        let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };
+        let scored = least_scored(demand);
+        let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
+            .max((sampling, demand.longest_sampled, Phase::Sampling))
+            .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
+        let fixed = [weights, moments, demand.kept_tokens].into_iter().fold(OVERHEAD, usize::saturating_add);
+        Self { sets, fixed, one, tokens, phase }
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> usize {
+        self.fixed.saturating_add(self.one)
+    }
+}
