@@ -9,6 +9,8 @@ use std::ops::{Index, IndexMut};
 
 /// Rows of a matrix converted and packed at a time while loading.
 pub(crate) const ROWS_PER_CALL: usize = 256;
+/// Numbers that are unpacked at a time while saving.
+const NUMBERS_PER_CALL: usize = 1 << 20;
 
 /// One buffer per parameter of a [`Layout`].
 pub struct Parameters<B: Backend>(Vec<B::Buffer>);
@@ -107,7 +109,12 @@ impl<B: Backend> Parameters<B> {
     /// Copies one named tensor to the host, row-major.
     pub fn tensor(&self, backend: &B, id: Id, parameter: &Parameter, tensor: &NamedTensor) -> Vec<f32> {
         let mut values = vec![0.0; parameter.shape(tensor).iter().product()];
-        backend.unpack(parameter.kind, tensor.first, &self[id], &mut values);
+        // Some rows at a time: a device needs room for them beside all that it holds.
+        let row = parameter.kind.row();
+        let rows = (NUMBERS_PER_CALL / row.max(1)).max(1);
+        for (part, values) in values.chunks_mut((rows * row).max(1)).enumerate() {
+            backend.unpack(parameter.kind, tensor.first + part * rows, &self[id], values);
+        }
         values
     }
 
