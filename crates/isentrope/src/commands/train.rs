@@ -1,14 +1,18 @@
 //! `isentrope train`: reinforcement learning; and what `sft` shares with it, from a recipe to a run directory.
 
+mod card;
+
 use crate::device::{self, Device, DeviceFlag, Job, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
+use crate::memory::Memory;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal;
 use anyhow::{Context, Result, anyhow};
+use card::Card;
 use clap::Args;
 use isentrope_data::FileHash;
 use isentrope_files::Digest;
@@ -64,6 +68,9 @@ pub struct RunArguments {
     /// model on the hub, only configuration and tokenizer are fetched
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: plans for a GPU of so many GB, such as 24, 80 or 141, whether there is one here or not
+    #[arg(long, value_name = "GB", requires = "dry_run")]
+    gpu_memory: Option<f64>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
     #[arg(long, exclusive = true)]
     keys: bool,
@@ -104,7 +111,8 @@ impl RunArguments {
         let most = most_memory(self.free_memory)?;
         let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
         if self.dry_run {
-            return if ranks.is_first() { dry_run(recipe, ranks, wanted, most) } else { Ok(()) };
+            let card = self.gpu_memory.map(Card::new).transpose()?;
+            return if ranks.is_first() { dry_run(recipe, ranks, (wanted, most), card) } else { Ok(()) };
         }
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
@@ -191,7 +199,12 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         .map_err(|error| device.unfitting(error))?;
         let count = ranks.world.size();
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
+<<<<<<< crates/isentrope/src/commands/train.rs
         let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
+=======
+        let plan = prepared.plan(&*backend, available)?;
+        plan.check_host(Memory::now().available as usize / ranks.seat().of)?;
+>>>>>>> /tmp/theirs
         ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
@@ -245,8 +258,14 @@ fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
 }
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
-/// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, wanted: Wanted, most: usize) -> Result<()> {
+/// been fetched; where that cannot even be described, its data are checked all the same. Where a GPU is named, the plans are for
+/// that one.
+fn dry_run<R: TrainingRecipe>(
+    recipe: R,
+    ranks: &Ranks,
+    (wanted, most): (Wanted, usize),
+    card: Option<Card>,
+) -> Result<()> {
     let rendered = recipe::render(&recipe);
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
@@ -273,19 +292,29 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, wanted: Wanted, most: us
         }
     };
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
-    let dtype = ("device.dtype", prepared.trainer.tables().device.dtype);
-    let needs = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())
-        .and_then(|device| device.run(Looking { prepared: &prepared, most }));
-    match &needs {
-        Ok(needs) => print_text(&format!("{needs}\n"))?,
-        Err(error) => print_text(&format!("# {}\n\n", commented(&crate::sentence(error))))?,
-    }
+    let needs = match card {
+        Some(card) => {
+            let (plans, fits) = card.plans(&prepared);
+            print_text(&format!("# {}\n\n", commented(plans.trim_end())))?;
+            fits
+        }
+        None => {
+            let dtype = ("device.dtype", prepared.trainer.tables().device.dtype);
+            let needs = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())
+                .and_then(|device| device.run(Looking { prepared: &prepared, most }));
+            match &needs {
+                Ok(needs) => print_text(&format!("{needs}\n"))?,
+                Err(error) => print_text(&format!("# {}\n\n", commented(&crate::sentence(error))))?,
+            }
+            needs.map(drop)
+        }
+    };
     print_text(&rendered)?;
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
-    needs.map(drop)
+    needs
 }
 
 /// What a run needs of a device, as comments above its recipe.

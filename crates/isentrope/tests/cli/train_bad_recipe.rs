@@ -690,6 +690,37 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
 }
 
 #[test]
+fn a_dry_run_plans_for_gpus_that_are_not_here() {
+    let bench = Bench::train();
+    let dry = |gb: &str, sets: &[&str]| {
+        bench.command("out", sets, &["--dry-run", "--gpu-memory", gb]).output().unwrap()
+    };
+    let text = |output: &std::process::Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let fits = dry("24", &["memory.offload_moments=true"]);
+    let shown = text(&fits);
+    assert!(fits.status.success(), "{}", stderr(&fits));
+    let lines: Vec<&str> = shown.lines().take(2).collect();
+    for (line, dtype) in lines.iter().zip(["bf16", "f32"]) {
+        assert!(line.starts_with(&format!("# a GPU of 24 GB with {dtype}: memory: weights ")), "{shown}");
+        assert!(line.contains(" in the host's memory; sampling: "), "{shown}");
+    }
+    assert!(!shown.contains("# time: "), "nobody knows how fast it is: {shown}");
+    let small = dry("0.05", &[]);
+    assert_eq!(small.status.code(), Some(1));
+    let shown = text(&small);
+    for part in ["with bf16: the run needs at least", "with f32 as it is, the least GPU has 1 GB"] {
+        assert!(shown.contains(part), "{part:?} is not in: {shown}");
+    }
+    assert!(stderr(&small).contains("the run fits no GPU of 0.05 GB"), "{}", stderr(&small));
+    for gb in ["0", "nan", "inf"] {
+        let output = dry(gb, &[]);
+        assert!(!output.status.success() && stderr(&output).contains("--gpu-memory"), "{}", stderr(&output));
+    }
+    let output = bench.command("out", &[], &["--gpu-memory", "80"]).output().unwrap();
+    assert!(!output.status.success() && stderr(&output).contains("--dry-run"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_model_beside_the_recipe_is_not_taken_for_a_hub_id() {
     let bench = Bench::train();
     fs::create_dir_all(bench.scratch.path("models/small")).unwrap();

@@ -224,6 +224,49 @@ fn sampling_has_the_memory_of_the_gradient() {
 }
 
 #[test]
+fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
+    let layout = wide();
+    let plan = |offload_moments| {
+        let sets = ParameterSets { offloads_moments: offload_moments, ..ALONE };
+        let settings = MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
+        Plan::new(&cpu(), &layout, Demand { sets, ..updates(8) }, &settings, 0).unwrap()
+    };
+    let (with, without) = (plan(true), plan(false));
+    assert_eq!((with.moments, with.host_moments), (without.moments, 0));
+    assert_eq!(with.peak(), without.peak());
+    let said = "MiB (memory.offload_moments has no effect: the device's memory is the host's); ";
+    assert!(with.to_string().contains(said) && !without.to_string().contains("offload"), "{with}");
+    with.check_host(0).unwrap();
+}
+
+#[test]
+fn remedies_that_are_enough_are_named_with_what_the_run_would_need() {
+    let layout = wide();
+    let settings = |bytes: usize| {
+        let budget_gib = Some(bytes as f64 / (1u64 << 30) as f64);
+        MemorySettings { budget_gib, ..Default::default() }
+    };
+    let with = Demand { sets: ParameterSets { reference: true, shards: 8, ..ALONE }, ..updates(8) };
+    let refused = |bytes| Plan::new(&cpu(), &layout, with, &settings(bytes), 0).unwrap_err().to_string();
+    let least_with = |sets| Plan::least(&cpu(), &layout, Demand { sets, ..with });
+    // Without the reference there is a set less, with one shard there are three less.
+    let (all, without) = (least_with(with.sets), least_with(ParameterSets { reference: false, ..with.sets }));
+    let one_shard = least_with(ParameterSets { shards: 1, ..with.sets });
+    assert!(one_shard < without && without < all);
+    let said = refused(all - 1);
+    let both = format!(
+        ", or objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, sft.shards) ({}), or 2 ranks (",
+        human(without),
+        human(one_shard)
+    );
+    assert!(said.contains(&both) && !said.contains("less with"), "{said}");
+    let said = refused(one_shard);
+    assert!(!said.contains("reference_kl") && said.contains("or fewer shards"), "{said}");
+    let said = refused(one_shard / 2);
+    assert!(said.contains("; it would need less with objective.reference_kl.coefficient = 0 ("), "{said}");
+}
+
+#[test]
 fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
     let plan = |reference, process_model: Option<usize>| {

@@ -1,0 +1,195 @@
+//! What fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
+
+use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
+use isentrope_kernels::{Kind, NORM_BLOCK};
+use isentrope_model::{Layout, ModelConfig};
+use isentrope_train::plan::{Demand, OVERHEAD, ParameterSets, Plan};
+use isentrope_train::settings::MemorySettings;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// GPUs by what they are sold as. Each has a little less than so many GiB.
+const CARDS: [usize; 3] = [24, 80, 141];
+const GIB: usize = 1 << 30;
+
+/// A model as its config.json on the hub has it, and how many weights its card there says, in billions.
+struct Shape {
+    name: &'static str,
+    hidden: usize,
+    intermediate: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    vocabulary: usize,
+    tied: bool,
+    billions: f64,
+}
+
+const SHAPES: [Shape; 5] = [
+    shape("0.5B", [896, 4864, 24, 14, 2, 151_936], true, 0.49),
+    shape("1.5B", [1536, 8960, 28, 12, 2, 151_936], true, 1.54),
+    shape("7B", [3584, 18_944, 28, 28, 4, 152_064], false, 7.61),
+    shape("14B", [5120, 13_824, 48, 40, 8, 152_064], false, 14.7),
+    shape("32B", [5120, 27_648, 64, 40, 8, 152_064], false, 32.5),
+];
+
+const fn shape(name: &'static str, sizes: [usize; 6], tied: bool, billions: f64) -> Shape {
+    let [hidden, intermediate, layers, heads, kv_heads, vocabulary] = sizes;
+    Shape { name, hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, billions }
+}
+
+impl Shape {
+    fn layout(&self) -> Layout {
+        let Self { hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, .. } = self;
+        let json = format!(
+            r#"{{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": {hidden},
+            "intermediate_size": {intermediate}, "num_hidden_layers": {layers}, "num_attention_heads": {heads},
+            "num_key_value_heads": {kv_heads}, "vocab_size": {vocabulary}, "max_position_embeddings": 32768,
+            "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": {tied}}}"#
+        );
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("config.json"), json).unwrap();
+        Layout::new(&ModelConfig::read(dir.path()).unwrap())
+    }
+}
+
+/// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses of up to 4096.
+fn demand(offloads_moments: bool) -> Demand {
+    let (longest, responses) = (1024 + 4096, 64 * 8);
+    Demand {
+        longest_sampled: longest,
+        sampled: responses,
+        longest_trained: longest,
+        trained: responses,
+        forward_first: 0,
+        loss_tokens: responses * 4096,
+        activation_slots: 64 * (1024 + 8 * 4096),
+        kept_tokens: 0,
+        scored: 0,
+        sets: ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1, offloads_moments },
+        process_tokens: 0,
+    }
+}
+
+fn cuda(gib: usize, dtype: Dtype) -> Cuda<PlanningDevice> {
+    Cuda::new(Arc::new(PlanningDevice { memory: gib * GIB }), dtype)
+}
+
+fn plan(layout: &Layout, gib: usize, dtype: Dtype, demand: Demand) -> isentrope_train::Result<Plan> {
+    let settings =
+        MemorySettings { offload_moments: demand.sets.offloads_moments, ..MemorySettings::default() };
+    Plan::new(&cuda(gib, dtype), layout, demand, &settings, gib * GIB)
+}
+
+/// One line a model and a way to keep its numbers: the least memory, and for each card the tokens of keys and values that
+/// sampling has room for.
+fn table() -> String {
+    let mut table = String::from(
+        "| Qwen2.5 | numbers, moments | needs at least | 24 GB | 80 GB | 141 GB |\n|---|---|---:|---:|---:|---:|\n",
+    );
+    for shape in &SHAPES {
+        let layout = shape.layout();
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            for offloads in [false, true] {
+                let backend = cuda(0, dtype);
+                // A run takes nine tenths of a card.
+                let least = Plan::least(&backend, &layout, demand(offloads)) as f64 / 0.9 / GIB as f64;
+                let page = layout.cache_page_bytes(&backend) / 16;
+                let cells = CARDS.map(|card| match plan(&layout, card, dtype, demand(offloads)) {
+                    Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
+                    Err(_) => "no".into(),
+                });
+                let dtype = if dtype == Dtype::F32 { "f32" } else { "bf16" };
+                let place = if offloads { "on the host" } else { "on the GPU" };
+                table += &format!(
+                    "| {} | {dtype}, {place} | {least:.1} GiB | {} |\n",
+                    shape.name,
+                    cells.join(" | ")
+                );
+            }
+        }
+    }
+    table
+}
+
+#[test]
+fn the_guide_says_what_fits_on_which_card() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
+    let (begin, end) = ("<!-- plans -->\n", "<!-- end of plans -->");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (written, after) = rest.split_once(end).unwrap();
+    let table = table();
+    if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
+        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+        return;
+    }
+    let command = "UPDATE_DOCS=1 cargo test -p isentrope-cuda --test plans";
+    assert!(written == table, "docs/cuda.md has another table of plans; run: {command}");
+}
+
+/// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows of gradients by outputs and
+/// 32 of inputs, 2 bytes a number. No dimension of these models wants padding.
+#[test]
+fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
+    for shape in &SHAPES {
+        let (layout, backend) = (shape.layout(), cuda(141, Dtype::Bf16));
+        let (mut numbers, mut waiting, mut parameters) = (0, 0, 0);
+        for parameter in &layout.parameters {
+            numbers += match parameter.kind {
+                Kind::Vector(len) => len,
+                Kind::Matrix(matrix) => {
+                    waiting += 32 * (matrix.outputs + 2 * matrix.inputs);
+                    matrix.outputs * matrix.inputs
+                }
+            };
+            parameters += 1;
+        }
+        let billions = numbers as f64 / 1e9;
+        assert!((billions / shape.billions - 1.0).abs() < 0.01, "{}: {billions} billion weights", shape.name);
+        let sets: usize = demand(false).sets.bytes(&backend, &layout).into_iter().sum();
+        assert_eq!(sets, 16 * numbers + waiting, "{}", shape.name);
+        // Of rest and tail, each begins at a multiple of 16 bytes; a rank of several has whole blocks.
+        assert!(waiting < numbers / 15 && parameters > 100, "{}: {waiting} bytes wait", shape.name);
+        let of_eight = ParameterSets { ranks: 8, ..demand(false).sets }.bytes(&backend, &layout)[2];
+        assert!(
+            of_eight.abs_diff(numbers) <= 8 * NORM_BLOCK * (1 + parameters / 8),
+            "{of_eight} of {numbers}"
+        );
+        // What is offloaded is the moments, and nothing else.
+        let offloaded = demand(true).sets;
+        let [weights, gradient, moments] = offloaded.bytes(&backend, &layout);
+        assert_eq!((weights + gradient, moments), (8 * numbers + waiting, 0));
+        assert_eq!(offloaded.host_bytes(&backend, &layout), 8 * numbers);
+    }
+}
+
+#[test]
+fn a_refusal_names_what_would_fit() {
+    let seven = SHAPES[2].layout();
+    let said = |gib, dtype, demand| plan(&seven, gib, dtype, demand).unwrap_err().to_string();
+    // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without their moments they do.
+    let offered = said(80, Dtype::Bf16, demand(false));
+    assert!(offered.contains(", or memory.offload_moments = true ("), "{offered}");
+    assert!(offered.contains("8 ranks (") || offered.contains("4 ranks ("), "{offered}");
+    let least = Plan::least(&cuda(80, Dtype::Bf16), &seven, demand(true));
+    assert!(least > 57 * GIB && least < 72 * GIB, "{least}");
+    plan(&seven, 80, Dtype::Bf16, demand(true)).unwrap();
+    // Nothing alone is enough for 24 GB.
+    let lower = said(24, Dtype::Bf16, demand(false));
+    assert!(lower.contains("; it would need less with memory.offload_moments = true ("), "{lower}");
+    // The very least is enough, and a byte less is not.
+    let budget =
+        |bytes: usize| MemorySettings { budget_gib: Some(bytes as f64 / GIB as f64), ..Default::default() };
+    let made = |bytes| Plan::new(&cuda(80, Dtype::Bf16), &seven, demand(true), &budget(bytes), 0);
+    assert!(made(least).unwrap().peak() <= least);
+    made(least - 1).unwrap_err();
+    // The host must have what is offloaded.
+    let plan = made(70 * GIB).unwrap();
+    assert!(plan.to_string().contains("GiB in the host's memory; "), "{plan}");
+    plan.check_host(60 * GIB).unwrap();
+    let refused = plan.check_host(50 * GIB).unwrap_err().to_string();
+    assert!(refused.starts_with("memory.offload_moments asks for 56.7 GiB"), "{refused}");
+    assert!(plan.peak() > OVERHEAD + plan.weights + plan.gradient);
+}
