@@ -59,6 +59,8 @@ catalog! {
         one FILL_WORDS "fill_words" (P, u64, u32);
         // to, halves, value.
         one FILL_HALVES "fill_halves" (P, u64, u32);
+        // to, halves, seed, range.
+        one FILL_RANDOM "fill_random" (P, u64, u64, f32);
         // from, to, count, features, from's stride, to's stride.
         one ROUND_ROWS "round_rows" (P, P, u32, u32, u32, u32);
         // from, keys, starts, order, to, groups, features, from's stride, to's stride.

@@ -1,8 +1,8 @@
 //! What crosses between host and device: rows, parameters, numbers.
 
 use crate::buffer::{CudaBuffer, Tail};
-use crate::catalog::{PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
-use crate::cuda::{Cuda, word};
+use crate::catalog::{FILL_RANDOM, PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};
+use crate::cuda::{Cuda, lines, word};
 use crate::device::Device;
 use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
@@ -33,6 +33,18 @@ impl<D: Device> Cuda<D> {
                 self.fill_halves(buffer.rest(), numbers, rest);
             }
         }
+    }
+
+    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range` to `range`. For
+    /// measurements of models that nobody has to upload.
+    ///
+    /// # Panics
+    /// When the buffer is no weight, or numbers are kept as f32.
+    pub fn draw_weight(&self, weight: &mut CudaBuffer<D>, seed: u64, range: f32) {
+        assert!(weight.layout.element == Element::Split, "only weights that are kept as bf16 are drawn");
+        let halves = weight.layout.numbers();
+        FILL_RANDOM.launch(&*self.device, lines(halves), (weight.start(), halves as u64, seed, range));
+        self.fill_halves(weight.rest(), halves, 0);
     }
 
     pub(crate) fn write_rows(&self, buffer: &CudaBuffer<D>, first: usize, rows: &[f32]) {

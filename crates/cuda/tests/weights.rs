@@ -162,3 +162,25 @@ fn offloaded_moments_take_the_memory_of_the_host_alone() {
     cuda.read_numbers(&moment, 0, &mut numbers);
     assert!(numbers.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
 }
+
+/// Evenly spread numbers have mean 0 and a third of the range's square as their variance; each is a bf16.
+#[test]
+fn drawn_weights_are_evenly_spread() {
+    let cuda = cuda();
+    let kind = Kind::Matrix(Linear { inputs: 128, outputs: 80 });
+    let drawn = |seed| {
+        let mut packed = cuda.allocate(Role::Weight(kind)).unwrap();
+        cuda.draw_weight(&mut packed, seed, 0.5);
+        let mut weights = vec![0.0_f32; 128 * 80];
+        cuda.unpack(kind, 0, &packed, &mut weights);
+        weights
+    };
+    let weights = drawn(3);
+    assert!(weights.iter().all(|&w| w.abs() <= 0.5 && bf16::from_f32(w).to_f32() == w));
+    let mean = |f: fn(f64) -> f64| weights.iter().map(|&w| f(f64::from(w))).sum::<f64>() / 10_240.0;
+    // Four standard deviations: 0.289 / 101 each, and 0.0745 / 101.
+    assert!(mean(|w| w).abs() < 0.0115, "{}", mean(|w| w));
+    assert!((mean(|w| w * w) - 0.25 / 3.0).abs() < 0.003, "{}", mean(|w| w * w));
+    assert_eq!(weights, drawn(3));
+    assert_ne!(weights, drawn(4));
+}

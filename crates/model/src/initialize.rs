@@ -15,6 +15,18 @@ use std::sync::Arc;
 const DEFAULT_RANGE: f64 = 0.02;
 
 impl<B: Backend> Model<B> {
+    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them otherwise.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::read`], or when there is no memory for the weights.
+    pub fn zeros(dir: &Path, backend: Arc<B>) -> Result<Self> {
+        let config = ModelConfig::read(dir)?;
+        let layout = Layout::new(&config);
+        let weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
+        let rope = RopeTable::new(config.rope.clone());
+        Ok(Self { config, layout, weights, backend, rope, number: next_number() })
+    }
+
     /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices from a normal
     /// distribution of standard deviation `initializer_range`, norms 1, biases 0.
     ///

@@ -1,5 +1,5 @@
 //! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains, the conformance tests on the
-//! device, and every kernel against its bound. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
+//! device, every kernel against its bound, and whole models. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
 //! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
+mod models;
 mod probe;
 mod products;
 mod report;
@@ -97,6 +98,7 @@ impl Run {
         self.part("memory", |report| speed::copies(&**device, scale, report));
         self.part("bf16", |report| speed::operations(&backend(Dtype::Bf16), scale, report));
         self.part("f32", |report| speed::operations(&backend(Dtype::F32), scale, report));
+        self.part("models", |report| models::models(device, scale, report));
     }
 
     /// One part, and the report so far. Where it panics, that is a verdict, and the next one begins.

@@ -1,0 +1,183 @@
+//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on the device: whether what is
+//! sampled has the bits that training computes for it, and how many tokens a second are sampled and trained.
+
+use crate::Scale;
+use crate::report::{Report, Work};
+use isentrope_cuda::{Cuda, Device};
+use isentrope_kernels::{Adjustments, Backend, Draw, Kind};
+use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a config.json says, and sequences that are sampled together.
+struct Shape {
+    name: &'static str,
+    hidden: usize,
+    intermediate: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    vocabulary: usize,
+    tied: bool,
+    sequences: usize,
+}
+
+const SMALL: Shape = Shape {
+    name: "Qwen2.5-0.5B",
+    hidden: 896,
+    intermediate: 4864,
+    layers: 24,
+    heads: 14,
+    kv_heads: 2,
+    vocabulary: 151_936,
+    tied: true,
+    sequences: 64,
+};
+const LARGE: Shape = Shape {
+    name: "Qwen2.5-7B",
+    hidden: 3584,
+    intermediate: 18_944,
+    layers: 28,
+    heads: 28,
+    kv_heads: 4,
+    vocabulary: 152_064,
+    tied: false,
+    sequences: 16,
+};
+/// Tokens of a prompt, and tokens that are sampled after it.
+const PROMPT: usize = 256;
+const SAMPLED: usize = 64;
+
+/// Both models, one after the other.
+pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
+    for shape in [SMALL, LARGE] {
+        let Shape { name, hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, sequences } =
+            shape;
+        // In miniature, one layer and a few short sequences.
+        let is_small = scale.divisor > 1;
+        let of = |number: usize| (number / scale.divisor).next_multiple_of(16);
+        let (layers, sequences) = if is_small { (1, 2) } else { (layers, sequences) };
+        let (prompt, sampled) = if is_small { (5, 3) } else { (PROMPT, SAMPLED) };
+        let head_dim = if is_small { 16 } else { 128.min(hidden / heads) };
+        let config = json!({
+            "model_type": "qwen2", "hidden_size": of(hidden), "intermediate_size": of(intermediate),
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+            "head_dim": head_dim, "vocab_size": of(vocabulary), "tie_word_embeddings": tied,
+            "max_position_embeddings": 32_768, "rope_theta": 1e6, "rms_norm_eps": 1e-6,
+        });
+        let directory = std::env::temp_dir().join(format!("gpu-models-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("config.json"), config.to_string()).unwrap();
+        let backend = Arc::new(Cuda::new(device.clone(), isentrope_cuda::Dtype::Bf16));
+        let model = Model::zeros(&directory, backend);
+        std::fs::remove_dir_all(&directory).unwrap();
+        let mut model = match model {
+            Ok(model) => model,
+            Err(error) => {
+                report.verdict("models", name, Ok(format!("not measured: {error}")));
+                continue;
+            }
+        };
+        draw_weights(&mut model);
+        measure(name, &model, [sequences, prompt, sampled], report);
+    }
+}
+
+fn draw_weights<D: Device>(model: &mut Model<Cuda<D>>) {
+    let kinds: Vec<_> = model.layout.parameters.iter().map(|parameter| parameter.kind).collect();
+    for (seed, (kind, buffer)) in (1..).zip(kinds.into_iter().zip(model.weights.buffers_mut())) {
+        match kind {
+            Kind::Matrix(shape) => {
+                model.backend.draw_weight(buffer, seed << 40, (3.0 / shape.inputs as f32).sqrt());
+            }
+            Kind::Vector(_) => model.backend.fill(buffer, 1.0),
+        }
+    }
+}
+
+fn measure<D: Device>(
+    name: &str,
+    model: &Model<Cuda<D>>,
+    [sequences, prompt, sampled]: [usize; 3],
+    report: &mut Report,
+) {
+    let numbers: usize = model.weights.buffers().iter().map(isentrope_cuda::CudaBuffer::numbers).sum();
+    let flop = |tokens: usize| 2.0 * numbers as f64 * tokens as f64;
+    let vocabulary = model.config.vocab_size as u32;
+    let mut texts: Vec<Vec<u32>> = (0..sequences as u32)
+        .map(|s| (0..prompt as u32).map(|i| (s * 7919 + i * 104_729) % vocabulary).collect())
+        .collect();
+    let pages_each = KvCache::<Cuda<D>>::pages_for(prompt + sampled);
+    let mut cache = match KvCache::new(model, sequences * pages_each) {
+        Ok(cache) => cache,
+        Err(error) => return report.verdict("models", name, Ok(format!("not measured: {error}"))),
+    };
+    let pages: Vec<Vec<u32>> = (0..sequences)
+        .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
+        .collect();
+    let (mut fed, mut seconds) = (0, [0.0; 2]);
+    let mut drawn_logprobs = vec![Vec::new(); sequences];
+    for number in 0..sampled {
+        let started = Instant::now();
+        let mut step = Step::default();
+        for (text, pages) in texts.iter().zip(&pages) {
+            step.push(&text[fed..], fed, pages, true);
+        }
+        fed = texts[0].len();
+        let hidden = model.step(&step, &mut cache, None);
+        let draws: Vec<Draw> = (0..sequences)
+            .map(|row| Draw {
+                row,
+                adjustments: Adjustments::temperature(1.0),
+                penalised: Vec::new(),
+                records_kept: false,
+                uniform: ((row * 31 + number * 17) % 97) as f64 / 97.0,
+            })
+            .collect();
+        for (row, drawn) in model.draw(&hidden, &draws).into_iter().enumerate() {
+            let drawn = drawn.expect("finite logits");
+            texts[row].push(drawn.token);
+            drawn_logprobs[row].push(drawn.logprob.to_bits());
+        }
+        seconds[usize::from(number > 0)] += started.elapsed().as_secs_f64();
+    }
+    let time = |report: &mut Report, what: &str, seconds: f64, tokens: usize, passes: f64| {
+        let per_second = tokens as f64 / seconds;
+        let what = format!("{name}, {what}: {per_second:.0} tokens a second");
+        report.time("models", &what, seconds, Work { bytes: 0.0, flop: passes * flop(tokens) });
+    };
+    time(report, "prefill", seconds[0], sequences * prompt, 1.0);
+    time(report, &format!("decoding {sequences} sequences"), seconds[1], sequences * (sampled - 1), 1.0);
+    drop(cache);
+
+    let packed = |texts: &[Vec<u32>]| {
+        let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: prompt }).collect();
+        Packed::new(&sequences)
+    };
+    let scored = model.score(&packed(&texts), 1.0);
+    let bits: Vec<u32> = scored.logprobs.iter().map(|logprob| logprob.to_bits()).collect();
+    let verdict = if bits == drawn_logprobs.concat() {
+        Ok(format!("{} tokens have the bits with which they were drawn", bits.len()))
+    } else {
+        Err("scores of tokens are not those with which they were drawn".to_owned())
+    };
+    report.verdict("models", &format!("{name}, sampling against training"), verdict);
+
+    let mut gradient = match Gradient::zeros(model) {
+        Ok(gradient) => gradient,
+        Err(error) => return report.verdict("models", name, Ok(format!("no training: {error}"))),
+    };
+    let coefficients = vec![1.0; bits.len()];
+    let mut pass = || {
+        let started = Instant::now();
+        let (_, tape) = model.forward(packed(&texts), 1.0, Keep::BlockInputs);
+        model.backward(tape, Derivatives::of(&coefficients, &coefficients), &mut gradient);
+        model.backend.device().synchronize();
+        started.elapsed().as_secs_f64()
+    };
+    pass();
+    let seconds = pass();
+    // Forward, again for what is not kept, and back by inputs and weights.
+    time(report, "forward and backward", seconds, sequences * (prompt + sampled), 4.0);
+}
