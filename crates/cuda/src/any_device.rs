@@ -16,6 +16,9 @@ pub struct AnyMemory {
     bytes: usize,
 }
 
+/// Memory of the host's that an [`AnyDevice`] has allocated.
+pub struct AnyHostMemory(Box<dyn Any + Send + Sync>);
+
 impl AnyDevice {
     /// This device.
     pub fn new(device: impl Device) -> Self {
@@ -34,7 +37,28 @@ trait Erased: Send + Sync {
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]);
     fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize);
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize);
+    fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory>;
+    fn copy_in(
+        &self,
+        from: &AnyHostMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    );
+    fn copy_out(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyHostMemory,
+        to_offset: usize,
+        bytes: usize,
+    );
+    fn read_host(&self, from: &AnyHostMemory, offset: usize, bytes: &mut [u8]);
+    fn write_host(&self, bytes: &[u8], to: &AnyHostMemory, offset: usize);
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
+    fn product_library(&self) -> Option<String>;
+    fn examine(&self, product: &Product) -> Result<(), String>;
     fn product(&self, product: &Product) -> bool;
     fn synchronize(&self);
 }
@@ -46,6 +70,13 @@ impl AnyMemory {
     /// When it is another device's.
     fn of<D: Device>(&self) -> &D::Memory {
         self.memory.downcast_ref().expect("memory goes to the device that it is of")
+    }
+}
+
+impl AnyHostMemory {
+    /// As [`AnyMemory::of`].
+    fn of<D: Device>(&self) -> &D::HostMemory {
+        self.0.downcast_ref().expect("memory goes to the device that has allocated it")
     }
 }
 
@@ -79,8 +110,43 @@ impl<D: Device> Erased for D {
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize) {
         Device::clear(self, memory.of::<D>(), offset, bytes);
     }
+    fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory> {
+        Ok(AnyHostMemory(Box::new(Device::allocate_host(self, bytes)?)))
+    }
+    fn copy_in(
+        &self,
+        from: &AnyHostMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        Device::copy_in(self, from.of::<D>(), from_offset, to.of::<D>(), to_offset, bytes);
+    }
+    fn copy_out(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyHostMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        Device::copy_out(self, from.of::<D>(), from_offset, to.of::<D>(), to_offset, bytes);
+    }
+    fn read_host(&self, from: &AnyHostMemory, offset: usize, bytes: &mut [u8]) {
+        Device::read_host(self, from.of::<D>(), offset, bytes);
+    }
+    fn write_host(&self, bytes: &[u8], to: &AnyHostMemory, offset: usize) {
+        Device::write_host(self, bytes, to.of::<D>(), offset);
+    }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         Device::launch(self, function, grid, arguments);
+    }
+    fn product_library(&self) -> Option<String> {
+        Device::product_library(self)
+    }
+    fn examine(&self, product: &Product) -> Result<(), String> {
+        Device::examine(self, product)
     }
     fn product(&self, product: &Product) -> bool {
         Device::product(self, product)
@@ -101,6 +167,7 @@ impl Memory for AnyMemory {
 
 impl Device for AnyDevice {
     type Memory = AnyMemory;
+    type HostMemory = AnyHostMemory;
 
     fn name(&self) -> String {
         self.0.name()
@@ -129,8 +196,43 @@ impl Device for AnyDevice {
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize) {
         self.0.clear(memory, offset, bytes);
     }
+    fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory> {
+        self.0.allocate_host(bytes)
+    }
+    fn copy_in(
+        &self,
+        from: &AnyHostMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        self.0.copy_in(from, from_offset, to, to_offset, bytes);
+    }
+    fn copy_out(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyHostMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
+        self.0.copy_out(from, from_offset, to, to_offset, bytes);
+    }
+    fn read_host(&self, from: &AnyHostMemory, offset: usize, bytes: &mut [u8]) {
+        self.0.read_host(from, offset, bytes);
+    }
+    fn write_host(&self, bytes: &[u8], to: &AnyHostMemory, offset: usize) {
+        self.0.write_host(bytes, to, offset);
+    }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.0.launch(function, grid, arguments);
+    }
+    fn product_library(&self) -> Option<String> {
+        self.0.product_library()
+    }
+    fn examine(&self, product: &Product) -> Result<(), String> {
+        self.0.examine(product)
     }
     fn product(&self, product: &Product) -> bool {
         self.0.product(product)

@@ -40,5 +40,5 @@ pub use dtype::Dtype;
 pub use head::CudaStatistics;
 pub use index::CudaIndex;
 pub use kernels::{Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source};
-pub use products::{Examined, Layer, Products};
 pub use planning::{NoMemory, PlanningDevice};
+pub use products::{Examined, Layer, Products};

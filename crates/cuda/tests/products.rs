@@ -24,6 +24,7 @@ fn kind(product: &Product) -> Product {
 
 impl Device for WithLibrary {
     type Memory = <Emulator as Device>::Memory;
+    type HostMemory = <Emulator as Device>::HostMemory;
 
     fn name(&self) -> String {
         self.emulator.name()
@@ -51,6 +52,21 @@ impl Device for WithLibrary {
     }
     fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize) {
         self.emulator.clear(memory, offset, bytes);
+    }
+    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory> {
+        self.emulator.allocate_host(bytes)
+    }
+    fn copy_in(&self, from: &Self::HostMemory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
+        self.emulator.copy_in(from, at, to, to_at, bytes);
+    }
+    fn copy_out(&self, from: &Self::Memory, at: usize, to: &Self::HostMemory, to_at: usize, bytes: usize) {
+        self.emulator.copy_out(from, at, to, to_at, bytes);
+    }
+    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]) {
+        self.emulator.read_host(from, offset, bytes);
+    }
+    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize) {
+        self.emulator.write_host(bytes, to, offset);
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.emulator.launch(function, grid, arguments);

@@ -199,12 +199,8 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         .map_err(|error| device.unfitting(error))?;
         let count = ranks.world.size();
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
-<<<<<<< crates/isentrope/src/commands/train.rs
         let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
-=======
-        let plan = prepared.plan(&*backend, available)?;
         plan.check_host(Memory::now().available as usize / ranks.seat().of)?;
->>>>>>> /tmp/theirs
         ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
