@@ -16,15 +16,16 @@ build() {
     cd "$root"
     cargo build --release -p isentrope-cuda --example gpu
     cp target/release/examples/gpu "$directory/gpu"
-    executables=$(cargo test --release -p isentrope-cuda --test conformance_f32 --test conformance_bf16 --no-run \
-        --message-format=json | sed -n 's/.*"executable":"\([^"]*\/conformance_[^"]*\)".*/\1/p')
+    executables=$(cargo test --release -p isentrope-cuda --test conformance_f32 --test conformance_bf16 \
+        --test attention_bits --no-run --message-format=json |
+        sed -nE 's/.*"executable":"([^"]*\/(conformance_|attention_bits)[^"]*)".*/\1/p')
     local executable name tests
     tests=$(mktemp -d)
     for executable in $executables; do
         name=$(basename "$executable")
         cp "$executable" "$tests/${name%-*}"
     done
-    strip "$directory/gpu" "$tests"/conformance_*
+    strip "$directory/gpu" "$tests"/*
     cp -r crates/model/tests/fixtures/models "$tests/models"
     tar -C "$tests" -cJf "$directory/tests.tar.xz" .
     rm -rf "$tests"

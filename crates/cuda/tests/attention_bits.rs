@@ -1,24 +1,34 @@
 //! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and backward, heads of all sizes,
-//! windows, shared beginnings, and sequences of several splits, whether one block has these or each has its own.
+//! windows, shared beginnings, and sequences of several splits, whether one block has these or each has its own. On the emulated
+//! device, or on a GPU where `ISENTROPE_TEST_DEVICE` is `gpu`.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod attention_reference;
+mod on_gpu;
 mod t16;
 
 use attention_reference::Reference;
 use half::bf16;
-use isentrope_cuda::{Cuda, CudaBuffer, Dtype};
+use isentrope_cuda::gpu::Gpu;
+use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
-use std::sync::Arc;
+use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Role, Run};
+use std::sync::{Arc, LazyLock};
 use t16::Step;
 
-type Emulated = Cuda<Emulator>;
+/// The GPU, opened once, where one is asked for.
+static GPU: LazyLock<Option<Arc<Cuda<Gpu>>>> =
+    LazyLock::new(|| on_gpu::variants(Dtype::Bf16).map(|variants| variants[0].backend.clone()));
 
 /// A backend with bf16, whose threads run in an order that the seed decides.
-fn emulated(seed: u64, capability: (u32, u32)) -> Emulated {
+fn emulated(seed: u64, capability: (u32, u32)) -> Cuda<Emulator> {
     let device = Emulator::new(Settings { seed, workers: 2, capability, ..Settings::default() });
     Cuda::new(Arc::new(device), Dtype::Bf16)
+}
+
+/// The steps of the device's tensor core.
+fn step<D: Device>(cuda: &Cuda<D>) -> Step {
+    Step::of(cuda.device().limits().capability)
 }
 
 /// Numbers of about 1 without a pattern, each of which bf16 holds.
@@ -47,7 +57,7 @@ fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
     }
 }
 
-fn upload(cuda: &Emulated, rows: usize, numbers: &[f32]) -> CudaBuffer<Emulator> {
+fn upload<D: Device>(cuda: &Cuda<D>, rows: usize, numbers: &[f32]) -> CudaBuffer<D> {
     let mut buffer = cuda.buffer(Role::Activation(rows, numbers.len() / rows));
     cuda.write(&mut buffer, 0, numbers);
     buffer
@@ -63,6 +73,23 @@ fn runs(parts: &[(usize, usize)]) -> Vec<Run> {
     parts.iter().map(run).collect()
 }
 
+/// Gradients of such runs, one behind the other.
+fn gradient_is_as_defined<D: Device>(cuda: &Cuda<D>, shape: Attention, parts: &[(usize, usize)]) {
+    let runs = runs(parts);
+    let rows = runs.iter().map(|run| run.len).sum();
+    let (qkv, d_out) = (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
+    let batch = cuda.batch(&HostBatch { tokens: vec![0; rows], runs: runs.clone(), ..HostBatch::default() });
+    let mut d_qkv = cuda.buffer(Role::Activation(rows, shape.row()));
+    let (on_device, d_on_device) = (upload(cuda, rows, &qkv), upload(cuda, rows, &d_out));
+    cuda.attention_backward(shape, &on_device, &batch, &d_on_device, &mut d_qkv);
+    let mut got = vec![0.0; qkv.len()];
+    cuda.read(&d_qkv, 0, &mut got);
+    let step = step(cuda);
+    let chain = |start: f32, a: &[f32], b: &[f32]| step.chain(start, a, b);
+    let want = Reference { shape, chain: &chain }.gradient(&qkv, &d_out, &runs);
+    assert_bits(&format!("{shape:?}"), &got, &want);
+}
+
 #[test]
 fn gradients_are_as_defined() {
     let shapes = [
@@ -71,60 +98,85 @@ fn gradients_are_as_defined() {
         (shape(4, 2, 24, None), vec![(0, 19), (19, 24), (19, 3), (0, 1)]),
         (shape(2, 1, 64, None), vec![(0, 20), (20, 30)]),
         (shape(1, 1, 80, Some(20)), vec![(0, 40)]),
+        // The window leaves out whole tiles, of keys and of queries.
+        (shape(2, 1, 4, Some(100)), vec![(0, 300)]),
     ];
-    let core = |capability| move |start: f32, a: &[f32], b: &[f32]| Step::of(capability).chain(start, a, b);
     for (i, (shape, parts)) in shapes.into_iter().enumerate() {
         // Hopper's steps, and once Ampere's.
         let capability = if i == 1 { (8, 0) } else { (9, 0) };
-        let cuda = emulated(i as u64, capability);
-        let runs = runs(&parts);
-        let rows = runs.iter().map(|run| run.len).sum();
-        let (qkv, d_out) = (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
-        let batch =
-            cuda.batch(&HostBatch { tokens: vec![0; rows], runs: runs.clone(), ..HostBatch::default() });
-        let mut d_qkv = cuda.buffer(Role::Activation(rows, shape.row()));
-        let (on_device, d_on_device) = (upload(&cuda, rows, &qkv), upload(&cuda, rows, &d_out));
-        cuda.attention_backward(shape, &on_device, &batch, &d_on_device, &mut d_qkv);
-        let mut got = vec![0.0; qkv.len()];
-        cuda.read(&d_qkv, 0, &mut got);
-        let want = Reference { shape, chain: &core(capability) }.gradient(&qkv, &d_out, &runs);
-        assert_bits(&format!("{shape:?}"), &got, &want);
+        match &*GPU {
+            Some(gpu) => gradient_is_as_defined(gpu, shape, &parts),
+            None => gradient_is_as_defined(&emulated(i as u64, capability), shape, &parts),
+        }
     }
 }
 
-/// The last rows of a sequence attend to all of it, in a batch of so many sequences, all alike.
-fn outputs_are_as_defined(shape: Attention, len: usize, rows: usize, times: usize, seed: u64) {
-    let cuda = emulated(seed, (9, 0));
-    let qkv = noise(3, len * shape.row());
-    let pages_each = len.div_ceil(Emulated::PAGE);
-    let capacity = pages_each * times;
-    let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: capacity }).unwrap();
-    let width = shape.heads * shape.head_dim;
-    // Pages in no order.
-    let pages: Vec<u32> = (0..capacity as u32).map(|page| (page * 7 + 3) % capacity as u32).collect();
-    let described = |first: usize| {
-        let mut host = HostBatch::default();
-        (0..times)
-            .for_each(|i| host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each]));
-        host
-    };
-    let all: Vec<f32> = (0..times).flat_map(|_| qkv.iter().copied()).collect();
-    cuda.store_kv(shape, &upload(&cuda, len * times, &all), &cuda.batch(&described(0)), &mut cache, 0);
-    let some: Vec<f32> = (0..times).flat_map(|_| qkv[(len - rows) * shape.row()..].iter().copied()).collect();
-    let (queries, batch) = (upload(&cuda, rows * times, &some), cuda.batch(&described(len - rows)));
-    let mut out = cuda.buffer(Role::Activation(rows * times, width));
-    cuda.attention(shape, &queries, &batch, &cache, 0, &mut out);
-    let mut got = vec![0.0; rows * times * width];
-    cuda.read(&out, 0, &mut got);
-    let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
-    let chain = |start: f32, a: &[f32], b: &[f32]| Step::of((9, 0)).chain(start, a, b);
-    let reference = Reference { shape, chain: &chain };
-    let want: Vec<f32> = (len - rows..len)
-        .flat_map(|position| (0..shape.heads).map(move |head| (position, head)))
-        .flat_map(|(position, head)| reference.output(&by_position, position, head))
-        .collect();
-    for got in got.chunks(want.len()) {
-        assert_bits(&format!("{shape:?}, {rows} of {len}, {times} times"), got, &want);
+/// How many sequences a batch has, all alike.
+#[derive(Clone, Copy, Debug)]
+enum Times {
+    One,
+    /// So many that blocks of theirs alone keep the device busy.
+    Many,
+}
+
+/// The last rows of a sequence attend to all of it.
+#[derive(Clone, Copy)]
+struct Case {
+    shape: Attention,
+    len: usize,
+    rows: usize,
+    times: Times,
+}
+
+impl Case {
+    /// On a GPU where one is asked for, else on the emulated device.
+    fn check(self, seed: u64, capability: (u32, u32)) {
+        match &*GPU {
+            Some(gpu) => self.check_on(gpu),
+            None => self.check_on(&emulated(seed, capability)),
+        }
+    }
+
+    fn check_on<D: Device>(self, cuda: &Cuda<D>) {
+        let Self { shape, len, rows, times } = self;
+        let times = match times {
+            Times::One => 1,
+            Times::Many => 2 * cuda.device().limits().processors + 1,
+        };
+        let qkv = noise(3, len * shape.row());
+        let pages_each = len.div_ceil(Cuda::<D>::PAGE);
+        let capacity = pages_each * times;
+        let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: capacity }).unwrap();
+        let width = shape.heads * shape.head_dim;
+        // Pages in no order: backwards.
+        let pages: Vec<u32> = (0..capacity as u32).rev().collect();
+        let described = |first: usize| {
+            let mut host = HostBatch::default();
+            (0..times).for_each(|i| {
+                host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each])
+            });
+            host
+        };
+        let all: Vec<f32> = (0..times).flat_map(|_| qkv.iter().copied()).collect();
+        cuda.store_kv(shape, &upload(cuda, len * times, &all), &cuda.batch(&described(0)), &mut cache, 0);
+        let last = &qkv[(len - rows) * shape.row()..];
+        let some: Vec<f32> = (0..times).flat_map(|_| last.iter().copied()).collect();
+        let (queries, batch) = (upload(cuda, rows * times, &some), cuda.batch(&described(len - rows)));
+        let mut out = cuda.buffer(Role::Activation(rows * times, width));
+        cuda.attention(shape, &queries, &batch, &cache, 0, &mut out);
+        let mut got = vec![0.0; rows * times * width];
+        cuda.read(&out, 0, &mut got);
+        let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
+        let step = step(cuda);
+        let chain = |start: f32, a: &[f32], b: &[f32]| step.chain(start, a, b);
+        let reference = Reference { shape, chain: &chain };
+        let want: Vec<f32> = (len - rows..len)
+            .flat_map(|position| (0..shape.heads).map(move |head| (position, head)))
+            .flat_map(|(position, head)| reference.output(&by_position, position, head))
+            .collect();
+        for got in got.chunks(want.len()) {
+            assert_bits(&format!("{shape:?}, {rows} of {len}, {times} times"), got, &want);
+        }
     }
 }
 
@@ -141,17 +193,83 @@ fn outputs_of_heads_of_all_sizes_are_as_defined() {
     .into_iter()
     .enumerate()
     {
-        outputs_are_as_defined(shape, len, len.min(40), 1, i as u64);
+        // Hopper's steps, and once Ampere's.
+        let capability = if i == 2 { (8, 0) } else { (9, 0) };
+        Case { shape, len, rows: len.min(40), times: Times::One }.check(i as u64, capability);
     }
 }
 
 /// Alone, each split is a block of its own; among many, a block has them all.
 #[test]
 fn splits_are_as_defined() {
+    let hopper = (9, 0);
     for (shape, len) in [(shape(2, 1, 6, None), 2100), (shape(1, 1, 16, Some(1500)), 2080)] {
-        outputs_are_as_defined(shape, len, 2, 1, 1);
-        outputs_are_as_defined(shape, len, 2, 9, 2);
+        Case { shape, len, rows: 2, times: Times::One }.check(1, hopper);
+        Case { shape, len, rows: 2, times: Times::Many }.check(2, hopper);
     }
     // More heads than a warp has rows.
-    outputs_are_as_defined(shape(20, 1, 2, None), 1030, 1, 1, 3);
+    Case { shape: shape(20, 1, 2, None), len: 1030, rows: 1, times: Times::One }.check(3, hopper);
+    // Ampere's steps, put together by a kernel of its own.
+    Case { shape: shape(2, 1, 6, None), len: 1030, rows: 2, times: Times::One }.check(4, (8, 0));
+    // The end of a prompt: blocks of four warps, each with all splits.
+    Case { shape: shape(2, 1, 6, None), len: 1100, rows: 40, times: Times::One }.check(5, hopper);
+}
+
+/// Heads of more than 128 features keep the CPU's chains: its outputs and gradients, rounded once.
+#[test]
+fn large_heads_keep_the_chains_of_the_cpu() {
+    for (seed, shape) in [(1, shape(2, 1, 136, None)), (2, shape(2, 1, 256, Some(20)))] {
+        match &*GPU {
+            Some(gpu) => equals_cpu_rounded(gpu, shape),
+            None => equals_cpu_rounded(&emulated(seed, (9, 0)), shape),
+        }
+    }
+}
+
+/// Two sequences, forward and backward.
+fn equals_cpu_rounded<D: Device>(cuda: &Cuda<D>, shape: Attention) {
+    const LENGTHS: [usize; 2] = [37, 3];
+    let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
+    let rows: usize = LENGTHS.iter().sum();
+    let (qkv, d_out) = (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
+    let (out, d_qkv) = outputs_and_gradients(cuda, shape, &LENGTHS, &qkv, &d_out);
+    let (want_out, want_d_qkv) = outputs_and_gradients(&cpu, shape, &LENGTHS, &qkv, &d_out);
+    let rounded = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
+    assert_bits(&format!("outputs of {shape:?}"), &out, &rounded(&want_out));
+    assert_bits(&format!("gradients of {shape:?}"), &d_qkv, &rounded(&want_d_qkv));
+}
+
+/// Of sequences one behind the other.
+fn outputs_and_gradients<B: Backend>(
+    backend: &B,
+    shape: Attention,
+    lengths: &[usize],
+    qkv: &[f32],
+    d_out: &[f32],
+) -> (Vec<f32>, Vec<f32>) {
+    let (rows, width) = (qkv.len() / shape.row(), shape.heads * shape.head_dim);
+    let (mut host, mut pages) = (HostBatch::default(), 0..);
+    for &len in lengths {
+        let own: Vec<u32> = pages.by_ref().take(len.div_ceil(B::PAGE)).collect();
+        host.push(&vec![0; len], 0, &own);
+    }
+    let batch = backend.batch(&host);
+    let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: host.pages.len() }).unwrap();
+    let written = |features: usize, numbers: &[f32]| {
+        let mut buffer = backend.buffer(Role::Activation(rows, features));
+        backend.write(&mut buffer, 0, numbers);
+        buffer
+    };
+    let (qkv, d_out) = (written(shape.row(), qkv), written(width, d_out));
+    backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
+    let mut out = backend.buffer(Role::Activation(rows, width));
+    backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
+    let mut d_qkv = backend.buffer(Role::Activation(rows, shape.row()));
+    backend.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
+    let read = |buffer: &B::Buffer, features: usize| {
+        let mut numbers = vec![0.0; rows * features];
+        backend.read(buffer, 0, &mut numbers);
+        numbers
+    };
+    (read(&out, width), read(&d_qkv, shape.row()))
 }

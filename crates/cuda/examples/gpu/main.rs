@@ -1,10 +1,10 @@
-//! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains, the conformance tests on the
-//! device, every kernel against its bound, and whole models. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
+//! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains, the conformance tests and
+//! those of attention's bits on the device, every kernel against its bound, and whole models. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
 //! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
-//! work with, or where not everything is right. `--tests` says where the executables `conformance_f32` and `conformance_bf16`
-//! are. `--emulated` tries this program itself without a GPU, on small sizes; its times mean nothing.
+//! work with, or where not everything is right. `--tests` says where the executables `conformance_f32`, `conformance_bf16`
+//! and `attention_bits` are. `--emulated` tries this program itself without a GPU, on small sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
@@ -25,8 +25,8 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long each of the two conformance tests may take.
-const CONFORMANCE: Duration = Duration::from_secs(150);
+/// The executables of tests, and how many seconds each may take.
+const TESTS: [(&str, u64); 3] = [("attention_bits", 60), ("conformance_f32", 130), ("conformance_bf16", 130)];
 
 /// How large the work is.
 #[derive(Clone, Copy)]
@@ -86,10 +86,10 @@ impl Run {
     /// before the time is over, and no failure of theirs keeps this one from going on.
     fn all<D: Device>(&mut self, tests: Option<&Path>, device: &Arc<D>, core: TensorCore, scale: Scale) {
         if let Some(tests) = tests {
-            for name in ["conformance_f32", "conformance_bf16"] {
-                let out = self.out.clone();
+            for (name, seconds) in TESTS {
+                let (out, limit) = (self.out.clone(), Duration::from_secs(seconds));
                 self.part("conformance", |report| {
-                    report.verdict("conformance", name, conformance(&tests.join(name), &out, name));
+                    report.verdict("conformance", name, conformance(&tests.join(name), &out, name, limit));
                 });
             }
         }
@@ -123,8 +123,8 @@ impl Run {
     }
 }
 
-/// The contract's tests on the device, by their own executable. What they say goes to a file, which never fills as a pipe does.
-fn conformance(executable: &Path, out: &Path, name: &str) -> Result<String, String> {
+/// Tests on the device, by their own executable, which is stopped when it takes longer. What they say goes to a file, which never fills as a pipe does.
+fn conformance(executable: &Path, out: &Path, name: &str, limit: Duration) -> Result<String, String> {
     let started = Instant::now();
     let log = out.join(format!("{name}.log"));
     let failed = |error: std::io::Error| format!("{}: {error}", log.display());
@@ -137,7 +137,7 @@ fn conformance(executable: &Path, out: &Path, name: &str) -> Result<String, Stri
         .stdout(file)
         .spawn()
         .map_err(|error| format!("{}: {error}", executable.display()))?;
-    while started.elapsed() < CONFORMANCE && matches!(child.try_wait(), Ok(None)) {
+    while started.elapsed() < limit && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(100));
     }
     let _ = child.kill();

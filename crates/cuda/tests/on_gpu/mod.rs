@@ -1,4 +1,4 @@
-//! The conformance tests on a GPU instead of the emulator, where `ISENTROPE_TEST_DEVICE` is `gpu`; `bench/gpu.sh` runs them so.
+//! Tests on a GPU instead of the emulator, where `ISENTROPE_TEST_DEVICE` is `gpu`; `bench/gpu.sh` runs them so.
 
 use isentrope_conformance::Variant;
 use isentrope_cuda::gpu::{Gpu, Surroundings};
