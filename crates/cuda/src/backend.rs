@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
-use crate::{adamw, attention, draw, head};
+use crate::{adamw, attention, draw, head, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadScores, HostBatch, Kind, Linear,
     OutOfMemory, Role, SamplingMasks, Turn, Updated, Work,
@@ -39,6 +39,7 @@ impl<D: Device> Backend for Cuda<D> {
         match work {
             Work::Head(shape, rows) => head::workspace(self.dtype, shape, rows),
             Work::Statistics(rows) => head::statistics_bytes(rows),
+            Work::Attention(shape, positions) => splits::workspace(self.dtype, shape, positions),
             Work::AttentionGradient(shape, positions) => {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }

@@ -3,8 +3,10 @@
 //! No choice here changes a bit: rows do not know each other, and splits are put together in one order, by the block that has
 //! all of them or by a kernel of its own.
 
+use crate::catalog::{ATTENTION_TILES, for_head};
 use crate::cuda::word;
 use crate::device::Device;
+use crate::dtype::Dtype;
 use crate::kernels::Pointer;
 use crate::pool::Block;
 use isentrope_kernels::{Attention, Run};
@@ -15,7 +17,7 @@ pub(crate) const SPLIT: usize = 1024;
 pub(crate) const WARP_ROWS: usize = 16;
 /// Warps of a block, at most.
 pub(crate) const WARPS: usize = 4;
-/// Bytes of what splits in blocks of their own have come to, at most: no plan of memory counts them.
+/// Bytes of what splits in blocks of their own have come to, at most.
 const PARTIAL: usize = 32 << 20;
 /// Stands for all splits, in order.
 const ALL: usize = u32::MAX as usize;
@@ -47,13 +49,20 @@ impl<D: Device> SplitTiles<D> {
     }
 }
 
+/// Bytes of what splits in blocks of their own come to, at most, over sequences of so many positions: where there is one split,
+/// nothing.
+pub(crate) fn workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
+    let has_tiles = dtype == Dtype::Bf16 && for_head(&ATTENTION_TILES, shape.head_dim).is_some();
+    if has_tiles && positions > SPLIT { PARTIAL } else { 0 }
+}
+
 /// Warps that so many rows keep busy.
 pub(crate) fn warps(rows: usize) -> usize {
     rows.div_ceil(WARP_ROWS).clamp(1, WARPS).next_power_of_two()
 }
 
 /// Tiles for attention over these runs on a device of so many processors. Where there are too few blocks for these, as when few
-/// sequences are decoded, each split is a block of its own.
+/// sequences are decoded, each split is a block of its own, as long as there are places for what these come to.
 pub(crate) fn split_tiles<D: Device>(
     shape: Attention,
     runs: &[Run],
@@ -64,10 +73,11 @@ pub(crate) fn split_tiles<D: Device>(
     let longest = runs.iter().map(|run| run.len * group).max().unwrap_or(0);
     let rows = WARP_ROWS * warps(longest);
     let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
-    let end = runs.iter().map(|run| run.position + run.len).max().unwrap_or(0);
-    let partial = blocks * shape.kv_heads * rows * end.div_ceil(SPLIT) * 4 * (shape.head_dim + 2);
     let is_decoding = runs.iter().all(|run| run.len <= 1) || rows == WARP_ROWS;
-    let in_parallel = is_decoding && blocks * shape.kv_heads < 2 * processors && partial <= PARTIAL;
+    let few = is_decoding && blocks * shape.kv_heads < 2 * processors;
+    // Of a place: the sums of its rows, their maxima and their sums of weights.
+    let place = 4 * shape.kv_heads * rows * (shape.head_dim + 2);
+    let most = if few { PARTIAL / place } else { 0 };
     let (mut tiles, mut merged): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
     let (mut places, mut several) = (0, false);
     for run in runs {
@@ -78,7 +88,7 @@ pub(crate) fn split_tiles<D: Device>(
             let from = shape.window.map_or(0, |window| from.saturating_sub(window)) / SPLIT;
             let splits = from..(run.position + last / group) / SPLIT + 1;
             let tile = [run.row, run.position, run.len, run.pages.start, first];
-            if splits.len() > 1 && in_parallel {
+            if splits.len() > 1 && places + splits.len() <= most {
                 merged.extend([run.row, run.len, first, places, splits.len()].map(word));
                 for split in splits {
                     tiles.extend(tile.iter().chain(&[split, places]).map(|&n| word(n)));

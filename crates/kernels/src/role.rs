@@ -58,6 +58,8 @@ pub enum Work {
     Head(Linear, usize),
     /// The statistics of so many rows, between the two.
     Statistics(usize),
+    /// [`attention`](crate::Backend::attention) over sequences of at most so many positions, whatever the batch.
+    Attention(Attention, usize),
     /// [`attention_backward`](crate::Backend::attention_backward) over so many positions.
     AttentionGradient(Attention, usize),
     /// [`draw`](crate::Backend::draw) from so many rows.

@@ -71,6 +71,11 @@ impl Layout {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
+    /// Bytes that attention takes beside its buffers, in any pass or step over sequences of at most so many tokens.
+    pub fn attention_bytes(&self, backend: &impl Backend, longest: usize) -> usize {
+        backend.workspace(Work::Attention(self.attention(), longest))
+    }
+
     /// A cache of so many layers.
     pub(crate) fn cache(&self, layers: usize, pages: usize) -> Role {
         Role::Cache { shape: self.attention(), layers, pages }

@@ -98,7 +98,12 @@ impl Least {
         let (one, tokens, phase) = (update, updates.least_tokens, Phase::Update)
             .max((sampling, demand.longest_sampled, Phase::Sampling))
             .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
-        let fixed = [weights, moments, demand.kept_tokens].into_iter().fold(OVERHEAD, usize::saturating_add);
+        // Any phase has it, and a device keeps what it has had.
+        let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
+        let attention = layout.attention_bytes(backend, longest);
+        let fixed = [weights, moments, demand.kept_tokens, attention]
+            .into_iter()
+            .fold(OVERHEAD, usize::saturating_add);
         Self { sets, fixed, one, tokens, phase }
     }
 
