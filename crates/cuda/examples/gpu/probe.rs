@@ -32,26 +32,52 @@ impl Random {
     }
 }
 
+/// What numbers are tried.
+struct Numbers {
+    what: &'static str,
+    /// The least exponent of a factor, as it is stored, and how many there are.
+    exponents: (u64, u64),
+    /// Whether half of all factors are zeros of both signs, and a sum goes on from next to nothing: of both zeros, a subnormal
+    /// number, and 2^-120.
+    has_zeros: bool,
+}
+
 /// Sums of 16 products, each with what it goes on from: a weight's gradient over 16 tokens is one step of the tensor core for
-/// each weight. Of numbers as models have them, of far apart magnitudes, and of nearly all that there are.
+/// each weight. Of numbers as models have them, of far apart magnitudes, of nearly all that there are, and of zeros and subnormal
+/// numbers: that zeros leave a sum as it is, unless it is tiny, is what short blocks rest on.
 pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, report: &mut Report) {
-    let kinds =
-        [("of like magnitudes", 120, 14), ("of 70 magnitudes", 90, 70), ("of 200 magnitudes", 20, 200)];
+    let numbers = |what, exponents, has_zeros| Numbers { what, exponents, has_zeros };
+    let kinds = [
+        numbers("of like magnitudes", (120, 14), false),
+        numbers("of 70 magnitudes", (90, 70), false),
+        numbers("of 200 magnitudes", (20, 200), false),
+        numbers("half of them zeros, of 28 magnitudes", (120, 28), true),
+        numbers("half of them zeros, of the 21 least magnitudes", (0, 21), true),
+        numbers("half of them zeros, of 150 magnitudes", (0, 150), true),
+    ];
     let width = ((scale.probed / kinds.len()) as f64).sqrt().ceil() as usize;
     let width = width.next_multiple_of(8);
     let shape = Linear { inputs: width, outputs: width };
     let kind = Kind::Matrix(shape);
-    for (seed, (what, lowest, magnitudes)) in kinds.into_iter().enumerate() {
+    for (seed, Numbers { what, exponents: (lowest, magnitudes), has_zeros }) in kinds.into_iter().enumerate()
+    {
         let mut random = Random::new(seed as u64 + 1);
         let mut half = || {
             let bits = random.bits();
             let exponent = (lowest + (bits >> 8) % magnitudes).min(254);
-            ((bits & 1) << 15 | exponent << 7 | bits >> 40 & 127) as u16
+            let magnitude =
+                if has_zeros && bits >> 50 & 1 == 1 { 0 } else { exponent << 7 | bits >> 40 & 127 };
+            ((bits & 1) << 15 | magnitude) as u16
         };
         let a: Vec<u16> = (0..TERMS * width).map(|_| half()).collect();
         let b: Vec<u16> = (0..TERMS * width).map(|_| half()).collect();
-        let before: Vec<f32> =
-            (0..width * width).map(|_| f32::from_bits(u32::from(half()) << 16 | u32::from(half()))).collect();
+        let little = [0.0, -0.0, f32::from_bits(0x0001_2345), -f32::from_bits(0x0040_0001), 2f32.powi(-120)];
+        let before: Vec<f32> = (0..width * width)
+            .map(|place| match has_zeros {
+                true => little[place % little.len()],
+                false => f32::from_bits(u32::from(half()) << 16 | u32::from(half())),
+            })
+            .collect();
         let upload = |halves: &[u16]| {
             let mut buffer = backend.buffer(Role::Activation(TERMS, width));
             let wide: Vec<f32> = halves.iter().map(|&half| f32::from_bits(u32::from(half) << 16)).collect();
