@@ -153,7 +153,7 @@ impl Case {
         let described = |first: usize| {
             let mut host = HostBatch::default();
             (0..times).for_each(|i| {
-                host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each])
+                host.push(&vec![0; len - first], first, &pages[i * pages_each..][..pages_each]);
             });
             host
         };

@@ -106,7 +106,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Calls `f`, a decoding step. Calls with equal keys make the same operations in the same order, on buffers of the same
     /// shapes: a backend that has captured those of an earlier call may launch them as one. The buffers may be others,
-    /// and the batch's sequences longer or shorter: with their lengths, the grid of attention's kernels, what it takes as scratch,
+    /// and the batch's sequences longer or shorter: with their lengths, the grid of attention's kernels, its scratch,
     /// and whether what it splits must be put together may change. A backend whose attention is so must see to that by itself:
     /// equal keys do not promise equal launches. `f` runs every time, since it takes the buffers and returns them.
     fn replayed<R>(&self, _key: ReplayKey, f: impl FnOnce() -> R) -> R {

@@ -1,5 +1,6 @@
 //! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains, the conformance tests and
-//! those of attention's bits on the device, every kernel against its bound, and whole models. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
+//! those of attention's bits on the device, every kernel against its bound, and whole models. `bench/gpu.sh` builds
+//! and runs it; docs/cuda.md explains it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
 //! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
@@ -123,7 +124,8 @@ impl Run {
     }
 }
 
-/// Tests on the device, by their own executable, which is stopped when it takes longer. What they say goes to a file, which never fills as a pipe does.
+/// Tests on the device, by their own executable, which is stopped when it takes longer. What they say goes to a file,
+/// which never fills as a pipe does.
 fn conformance(executable: &Path, out: &Path, name: &str, limit: Duration) -> Result<String, String> {
     let started = Instant::now();
     let log = out.join(format!("{name}.log"));

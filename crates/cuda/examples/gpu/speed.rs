@@ -266,7 +266,8 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
         backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     });
     let mut d_qkv = bench.activations(rows, shape.row());
-    let work = Work { flop: 2.5 * flop, ..moved(2 * rows * (shape.row() + features)) };
+    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients of queries, keys and values.
+    let work = Work { flop: 4.5 * flop, ..moved(2 * rows * (shape.row() + features)) };
     bench.time(&format!("attention backward, 4 x {length} tokens"), work, || {
         backend.attention_backward(shape, &qkv, &batch, &out, &mut d_qkv);
     });

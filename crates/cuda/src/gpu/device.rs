@@ -153,6 +153,7 @@ impl Gpu {
             gpu.load(source, &compiled?)?;
         }
         // The driver puts a kernel into the GPU's memory when it is looked up. In the middle of a run there may be none left.
+        // Those of cuBLASLt are loaded when they are first used: where that is refused, our own kernel computes the product.
         for function in FUNCTIONS.iter().filter(|function| sources.contains(&function.source)) {
             gpu.find(function)?;
         }
@@ -507,8 +508,8 @@ impl Device for Gpu {
 
 impl Stream {
     fn new(calls: Calls, ordinal: usize) -> Result<Self, Error> {
-        let check = |code| {
-            calls.check(code).map_err(|failed| {
+        let check = |result: Result<(), Failed>| {
+            result.map_err(|failed| {
                 Error::Driver(match failed.code {
                     Failed::OUT_OF_MEMORY => {
                         format!(
@@ -519,16 +520,22 @@ impl Stream {
                 })
             })
         };
-        let (mut device, mut context, mut handle) = (0, ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is one that it has named, the
-        // context one that was retained, and it is released when this is dropped.
+        let (mut device, mut context) = (0, ptr::null_mut());
+        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is one that it has named.
         unsafe {
-            check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal)))?;
-            check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device))?;
-            check((calls.cuCtxSetCurrent)(context))?;
-            check((calls.cuStreamCreate)(&raw mut handle, CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?;
+            check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
+            check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
         }
-        Ok(Self { calls, device, context, handle, launched: Mutex::default() })
+        // From here on whatever fails releases the context.
+        let mut stream = Self { calls, device, context, handle: ptr::null_mut(), launched: Mutex::default() };
+        // SAFETY: the context is retained as long as the stream lives, and the driver writes one handle.
+        unsafe {
+            check(stream.calls.check((stream.calls.cuCtxSetCurrent)(context)))?;
+            let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            let created = (stream.calls.cuStreamCreate)(&raw mut stream.handle, flags);
+            check(stream.calls.check(created))?;
+        }
+        Ok(stream)
     }
 
     fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
@@ -625,8 +632,11 @@ impl Drop for Stream {
         // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the context was retained once.
         unsafe {
             (self.calls.cuCtxSetCurrent)(self.context);
-            (self.calls.cuStreamSynchronize)(self.handle);
-            (self.calls.cuStreamDestroy_v2)(self.handle);
+            // A null handle is the default stream, and nobody's to destroy: this one was never made.
+            if !self.handle.is_null() {
+                (self.calls.cuStreamSynchronize)(self.handle);
+                (self.calls.cuStreamDestroy_v2)(self.handle);
+            }
             (self.calls.cuDevicePrimaryCtxRelease_v2)(self.device);
         }
     }
