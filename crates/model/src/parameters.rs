@@ -108,12 +108,22 @@ impl<B: Backend> Parameters<B> {
 
     /// Copies one named tensor to the host, row-major.
     pub fn tensor(&self, backend: &B, id: Id, parameter: &Parameter, tensor: &NamedTensor) -> Vec<f32> {
+        Self::tensor_of(backend, &self[id], parameter, tensor)
+    }
+
+    /// Copies one named tensor of a parameter's buffer to the host, row-major.
+    pub fn tensor_of(
+        backend: &B,
+        buffer: &B::Buffer,
+        parameter: &Parameter,
+        tensor: &NamedTensor,
+    ) -> Vec<f32> {
         let mut values = vec![0.0; parameter.shape(tensor).iter().product()];
         // Some rows at a time: a device needs room for them beside all that it holds.
         let row = parameter.kind.row();
         let rows = (NUMBERS_PER_CALL / row.max(1)).max(1);
         for (part, values) in values.chunks_mut((rows * row).max(1)).enumerate() {
-            backend.unpack(parameter.kind, tensor.first + part * rows, &self[id], values);
+            backend.unpack(parameter.kind, tensor.first + part * rows, buffer, values);
         }
         values
     }

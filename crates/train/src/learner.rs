@@ -230,6 +230,22 @@ impl<B: Backend> Learner<B> {
         self.gradient.lend();
     }
 
+    /// Whether the gradient has memory now.
+    #[cfg(test)]
+    pub(crate) fn has_gradient(&self) -> bool {
+        !self.gradient.is_lent()
+    }
+
+    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so by itself; whoever must know before
+    /// anything changes whether there is such memory asks here.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn take_gradient(&mut self) -> Result<()> {
+        self.gradient.sums(&self.model)?;
+        Ok(())
+    }
+
     /// Updates the weights from what has been accumulated, and begins anew.
     ///
     /// # Errors
@@ -253,13 +269,19 @@ impl<B: Backend> Learner<B> {
         read
     }
 
-    /// Writes the moments of all ranks, together with them, between two updates: the gradient, zero then, has room for them.
-    /// Returns what this rank has written.
+    /// Writes the moments of all ranks, together with them, between two updates. Returns what this rank has written.
+    ///
+    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does without. Several ranks exchange moments
+    /// in the order of the whole gradient, and ask for it again: a plan has room for it, since an update takes it beside what is there
+    /// all along, and nothing of another phase is there while a checkpoint is written.
     ///
     /// # Errors
     /// As [`Moments::write`].
     pub(crate) fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
+        if gradient.is_lent() && ranks.count() == 1 {
+            return optimizer.moments.write_by_parameter(model, (dir, options));
+        }
         let written = optimizer.moments.write(model, ranks, gradient.room(model)?, (dir, options));
         gradient.reset(&*model.backend);
         written

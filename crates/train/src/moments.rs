@@ -125,6 +125,53 @@ impl<B: Backend> Moments<B> {
         Ok(written)
     }
 
+    /// The same of a single rank, which has all of them, with room for those of one parameter at a time.
+    ///
+    /// # Errors
+    /// Names the file that could not be written; when there is no memory for those of one parameter.
+    pub fn write_by_parameter(
+        &self,
+        model: &Model<B>,
+        (dir, options): (&Path, WriteOptions<'_>),
+    ) -> Result<Vec<PathBuf>> {
+        let Model { backend, layout, .. } = model;
+        // Which moment of which parameter is in it. Tensors of one parameter follow each other.
+        let room: RefCell<Option<(usize, usize, B::Buffer)>> = RefCell::new(None);
+        let room = &room;
+        let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
+            let parameters = layout.parameters.iter().enumerate();
+            parameters.flat_map(move |(index, parameter)| {
+                parameter.tensors.iter().map(move |tensor| Tensor {
+                    name: format!("{prefix}{}", tensor.name),
+                    shape: parameter.shape(tensor),
+                    values: Box::new(move || {
+                        let mut room = room.borrow_mut();
+                        let (_, _, buffer) = match room.take() {
+                            Some(held) if (held.0, held.1) == (which, index) => room.insert(held),
+                            // What was held is given back first.
+                            other => {
+                                drop(other);
+                                room.insert((which, index, self.of_parameter(model, which, index)?))
+                            }
+                        };
+                        Ok(Cow::Owned(Parameters::tensor_of(&**backend, buffer, parameter, tensor)))
+                    }),
+                })
+            })
+        });
+        Ok(write_tensors(dir, tensors.collect(), options)?)
+    }
+
+    /// One of the moments of a parameter, in a buffer like its gradient's.
+    fn of_parameter(&self, model: &Model<B>, which: usize, index: usize) -> Result<B::Buffer, ModelError> {
+        let backend = &*model.backend;
+        let mut buffer = backend.allocate(Role::Gradient(model.layout.parameters[index].kind))?;
+        for Part { numbers, moments, .. } in self.parts.iter().filter(|part| part.parameter == index) {
+            copy(backend, (&moments[which], 0), (&mut buffer, numbers.start), numbers.len());
+        }
+        Ok(buffer)
+    }
+
     /// The numbers of a gradient that this rank updates.
     pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters<B>) -> Vec<(&'a B::Buffer, Range<usize>)> {
         let part = |part: &Part<B>| (&gradient.buffers()[part.parameter], part.numbers.clone());

@@ -67,6 +67,8 @@ pub struct Plan {
     pub moments: usize,
     /// The same of the host's memory, where that is another.
     pub host_moments: usize,
+    /// What the program, the loss and what truncated sampling has kept take of the host's memory, at most; 0 where that is the device's.
+    pub host_program: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
     /// Keys and values while sampling.
@@ -155,6 +157,7 @@ impl Plan {
             gradient,
             moments,
             host_moments: demand.sets.host_bytes(backend, layout),
+            host_program: if has_own_memory(backend) { on_host(demand) } else { 0 },
             kept_tokens: demand.kept_tokens,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
@@ -166,7 +169,7 @@ impl Plan {
             budget,
             sampled: demand.sampled,
             activation_slots,
-            offloads_in_vain: settings.offload_moments && backend.host_bytes(Role::OffloadedMoment(1)) == 0,
+            offloads_in_vain: settings.offload_moments && !has_own_memory(backend),
         })
     }
 
@@ -175,18 +178,29 @@ impl Plan {
         Least::of(backend, layout, demand).bytes()
     }
 
-    /// Holds what is offloaded against the host's memory, of which so many bytes are free.
+    /// Holds what a run on a device with memory of its own takes of the host's memory, of which so many bytes are free.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when it does not fit.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when moments are offloaded that do not fit; [`Error::Run`] when the rest
+    /// does not.
     pub fn check_host(&self, free: usize) -> Result<()> {
-        if self.host_moments <= free {
+        let needed = self.host_moments.saturating_add(self.host_program);
+        if needed <= free {
             return Ok(());
         }
+        if self.host_moments == 0 {
+            return Err(Error::Run(format!(
+                "the run needs {} of the host's memory, for the loss and for tokens that truncated sampling keeps, and {} are free \
+                 there: fewer responses in an update, a smaller rollout.max_tokens or a smaller rollout.top_k need less",
+                human(self.host_program),
+                human(free)
+            )));
+        }
         let what = format!(
-            "asks for {} of the host's memory, and {} are free there: leave it out, or train with more ranks on several \
-             machines, which share the moments",
+            "asks for {} of the host's memory, beside {} for the program and its loss, and {} are free there: leave it out, or train \
+             with more ranks on several machines, which share the moments",
             human(self.host_moments),
+            human(self.host_program),
             human(free)
         );
         Err(Error::setting("memory.offload_moments", what))
@@ -258,6 +272,19 @@ impl Plan {
             activation_slots: self.activation_slots,
         }
     }
+}
+
+/// Whether the device's memory is another than the host's.
+fn has_own_memory<B: Backend>(backend: &B) -> bool {
+    backend.host_bytes(Role::OffloadedMoment(1)) > 0
+}
+
+/// What is in the host's memory, whatever computes. Plans count it against the device as well, also where that has memory of its own:
+/// the budget is one number, and the numbers that the device uploads for a moment are of the same order. It errs on the safe side.
+fn on_host(demand: Demand) -> usize {
+    let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
+    let process = demand.process_tokens.saturating_mul(PROCESS_BYTES);
+    [demand.kept_tokens, loss, process].into_iter().fold(OVERHEAD, usize::saturating_add)
 }
 
 /// Bytes that a run may take in all.

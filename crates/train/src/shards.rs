@@ -90,6 +90,11 @@ impl<B: Backend> ShardedGradient<B> {
         }
     }
 
+    /// Whether it has no memory now.
+    pub fn is_lent(&self) -> bool {
+        self.sums.is_none()
+    }
+
     /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the next accumulation.
     pub fn lend(&mut self) {
         self.sums = None;

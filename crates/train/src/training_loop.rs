@@ -231,6 +231,10 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             }
         };
         self.trim_if_tight();
+        if let Err(error) = self.take_gradients() {
+            self.run.undo_step(); // as above
+            return Err(Failure { error, left: Left::Step(None) });
+        }
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
         let mut context = LearnContext {
@@ -247,6 +251,15 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.record_skipped(skipped_before, &mut record);
         self.end_update();
         self.finish_step(record)
+    }
+
+    /// Takes the memory of the gradients back, on all ranks, before any of them changes a weight: it may have been lent, and whatever
+    /// has it now is told before the step, not in the middle of it.
+    fn take_gradients(&mut self) -> Result<()> {
+        self.learner.take_gradient()?;
+        self.process_model.as_mut().map_or(Ok(()), Learner::take_gradient)?;
+        self.learner.ranks.any(false)?; // an error where another rank has failed
+        Ok(())
     }
 
     /// Measures how many updates were left out so far, and says how many since there were `before`.

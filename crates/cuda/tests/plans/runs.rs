@@ -1,6 +1,6 @@
 //! Runs on an emulated device that has no more memory than their plan says.
 
-use isentrope_cuda::{Cuda, Dtype};
+use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_data::TaskName;
 use isentrope_ranks::World;
@@ -31,6 +31,33 @@ impl ProgressObserver for Quiet {
 
 impl Observer for Quiet {
     fn step(&mut self, _: &StepReport<'_>) {}
+}
+
+/// Takes memory of the device when a step has been recorded, and leaves so many bytes.
+struct Greedy {
+    device: Arc<Emulator>,
+    leaves: usize,
+    taken: Option<<Emulator as Device>::Memory>,
+    notes: Vec<String>,
+}
+
+impl ProgressObserver for Greedy {
+    fn progress(&mut self, _: Progress) {}
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for Greedy {
+    fn step(&mut self, step: &StepReport<'_>) {
+        if step.step == 1 {
+            let free = self.device.memory_info().free;
+            self.taken = Some(self.device.allocate(free - self.leaves).unwrap());
+        }
+    }
 }
 
 /// A tiny model over the built-in task's characters.
@@ -157,4 +184,42 @@ fn a_run_with_bf16_takes_no_more_than_its_plan_says() {
 #[test]
 fn a_run_with_f32_takes_no_more_than_its_plan_says() {
     check(Dtype::F32);
+}
+
+#[test]
+fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path());
+    let recipe = |budget: Option<usize>| {
+        let mut recipe = sft::Recipe::default();
+        recipe.model.from_scratch = true;
+        recipe.model.path = dir.path().display().to_string();
+        recipe.data.task = Some(TaskName::Countdown);
+        (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
+        (recipe.run.steps, recipe.eval.every, recipe.checkpoint.every) = (3, 3, 0);
+        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(1), Some(1), Some(4));
+        recipe.memory.budget_gib = budget.map(|bytes| bytes as f64 / f64::from(1 << 30));
+        recipe.resolve().unwrap();
+        recipe.prepare(dir.path(), 1, &()).unwrap()
+    };
+    let backend = Arc::new(emulated(1 << 30, Dtype::F32));
+    let prepared = recipe(Some(recipe(None).least(&*backend)));
+    let plan = prepared.plan(&*backend, 0).unwrap();
+    assert!(plan.is_tight(), "{plan}");
+    // Enough to copy any parameter, and not enough for the gradient.
+    let (device, leaves) = (backend.device().clone(), plan.gradient * 3 / 4);
+    let mut greedy = Greedy { device, leaves, taken: None, notes: Vec::new() };
+    let out = dir.path().join("out");
+    let place = Place {
+        dir: out.join("run"),
+        existing: Existing::Refuse,
+        source: out.join("recipe.toml"),
+        recipe: (String::new(), json!({})),
+        defaults: json!({}),
+    };
+    let world = Arc::new(World::alone());
+    let error = train(prepared, &plan, &place, world, backend, json!({}), &mut greedy).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("there is no memory for the gradient"), "{error}");
+    assert!(greedy.notes.iter().any(|note| note.starts_with("step 1 is saved in ")), "{:?}", greedy.notes);
+    assert!(last(&out).join("trainer").is_dir(), "{:?}", last(&out));
 }

@@ -123,7 +123,7 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     };
     let tokens: Vec<Vec<u32>> = (0..16).map(|i| (i..i + 9).collect()).collect();
     for count in [1, 2, 4, 16] {
-        let store = store(count.to_string());
+        let (store, lent) = (store(count.to_string()), store(format!("lent{count}")));
         on_ranks(count, |ranks| {
             let mut learner = learner(ranks);
             let sequences: Vec<_> = tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
@@ -133,7 +133,15 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
             learner.accumulate_weighted(&sequences, 1.0, &weights).unwrap();
             assert!(learner.step(1e-3).unwrap().applied);
             save(&store, &mut learner, 1);
+            // A gradient whose memory is somebody else's is not asked for by a rank that has all moments.
+            learner.lend_gradient();
+            save(&lent, &mut learner, 1);
+            assert_eq!(learner.has_gradient(), count > 1);
         });
+        assert!(
+            contents(&lent.path(1)) == contents(&store.path(1)),
+            "without the gradient's memory, {count} ranks"
+        );
     }
     let alone = contents(&store("1".into()).path(1));
     let of_kind = |part: &str| alone.keys().filter(|name| name.starts_with(part)).count();
