@@ -27,6 +27,7 @@ mod planning;
 mod pool;
 mod products;
 mod rows;
+mod self_test;
 mod splits;
 mod transfer;
 
@@ -42,3 +43,4 @@ pub use index::CudaIndex;
 pub use kernels::{Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source};
 pub use planning::{NoMemory, PlanningDevice};
 pub use products::{Examined, Layer, Products};
+pub use self_test::self_test;

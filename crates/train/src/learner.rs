@@ -236,7 +236,8 @@ impl<B: Backend> Learner<B> {
         !self.gradient.is_lent()
     }
 
-    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so by itself; whoever must know before
+    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so by itself; whoever must
+    /// know before
     /// anything changes whether there is such memory asks here.
     ///
     /// # Errors
@@ -271,8 +272,10 @@ impl<B: Backend> Learner<B> {
 
     /// Writes the moments of all ranks, together with them, between two updates. Returns what this rank has written.
     ///
-    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does without. Several ranks exchange moments
-    /// in the order of the whole gradient, and ask for it again: a plan has room for it, since an update takes it beside what is there
+    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does without. Several ranks
+    /// exchange moments
+    /// in the order of the whole gradient, and ask for it again: a plan has room for it, since an update takes it beside
+    /// what is there
     /// all along, and nothing of another phase is there while a checkpoint is written.
     ///
     /// # Errors

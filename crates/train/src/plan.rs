@@ -67,7 +67,8 @@ pub struct Plan {
     pub moments: usize,
     /// The same of the host's memory, where that is another.
     pub host_moments: usize,
-    /// What the program, the loss and what truncated sampling has kept take of the host's memory, at most; 0 where that is the device's.
+    /// What the program, the loss and what truncated sampling has kept take of the host's memory, at most; 0 where that is
+    /// the device's.
     pub host_program: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
@@ -190,14 +191,16 @@ impl Plan {
         }
         if self.host_moments == 0 {
             return Err(Error::Run(format!(
-                "the run needs {} of the host's memory, for the loss and for tokens that truncated sampling keeps, and {} are free \
+                "the run needs {} of the host's memory, for the loss and for tokens that truncated sampling keeps, and {} are \
+                free \
                  there: fewer responses in an update, a smaller rollout.max_tokens or a smaller rollout.top_k need less",
                 human(self.host_program),
                 human(free)
             )));
         }
         let what = format!(
-            "asks for {} of the host's memory, beside {} for the program and its loss, and {} are free there: leave it out, or train \
+            "asks for {} of the host's memory, beside {} for the program and its loss, and {} are free there: leave it out, \
+            or train \
              with more ranks on several machines, which share the moments",
             human(self.host_moments),
             human(self.host_program),
@@ -279,8 +282,10 @@ fn has_own_memory<B: Backend>(backend: &B) -> bool {
     backend.host_bytes(Role::OffloadedMoment(1)) > 0
 }
 
-/// What is in the host's memory, whatever computes. Plans count it against the device as well, also where that has memory of its own:
-/// the budget is one number, and the numbers that the device uploads for a moment are of the same order. It errs on the safe side.
+/// What is in the host's memory, whatever computes. Plans count it against the device as well, also where that has memory of
+/// its own:
+/// the budget is one number, and the numbers that the device uploads for a moment are of the same order. It errs on the safe
+/// side.
 fn on_host(demand: Demand) -> usize {
     let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
     let process = demand.process_tokens.saturating_mul(PROCESS_BYTES);

@@ -253,7 +253,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.finish_step(record)
     }
 
-    /// Takes the memory of the gradients back, on all ranks, before any of them changes a weight: it may have been lent, and whatever
+    /// Takes the memory of the gradients back, on all ranks, before any of them changes a weight: it may have been lent, and
+    /// whatever
     /// has it now is told before the step, not in the middle of it.
     fn take_gradients(&mut self) -> Result<()> {
         self.learner.take_gradient()?;

@@ -12,7 +12,7 @@ const FRACTION: i32 = 25;
 ///
 /// # Panics
 /// When the two are not equally long.
-pub(super) fn chain(sum: f32, a: &[u16], b: &[u16]) -> f32 {
+pub(crate) fn chain(sum: f32, a: &[u16], b: &[u16]) -> f32 {
     assert_eq!(a.len(), b.len());
     a.chunks(STEP).zip(b.chunks(STEP)).fold(sum, |sum, (a, b)| step(sum, a, b))
 }

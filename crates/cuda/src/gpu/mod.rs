@@ -13,7 +13,7 @@ mod architecture;
 mod blas;
 mod cache;
 mod calls;
-mod chain;
+pub(crate) mod chain;
 mod compile;
 mod device;
 mod driver;

@@ -11,7 +11,8 @@ use crate::memory::Memory;
 use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::Index;
-use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype};
+use contained::contained;
+use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, thread_count};
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
 /// Opens a device. `dtype` is a type of numbers with the name of what sets it, `device.dtype` or `--dtype`.
 ///
 /// # Errors
-/// When the device cannot be used, or does not compute with such numbers.
+/// When the device cannot be used, fails its self-test, or does not compute with such numbers.
 pub fn open(
     wanted: Wanted,
     (setting, dtype): (&str, NumberType),
@@ -91,6 +92,17 @@ pub fn open(
             };
             // What is drawn on the host has the bits of every instruction set.
             let backend = Arc::new(Cuda::new(Arc::new(device), kept));
+            if let Err(wrong) = contained(|| self_test(&backend).map_err(anyhow::Error::msg)) {
+                let wrong =
+                    format!("GPU {index}, {}, fails the self-test: {wrong}; please report it", about.name);
+                if wanted.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
+                    bail!("{wrong}; --device cpu and f32 do without it");
+                }
+                if seat.speaks {
+                    messages::note(&format!("computing on the CPU: {wrong}"));
+                }
+                return on_cpu();
+            }
             Ok(Device { computes: Computes::Gpu { backend, index, about }, dtype, sharers })
         }
         Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
@@ -138,7 +150,7 @@ impl Device {
             Computes::Cpu(cpu) => job.run(Arc::clone(cpu), self),
             Computes::Gpu { backend, .. } => {
                 let backend = Arc::clone(backend);
-                contained::contained(|| job.run(backend, self))
+                contained(|| job.run(backend, self))
             }
         }
     }
