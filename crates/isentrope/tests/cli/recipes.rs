@@ -106,7 +106,7 @@ fn recipes_of_the_paper_have_its_settings() {
         recipe[table].as_table_mut().unwrap().remove(key).unwrap()
     };
     let mut rest = Vec::new();
-    for (size, rate, kl_cov_fraction) in [("7b", 5e-7, 2e-3), ("32b", 1e-6, 2e-4)] {
+    for (size, rate, kl_cov_fraction, dtype) in [("7b", 5e-7, 2e-3, "bf16"), ("32b", 1e-6, 2e-4, "f32")] {
         for (kind, loss, clip, covariance) in [
             ("grpo", "clip", Some((0.2, 0.2)), None),
             ("clip-higher", "clip", Some((0.2, 0.28)), None),
@@ -135,6 +135,7 @@ fn recipes_of_the_paper_have_its_settings() {
             assert_eq!(take(&mut recipe, "optimizer", "learning_rate").as_float(), Some(rate), "{name}");
             let path = format!("Qwen/Qwen2.5-{}", size.to_uppercase());
             assert_eq!(take(&mut recipe, "model", "path").as_str(), Some(&*path), "{name}");
+            assert_eq!(take(&mut recipe, "device", "dtype").as_str(), Some(dtype), "{name}");
             take(&mut recipe, "run", "out");
             rest.push((name, recipe));
         }
