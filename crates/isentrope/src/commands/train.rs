@@ -11,7 +11,7 @@ use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use card::Card;
 use clap::Args;
 use isentrope_data::FileHash;
@@ -138,13 +138,28 @@ impl RunArguments {
         let dtype = ("device.dtype", recipe.tables().device.dtype);
         let device = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())?;
         ranks.world.same("arithmetic", device.arithmetic())?;
+        device::compare(&device, &ranks.world)?;
         let available = device.available(most);
-        device.run(Training { recipe, place, ranks, command, available }).map_err(|error| {
-            if error.is::<device::Failed>() {
-                return anyhow!("{error}; the same command with --resume goes on from the last checkpoint");
-            }
-            error
+        let checkpoints = place.dir.join("checkpoints");
+        device.run(Training { recipe, place, ranks, command, available }).map_err(|error| match error
+            .downcast_ref::<device::Failed>(
+        ) {
+            Some(failed) => self.remedied(failed, &checkpoints),
+            None => error,
         })
+    }
+
+    /// A device's failure, with what helps: less memory where that was lacking, and how a run that has saved something goes on.
+    fn remedied(&self, failed: &device::Failed, checkpoints: &Path) -> Error {
+        let mut said = failed.to_string();
+        if failed.lacks_memory() {
+            said += "; --free-memory or memory.budget_gib has the run take less";
+        }
+        if isentrope_files::names(checkpoints).is_ok_and(|names| !names.is_empty()) {
+            let instead = if self.overwrite { "--resume in place of --overwrite" } else { "--resume" };
+            said += &format!("; the same command with {instead} goes on from the last checkpoint");
+        }
+        Error::msg(said)
     }
 
     /// Where the recipe does not say how many shards an update has: as many as the run has that is resumed, or as there are
@@ -187,7 +202,8 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         let mut watcher = Watcher::new(ranks);
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         device.heading().iter().for_each(|heading| watcher.heading(heading));
-        let layout = Layout::new(&ModelConfig::read(&model_dir)?);
+        let config = ModelConfig::read(&model_dir)?;
+        let layout = Layout::new(&config);
         let tables = recipe.tables();
         Plan::check_model(
             &*backend,
@@ -204,6 +220,8 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());
+        let products = device.products(&layout, &config, plan.micro_batch_tokens);
+        products.iter().for_each(|products| watcher.heading(&products.to_string()));
         watcher.heading(&format!("watch it: isentrope show {} --follow", place.dir.display()));
         for note in &prepared.notes {
             watcher.note(note);
@@ -212,7 +230,10 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
             let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, download)?);
             ranks.first_then_all(complete)?;
         }
-        let manifest = manifest(device, &prepared.trainer, ranks, &model_dir)?;
+        let mut manifest = manifest(device, &prepared.trainer, ranks, &model_dir)?;
+        if let Some(products) = products {
+            manifest["device"]["products"] = json!(products);
+        }
         same_files(&manifest, ranks)?;
         if ranks.is_first() {
             interrupt::wind_up_first("finishing the current step");
@@ -397,7 +418,7 @@ pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
 fn manifest(device: &Device, trainer: &impl Trainer, ranks: &Ranks, model_dir: &Path) -> Result<Value> {
     let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
-    let instruction_set = Isa::from_env().map_err(anyhow::Error::msg)?.to_string();
+    let instruction_set = Isa::from_env().map_err(Error::msg)?.to_string();
     let mut model = json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
         model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });

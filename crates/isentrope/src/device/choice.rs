@@ -99,12 +99,22 @@ impl FromStr for Wanted {
 /// # Errors
 /// When the variable names no device.
 pub fn wanted(flag: &DeviceFlag, recipe: DeviceKind) -> Result<Wanted> {
-    match (flag.device, std::env::var(VARIABLE)) {
-        (Some(wanted), _) => Ok(wanted),
-        (None, Ok(text)) if !text.is_empty() => {
-            text.parse().map_err(anyhow::Error::msg).with_context(|| format!("{VARIABLE} is {text:?}"))
+    Ok(said(flag)?.unwrap_or(recipe.into()))
+}
+
+/// The device that the flag or else the environment names, whatever recipes say.
+///
+/// # Errors
+/// When the variable names no device.
+pub fn said(flag: &DeviceFlag) -> Result<Option<Wanted>> {
+    match (flag.device, std::env::var_os(VARIABLE)) {
+        (Some(wanted), _) => Ok(Some(wanted)),
+        (None, Some(text)) if !text.is_empty() => {
+            let text = text.to_string_lossy(); // no device has a name that is not UTF-8
+            let wanted = text.parse().map_err(anyhow::Error::msg);
+            wanted.map(Some).with_context(|| format!("{VARIABLE} is {text:?}"))
         }
-        (None, _) => Ok(recipe.into()),
+        (None, _) => Ok(None),
     }
 }
 

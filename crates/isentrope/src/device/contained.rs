@@ -17,6 +17,13 @@ thread_local! {
 #[derive(Debug)]
 pub struct Failed(String);
 
+impl Failed {
+    /// Whether an allocation has failed.
+    pub fn lacks_memory(&self) -> bool {
+        self.0.contains("cannot allocate") // the words of `OutOfMemory`
+    }
+}
+
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

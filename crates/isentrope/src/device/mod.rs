@@ -3,7 +3,7 @@
 mod choice;
 mod contained;
 
-pub use choice::{DeviceFlag, Seat, Wanted, wanted};
+pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};
 pub use contained::Failed;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
@@ -12,8 +12,10 @@ use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::Index;
 use contained::contained;
-use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype, self_test};
-use isentrope_kernels::{Backend, Cpu, Isa, thread_count};
+use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype, Layer, Products, self_test};
+use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
+use isentrope_model::{Layout, ModelConfig};
+use isentrope_ranks::World;
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
@@ -37,6 +39,8 @@ pub struct Device {
     dtype: NumberType,
     /// Ranks that share it, this one among them.
     sharers: usize,
+    /// Why it is not the GPU that `auto` prefers, where one seems to be there.
+    fell_back: Option<String>,
 }
 
 #[derive(Clone)]
@@ -56,23 +60,33 @@ fn gpus() -> &'static dyn Gpus {
 
 /// The CPU, with as many threads as flag and environment say.
 pub fn cpu(threads: Option<usize>) -> Result<Cpu> {
+    let (isa, threads) = host(threads)?;
+    Cpu::new(isa, threads).map_err(anyhow::Error::msg)
+}
+
+/// With which instructions and threads the host computes, as flag and environment say.
+fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
     let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
     let flag = if threads.is_some() { "--threads: " } else { "" };
-    let threads = thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?;
-    Cpu::new(isa, threads).map_err(anyhow::Error::msg)
+    Ok((isa, thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?))
 }
 
 /// Opens a device. `dtype` is a type of numbers with the name of what sets it, `device.dtype` or `--dtype`.
 ///
 /// # Errors
-/// When the device cannot be used, fails its self-test, or does not compute with such numbers.
+/// When the device cannot be used, fails its self-test, or does not compute with such numbers; when the host's threads or
+/// instruction set are none, whatever the device.
 pub fn open(
     wanted: Wanted,
     (setting, dtype): (&str, NumberType),
     threads: Option<usize>,
     seat: Seat,
 ) -> Result<Device> {
-    let on_cpu = || Ok(Device { computes: Computes::Cpu(Arc::new(cpu(threads)?)), dtype, sharers: seat.of });
+    host(threads)?;
+    let on_cpu = |fell_back| {
+        let computes = Computes::Cpu(Arc::new(cpu(threads)?));
+        Ok(Device { computes, dtype, sharers: seat.of, fell_back })
+    };
     let f32_alone = |why: &str, remedy: &str| {
         anyhow!(
             "{setting} is bf16, and only a GPU computes with bf16: {why}; {remedy}, or set {setting} to f32"
@@ -80,7 +94,7 @@ pub fn open(
     };
     if wanted.kind == DeviceKind::Cpu {
         return match dtype {
-            NumberType::F32 => on_cpu(),
+            NumberType::F32 => on_cpu(None),
             NumberType::Bf16 => Err(f32_alone("the device is the CPU", "compute on a GPU (--device cuda)")),
         };
     }
@@ -92,7 +106,11 @@ pub fn open(
             };
             // What is drawn on the host has the bits of every instruction set.
             let backend = Arc::new(Cuda::new(Arc::new(device), kept));
-            if let Err(wrong) = contained(|| self_test(&backend).map_err(anyhow::Error::msg)) {
+            let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
+            // What lacks the memory for a test of some kilobytes is told of what it has been opened for.
+            let lacks =
+                |wrong: &anyhow::Error| wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory);
+            if let Some(wrong) = tested.err().filter(|wrong| !lacks(wrong)) {
                 let wrong =
                     format!("GPU {index}, {}, fails the self-test: {wrong}; please report it", about.name);
                 if wanted.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
@@ -101,9 +119,9 @@ pub fn open(
                 if seat.speaks {
                     messages::note(&format!("computing on the CPU: {wrong}"));
                 }
-                return on_cpu();
+                return on_cpu(Some(wrong));
             }
-            Ok(Device { computes: Computes::Gpu { backend, index, about }, dtype, sharers })
+            Ok(Device { computes: Computes::Gpu { backend, index, about }, dtype, sharers, fell_back: None })
         }
         Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
             bail!("no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does without")
@@ -118,12 +136,13 @@ pub fn open(
                     "computing on the CPU, since no GPU can be used: {why}; --device cpu says that this is wanted"
                 ));
             }
-            on_cpu()
+            on_cpu(is_amiss.then_some(why))
         }
     }
 }
 
-/// The GPU that is wanted or that this rank's seat comes to, its number, and how many ranks of this machine share it.
+/// The GPU that is wanted or that this rank's seat comes to, its number, and how many ranks of this machine share it. A process
+/// that is alone takes the first that can be used.
 fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize, usize), NoGpu> {
     let count = gpus().count()?;
     let (index, sharers) = match wanted.index {
@@ -134,10 +153,45 @@ fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize, usize), NoGp
         let why = format!("there is no GPU {index}, the driver shows {count}, counted from 0");
         return Err(NoGpu { is_amiss: true, why });
     }
-    match gpus().open(index) {
-        Ok(gpu) => Ok((gpu, index, sharers)),
-        Err(why) => Err(NoGpu { is_amiss: true, why }),
+    let why = match gpus().open(index) {
+        Ok(gpu) => return Ok((gpu, index, sharers)),
+        Err(why) => why,
+    };
+    // Ranks would have to agree who takes which instead.
+    if wanted.index == Index::Any && seat.of == 1 {
+        for other in (0..count).filter(|other| *other != index) {
+            if let Ok(gpu) = gpus().open(other) {
+                return Ok((gpu, other, sharers));
+            }
+        }
     }
+    Err(NoGpu { is_amiss: true, why })
+}
+
+/// Warns where `auto` has come to the GPU on some ranks and to the CPU on others, which then are much slower. To be called by
+/// all ranks, and heard from the first.
+///
+/// # Errors
+/// When ranks cannot be asked.
+pub fn compare(device: &Device, world: &World) -> Result<()> {
+    // Which kind, then why.
+    let kind = if device.is_gpu() { "g" } else { "c" };
+    let all =
+        world.gather(format!("{kind}{}", device.fell_back.as_deref().unwrap_or_default()).as_bytes())?;
+    if let Some((rank, why)) = fallen(&all).filter(|_| world.is_first()) {
+        messages::warning(&format!(
+            "{} computes on the CPU and others on GPUs, since it can use none: {why}; all wait for it",
+            world.name(rank)
+        ));
+    }
+    Ok(())
+}
+
+/// The first rank that computes on the CPU without being asked to, and why, where another has a GPU.
+fn fallen(all: &[Vec<u8>]) -> Option<(usize, String)> {
+    let has_gpu = all.iter().any(|record| record.starts_with(b"g"));
+    let rank = all.iter().position(|record| record.starts_with(b"c") && record.len() > 1)?;
+    has_gpu.then(|| (rank, String::from_utf8_lossy(&all[rank][1..]).into_owned()))
 }
 
 impl Device {
@@ -173,15 +227,37 @@ impl Device {
         self.free_memory().min(most) / self.sharers
     }
 
-    /// What does not fit, with what would on a GPU whose numbers the CPU keeps too.
+    /// What does not fit, with the GPU that it does not fit on, and what would do where the CPU keeps the same numbers.
     pub fn unfitting(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
-        if self.is_gpu() && self.dtype == NumberType::F32 {
-            return anyhow!(
-                "{error}; on the CPU (--device cpu) it has the machine's memory, and the same bits"
-            );
+        let Computes::Gpu { backend, index, .. } = &self.computes else { return error };
+        let remedy = match self.dtype {
+            NumberType::F32 => "; on the CPU (--device cpu) it has the machine's memory, and the same bits",
+            NumberType::Bf16 => "",
+        };
+        anyhow!("{error} (on cuda:{index}, {}){remedy}", backend.device().name())
+    }
+
+    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens at a time: of a GPU that
+    /// computes with bf16 alone. To be called before the model is loaded, since comparing takes memory.
+    pub fn products(&self, layout: &Layout, config: &ModelConfig, rows: usize) -> Option<Products> {
+        let Computes::Gpu { backend, .. } = &self.computes else { return None };
+        if self.dtype != NumberType::Bf16 {
+            return None;
         }
-        error
+        let of_blocks = |tensor: &str| tensor.contains(".layers.") && tensor.ends_with("proj.weight");
+        let mut layers: Vec<Layer> = Vec::new();
+        for parameter in &layout.parameters {
+            if let Kind::Matrix(shape) = parameter.kind
+                && parameter.tensors.iter().any(|tensor| of_blocks(&tensor.name))
+                && layers.iter().all(|layer| layer.shape != shape)
+            {
+                // What a bias is added to is examined too, though never asked for.
+                layers.push(Layer { shape, adds: false });
+            }
+        }
+        let head = Linear { inputs: config.hidden_size, outputs: config.vocab_size };
+        Some(backend.examine_products(&layers, head, rows))
     }
 
     /// Which bits it computes: whatever has the same name computes the same.
@@ -233,4 +309,18 @@ impl Device {
 /// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores (docs/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_fell_back_is_named_where_others_have_gpus() {
+        let of =
+            |records: &[&str]| fallen(&records.iter().map(|r| r.as_bytes().to_vec()).collect::<Vec<_>>());
+        assert_eq!(of(&["g", "c", "cthe driver is old"]), Some((2, "the driver is old".into())));
+        assert_eq!(of(&["g", "c"]), None, "the CPU was asked for");
+        assert_eq!(of(&["cno", "cno"]), None, "all are alike");
+    }
 }

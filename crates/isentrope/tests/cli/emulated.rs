@@ -143,6 +143,7 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
     assert!(first > 2.0 && last < 0.6 * first, "the loss went from {first} to {last}");
     let manifest: Value = serde_json::from_slice(&fs::read(whole.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["device"]["arithmetic"], "bf16-t16");
+    assert_eq!(manifest["device"]["products"], json!({"library": null, "kinds": []}));
 
     let killed = bench.out("killed");
     for step in [2, 21] {
@@ -245,6 +246,8 @@ fn a_device_that_cannot_be_used_is_a_sentence() {
         &mut with(&["--device", "cpu", "--dtype", "bf16"]),
         &["--dtype is bf16", "the device is the CPU", "--device cuda", "f32"],
     );
+    failure_saying(with(&["--device", "cuda"]).env("ISENTROPE_ISA", "mmx"), &["mmx"]);
+    failure_saying(&mut with(&["--device", "cuda", "--threads", "0"]), &["--threads: "]);
     failure_saying(with(&[]).env("ISENTROPE_DEVICE", "tpu"), &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"]);
     let without = |flags: &[&str]| {
         let mut command = with(flags);
@@ -294,22 +297,33 @@ fn too_little_memory_on_the_device_is_a_sentence() {
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
 }
 
-/// A plan that takes more than the device has: a run that fails in the middle is no panic, and says how it goes on.
+/// A plan that takes more than the device has: a run that fails in the middle is no panic, and says what helps.
 #[test]
-fn a_run_that_finds_no_memory_says_how_it_goes_on() {
+fn a_run_that_finds_no_memory_says_what_helps() {
     let bench = Bench::sft();
     let sets = ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
     let mut dry = bench.emulated("run", &["run.steps=2"], &["--dry-run"]);
     let said = stderr(&dry.env("ISENTROPE_EMULATED_MEMORY", "4000").output().unwrap());
-    assert!(said.starts_with("error: the run needs at least") && said.contains("(--device cpu)"), "{said}");
+    assert!(
+        said.starts_with("error: the run needs at least")
+            && said.contains("(on cuda:0, ")
+            && said.contains("(--device cpu)"),
+        "{said}"
+    );
     let mut ended = BTreeSet::new();
     for kib in [50, 300, 450, 600, 4000] {
         let mut command = bench.emulated("run", &sets, &["--overwrite"]);
         command.env("ISENTROPE_EMULATED_MEMORY", kib.to_string());
         if command.output().unwrap().status.success() {
             ended.insert("well");
-        } else if failure_last(&mut command, &["cannot allocate"]).contains("--resume goes on") {
-            ended.insert("in a pass");
+        } else {
+            // Nothing has been saved before the first step.
+            let said = failure_last(&mut command, &["cannot allocate"]);
+            assert!(!said.contains("--resume"), "{said}");
+            // Where not even the weights have room, less would not help.
+            if said.contains("--free-memory or memory.budget_gib") {
+                ended.insert("in a pass");
+            }
         }
     }
     assert_eq!(ended, BTreeSet::from(["in a pass", "well"]));
@@ -346,6 +360,17 @@ fn a_sweep_hands_its_device_on() {
     let sweep = ["sweep", &file, "--threads", "1", "--out"];
     succeed(&mut isentrope(&[&sweep[..], &[&cpu]].concat()));
     succeed(&mut emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat()));
+    // All is done: what has come of it can be shown where there is no GPU.
+    let mut elsewhere = emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat());
+    succeed(elsewhere.env("ISENTROPE_EMULATED_MEMORY", "none"));
+    // Where kinds differ, a flag decides, also for the kind of the first run.
+    let kinds = bench.scratch.file(
+        "kinds.toml",
+        format!("{text}kind = {{ key = \"device.kind\", values = [\"cpu\", \"auto\"] }}\n"),
+    );
+    let dry = ["sweep", &kinds, "--threads", "1", "--dry-run"];
+    failure_saying(&mut emulated(&dry), &["device.kind differs", "--device"]);
+    succeed(&mut emulated(&[&dry[..], &["--device", "cpu"]].concat()));
     let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
     for seed in ["1", "2"] {
         assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));

@@ -139,13 +139,17 @@ impl Sweep {
         if self.jobs == Some(0) {
             bail!("--jobs is 0: it must be at least 1");
         }
-        let left = states.iter().filter(|state| **state != State::Done).count().max(1);
-        let wanted = self.wanted(runs)?;
-        let device = device::open(wanted, ("device.dtype", NumberType::F32), Some(threads), Seat::ALONE)?;
+        let left = states.iter().filter(|state| **state != State::Done).count();
+        // What is done can be reported on wherever there is no such device.
+        let (wanted, is_gpu, available) = if left == 0 {
+            (Wanted::default(), false, usize::MAX)
+        } else {
+            let wanted = self.wanted(runs)?;
+            let device = device::open(wanted, ("device.dtype", NumberType::F32), Some(threads), Seat::ALONE)?;
+            (wanted, device.is_gpu(), device.free_memory())
+        };
         // A GPU has its hands full with one.
-        let jobs = self.jobs.unwrap_or(if device.is_gpu() { 1 } else { threads }).min(left);
-        let available = device.free_memory();
-        drop(device);
+        let jobs = self.jobs.unwrap_or(if is_gpu { 1 } else { threads }).min(left.max(1));
         let share = (threads / jobs).max(1);
         let machine = Machine { wanted, threads: share, available, jobs, asked: self.jobs.is_some() };
         let checked = check::check(runs, &states, &machine)?;
@@ -164,11 +168,13 @@ impl Sweep {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
         let Some(first) = runs.first() else { return device::wanted(&self.device, DeviceKind::Auto) };
-        let wanted = device::wanted(&self.device, kind(first)?)?;
         // What a flag or the environment says holds for all.
-        if wanted == kind(first)?.into()
-            && let Some(other) =
-                runs.iter().find(|run| kind(run).is_ok_and(|other| Wanted::from(other) != wanted))
+        if let Some(said) = device::said(&self.device)? {
+            return Ok(said);
+        }
+        let wanted = Wanted::from(kind(first)?);
+        if let Some(other) =
+            runs.iter().find(|run| kind(run).is_ok_and(|other| Wanted::from(other) != wanted))
         {
             bail!(
                 "device.kind differs between {} and {}: the runs of a sweep share one device; say with --device which",
