@@ -25,7 +25,12 @@ build() {
         name=$(basename "$executable")
         cp "$executable" "$tests/${name%-*}"
     done
+    cargo build --release -p isentrope
+    cp target/release/isentrope "$tests"
     strip "$directory/gpu" "$tests"/*
+    cp recipes/quickstart.toml "$tests"
+    mkdir "$tests/assets"
+    cp -r assets/countdown-base "$tests/assets"
     cp -r crates/model/tests/fixtures/models "$tests/models"
     tar -C "$tests" -cJf "$directory/tests.tar.xz" .
     rm -rf "$tests"

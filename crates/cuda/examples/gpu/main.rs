@@ -5,21 +5,24 @@
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
 //! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
 //! work with, or where not everything is right. `--tests` says where the executables `conformance_f32`, `conformance_bf16`
-//! and `attention_bits` are. `--emulated` tries this program itself without a GPU, on small sizes; its times mean nothing.
+//! and `attention_bits` are, and the program `isentrope` with `quickstart.toml` and its model. `--emulated` tries this program
+//! itself without a GPU, on small sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
 mod models;
 mod probe;
+mod process;
 mod products;
 mod report;
+mod runs;
 mod speed;
 
 use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{Cuda, Device, Dtype, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
+use process::{Ended, ended};
 use report::Report;
-use std::fs::{self, File};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -46,8 +49,10 @@ fn main() -> ExitCode {
         let place = arguments.iter().position(|argument| argument == name)?;
         arguments.get(place + 1).map(PathBuf::from)
     };
-    let mut run = Run { out: value("--out").unwrap_or_else(|| ".".into()), report: Report::default() };
-    let tests = value("--tests");
+    // Programs that are started there have directories of their own.
+    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let mut run = Run { out: whole(value("--out").unwrap_or_else(|| ".".into())), report: Report::default() };
+    let tests = value("--tests").map(whole);
     if arguments.iter().any(|argument| argument == "--emulated") {
         let scale = Scale { probed: 1000, divisor: 64, window: Duration::from_millis(1) };
         let device = Arc::new(Emulator::new(Settings::default()));
@@ -100,6 +105,13 @@ impl Run {
         self.part("bf16", |report| speed::operations(&backend(Dtype::Bf16), scale, report));
         self.part("f32", |report| speed::operations(&backend(Dtype::F32), scale, report));
         self.part("models", |report| models::models(device, scale, report));
+        if let Some(tests) = tests {
+            let out = self.out.clone();
+            self.part("runs", |report| runs::runs(tests, &out, scale, report));
+            if scale.divisor == 1 {
+                self.part("sanitizer", |report| runs::sanitized(tests, &out, report));
+            }
+        }
     }
 
     /// One part, and the report so far. Where it panics, that is a verdict, and the next one begins.
@@ -124,29 +136,13 @@ impl Run {
     }
 }
 
-/// Tests on the device, by their own executable, which is stopped when it takes longer. What they say goes to a file,
-/// which never fills as a pipe does.
+/// Tests on the device, by their own executable, which is stopped when it takes longer.
 fn conformance(executable: &Path, out: &Path, name: &str, limit: Duration) -> Result<String, String> {
-    let started = Instant::now();
     let log = out.join(format!("{name}.log"));
-    let failed = |error: std::io::Error| format!("{}: {error}", log.display());
-    fs::create_dir_all(out).map_err(failed)?;
-    let file = File::create(&log).map_err(failed)?;
-    let mut child = Command::new(executable)
-        .arg("--test-threads=1")
-        .env("ISENTROPE_TEST_DEVICE", "gpu")
-        .stderr(file.try_clone().map_err(failed)?)
-        .stdout(file)
-        .spawn()
-        .map_err(|error| format!("{}: {error}", executable.display()))?;
-    while started.elapsed() < limit && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let _ = child.kill();
-    let status = child.wait().map_err(failed)?;
-    let text = String::from_utf8_lossy(&fs::read(&log).map_err(failed)?).into_owned();
-    let result = text.lines().find(|line| line.starts_with("test result:"));
-    let (seconds, log) = (started.elapsed().as_secs_f64(), log.display());
+    let mut command = Command::new(executable);
+    command.arg("--test-threads=1").env("ISENTROPE_TEST_DEVICE", "gpu");
+    let Ended { status, text, seconds } = ended(&mut command, &log, limit)?;
+    let (result, log) = (text.lines().find(|line| line.starts_with("test result:")), log.display());
     match result {
         Some(line) if status.success() => Ok(format!("{line} ({seconds:.0} s)")),
         Some(line) => Err(format!("{line}: see {log}")),
