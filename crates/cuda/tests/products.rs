@@ -1,17 +1,20 @@
 //! What a run asks of the vendor's library is what was examined before it began.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_cuda::{Argument, Cuda, Device, Dtype, Function, Grid, Layer, Limits, MemoryInfo, Product};
+mod watched;
+
+use isentrope_cuda::{Cuda, Dtype, Layer, Product};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Kind, OutOfMemory};
+use isentrope_kernels::Kind;
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use watched::{Watch, Watched};
 
-/// An emulated device with a library that computes nothing, and remembers what it is asked for.
-struct WithLibrary {
-    emulator: Emulator,
+/// A library that computes nothing, and remembers what it is asked for.
+#[derive(Default)]
+struct Library {
     examined: Mutex<HashSet<Product>>,
     asked: Mutex<HashSet<Product>>,
 }
@@ -22,55 +25,7 @@ fn kind(product: &Product) -> Product {
     if plain.accumulates { Product { depth: 0, ..plain } } else { Product { rows: 0, ..plain } }
 }
 
-impl Device for WithLibrary {
-    type Memory = <Emulator as Device>::Memory;
-    type HostMemory = <Emulator as Device>::HostMemory;
-
-    fn name(&self) -> String {
-        self.emulator.name()
-    }
-    fn limits(&self) -> Limits {
-        self.emulator.limits()
-    }
-    fn memory_info(&self) -> MemoryInfo {
-        self.emulator.memory_info()
-    }
-    fn keeps_memory(&self) -> bool {
-        self.emulator.keeps_memory()
-    }
-    fn allocate(&self, bytes: usize) -> Result<Self::Memory, OutOfMemory> {
-        self.emulator.allocate(bytes)
-    }
-    fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize) {
-        self.emulator.upload(bytes, to, offset);
-    }
-    fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]) {
-        self.emulator.download(from, offset, bytes);
-    }
-    fn copy(&self, from: &Self::Memory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
-        self.emulator.copy(from, at, to, to_at, bytes);
-    }
-    fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize) {
-        self.emulator.clear(memory, offset, bytes);
-    }
-    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory> {
-        self.emulator.allocate_host(bytes)
-    }
-    fn copy_in(&self, from: &Self::HostMemory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
-        self.emulator.copy_in(from, at, to, to_at, bytes);
-    }
-    fn copy_out(&self, from: &Self::Memory, at: usize, to: &Self::HostMemory, to_at: usize, bytes: usize) {
-        self.emulator.copy_out(from, at, to, to_at, bytes);
-    }
-    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]) {
-        self.emulator.read_host(from, offset, bytes);
-    }
-    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize) {
-        self.emulator.write_host(bytes, to, offset);
-    }
-    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
-        self.emulator.launch(function, grid, arguments);
-    }
+impl Watch for Library {
     fn product(&self, product: &Product) -> bool {
         self.asked.lock().unwrap().insert(kind(product));
         false
@@ -82,9 +37,6 @@ impl Device for WithLibrary {
         self.examined.lock().unwrap().insert(kind(product));
         Err("it computes nothing".into())
     }
-    fn synchronize(&self) {
-        self.emulator.synchronize();
-    }
 }
 
 #[test]
@@ -93,7 +45,7 @@ fn passes_ask_for_nothing_that_was_not_examined() {
     // Without biases; with sizes that are multiples of 8, so that the library is asked at all.
     for name in ["llama3", "qwen2-untied"] {
         let emulator = Emulator::new(Settings::default());
-        let device = WithLibrary { emulator, examined: Mutex::default(), asked: Mutex::default() };
+        let device = Watched { emulator, watch: Library::default() };
         let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
         let model = Model::load(&models.join(name), backend.clone()).unwrap();
         let of_blocks = |tensor: &str| tensor.contains(".layers.") && tensor.ends_with("proj.weight");
@@ -112,7 +64,7 @@ fn passes_ask_for_nothing_that_was_not_examined() {
             isentrope_kernels::Linear { inputs: model.config.hidden_size, outputs: model.config.vocab_size };
         let products = backend.examine_products(&layers, head, 64);
         assert!(products.kinds.iter().all(|kind| kind.why_not.is_some()));
-        assert!(backend.device().asked.lock().unwrap().is_empty(), "loading asks for no product");
+        assert!(backend.device().watch.asked.lock().unwrap().is_empty(), "loading asks for no product");
 
         let tokens: Vec<u32> = (0..40).map(|i| i * 7 % 61).collect();
         let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
@@ -121,7 +73,7 @@ fn passes_ask_for_nothing_that_was_not_examined() {
         let coefficients = vec![0.5; tokens.len() - 1];
         model.backward(tape, Derivatives::of(&coefficients, &coefficients), &mut gradient);
         let (asked, examined) =
-            (&backend.device().asked.lock().unwrap(), &backend.device().examined.lock().unwrap());
+            (&backend.device().watch.asked.lock().unwrap(), &backend.device().watch.examined.lock().unwrap());
         assert!(asked.len() >= 8, "{name}: {} kinds are asked for", asked.len());
         let unknown: Vec<_> = asked.difference(examined).collect();
         assert!(unknown.is_empty(), "{name}: {unknown:#?}");

@@ -1,0 +1,93 @@
+//! An emulated device that is looked at, or interfered with, on the way.
+
+use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Product};
+use isentrope_cuda_emulator::Emulator;
+use isentrope_kernels::OutOfMemory;
+
+/// What happens beside the emulator's own work. By itself nothing does, and there is no library of products.
+pub trait Watch: Send + Sync + 'static {
+    /// The host has got these bytes, which may be changed.
+    fn downloaded(&self, _bytes: &mut [u8]) {}
+    /// As [`Device::product`].
+    fn product(&self, _product: &Product) -> bool {
+        false
+    }
+    /// As [`Device::product_library`].
+    fn product_library(&self) -> Option<String> {
+        None
+    }
+    /// As [`Device::examine`].
+    fn examine(&self, _product: &Product) -> Result<(), String> {
+        Err("there is no library of products".into())
+    }
+}
+
+/// The device.
+pub struct Watched<W> {
+    pub emulator: Emulator,
+    pub watch: W,
+}
+
+impl<W: Watch> Device for Watched<W> {
+    type Memory = <Emulator as Device>::Memory;
+    type HostMemory = <Emulator as Device>::HostMemory;
+
+    fn name(&self) -> String {
+        self.emulator.name()
+    }
+    fn limits(&self) -> Limits {
+        self.emulator.limits()
+    }
+    fn memory_info(&self) -> MemoryInfo {
+        self.emulator.memory_info()
+    }
+    fn keeps_memory(&self) -> bool {
+        self.emulator.keeps_memory()
+    }
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, OutOfMemory> {
+        self.emulator.allocate(bytes)
+    }
+    fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize) {
+        self.emulator.upload(bytes, to, offset);
+    }
+    fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]) {
+        self.emulator.download(from, offset, bytes);
+        self.watch.downloaded(bytes);
+    }
+    fn copy(&self, from: &Self::Memory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
+        self.emulator.copy(from, at, to, to_at, bytes);
+    }
+    fn clear(&self, memory: &Self::Memory, offset: usize, bytes: usize) {
+        self.emulator.clear(memory, offset, bytes);
+    }
+    fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory> {
+        self.emulator.allocate_host(bytes)
+    }
+    fn copy_in(&self, from: &Self::HostMemory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
+        self.emulator.copy_in(from, at, to, to_at, bytes);
+    }
+    fn copy_out(&self, from: &Self::Memory, at: usize, to: &Self::HostMemory, to_at: usize, bytes: usize) {
+        self.emulator.copy_out(from, at, to, to_at, bytes);
+    }
+    fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]) {
+        self.emulator.read_host(from, offset, bytes);
+    }
+    fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize) {
+        self.emulator.write_host(bytes, to, offset);
+    }
+    fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        self.emulator.launch(function, grid, arguments);
+    }
+    fn product(&self, product: &Product) -> bool {
+        self.watch.product(product)
+    }
+    fn product_library(&self) -> Option<String> {
+        self.watch.product_library()
+    }
+    fn examine(&self, product: &Product) -> Result<(), String> {
+        self.watch.examine(product)
+    }
+    fn synchronize(&self) {
+        self.emulator.synchronize();
+    }
+}
