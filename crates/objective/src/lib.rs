@@ -22,8 +22,8 @@
 //! Formulas follow the functions of the trainer verl to the small constants in its denominators; where the reference
 //! code and a paper differ, the item's documentation says so.
 //!
-//! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance`,
-//! `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step, `target_entropy`,
+//! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance` and
+//! `selection`, `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step, `target_entropy`,
 //! `controller` with `descent`, and `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards; last
 //! `warnings`, `alarms` and `saturation`.
 
@@ -42,6 +42,7 @@ mod policy_loss;
 mod prime;
 mod process_model;
 mod saturation;
+mod selection;
 mod settings;
 mod statistics;
 mod target_entropy;
@@ -51,7 +52,7 @@ pub use advantage::{Baseline, Estimator, Outcome, advantages};
 pub use aggregation::Aggregation;
 pub use alarms::Alarms;
 pub use controller::{Controller, ControllerSettings, Steer};
-pub use covariance::{Covariance, DrawKey, Method, Strength};
+pub use covariance::{Covariance, Method, Strength};
 pub use entropy_bonus::EntropyBonus;
 pub use kl::{KlEstimator, ReferenceKl};
 pub use objective::{Minibatch, Objective, Truncation, objective};
@@ -59,6 +60,7 @@ pub use policy_loss::Loss;
 pub use prime::{Prime, PrimeAdvantages, ProcessScale, prime_advantages};
 pub use process_model::{Discernment, ProcessLoss, Scored, process_loss};
 pub use saturation::{ControlledStep, Saturation};
+pub use selection::DrawKey;
 pub use settings::ObjectiveSettings;
 pub use statistics::{Quadrants, Statistics};
 pub use target_entropy::{FractionOfInitial, Schedule, TargetEntropy};

@@ -1,7 +1,7 @@
 //! A minibatch's loss and its derivatives.
 
-use crate::covariance::{Scores, Selection};
 use crate::policy_loss;
+use crate::selection::{Scores, Selection};
 use crate::statistics::share;
 use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
 use std::borrow::Cow;
@@ -104,7 +104,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
 
     let scores = Scores::of(batch.logprobs, batch.advantages);
     let Strength { fraction, coefficient } = batch.steered.unwrap_or_else(|| settings.covariance.strength());
-    let selection = Selection::of(&settings.covariance, fraction, &scores.values, &silenced, batch.key);
+    let selection = Selection::of(&settings.covariance, fraction, batch, &scores, &silenced);
 
     let mut statistics =
         Statistics { tokens, entropy_coefficient: batch.entropy_coefficient, ..Default::default() };

@@ -1,7 +1,7 @@
 //! What is measured of a minibatch.
 
-use crate::covariance::{Scores, Selection, count};
 use crate::policy_loss::{Clipped, Term, ratio};
+use crate::selection::{Scores, Selection, count};
 use Across::{Largest, Mean, Sum};
 
 /// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.

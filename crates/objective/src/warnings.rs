@@ -1,7 +1,8 @@
 //! Settings that are allowed but hardly meant.
 
 use crate::{
-    Aggregation, ControllerSettings, FractionOfInitial, Loss, Method, ObjectiveSettings, TargetEntropy,
+    Aggregation, ControllerSettings, Estimator, FractionOfInitial, Loss, Method, ObjectiveSettings,
+    TargetEntropy,
 };
 
 /// From here on a fraction of tokens looks like a percentage.
@@ -49,6 +50,16 @@ impl ObjectiveSettings {
                  percentage: the paper's values are 0.0002 for clip-cov, and 0.002 (7B) or 0.0002 (32B) for kl-cov.",
                 100.0 * fraction
             )),
+            _ => {}
+        }
+        match covariance.scope_responses {
+            Some(_) if covariance.method == Method::None => warnings
+                .push("objective.covariance.scope_responses has no effect: objective.covariance.method is \"none\".".into()),
+            Some(1) if self.advantage != Estimator::Prime => warnings.push(
+                "objective.covariance.scope_responses = 1: all tokens of a response have one advantage, so that within it every \
+                 covariance is 0: kl-cov picks any tokens then, and clip-cov none."
+                    .into(),
+            ),
             _ => {}
         }
         if covariance.target_entropy.is_none() && covariance.controller != ControllerSettings::default() {

@@ -1,7 +1,8 @@
 //! What the reference's micro-batches would select, beside what the minibatch selects.
 //!
 //! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
-//! changes the algorithm. [`objective`] sees whole minibatches only; here it is given the parts one by one.
+//! changes the algorithm. [`objective`] picks from the minibatch, unless a scope says otherwise; here it is given the parts one by
+//! one, as the published code is.
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
@@ -62,6 +63,42 @@ proptest! {
         let settings = settings(method, fraction);
         let whole = objective(&settings, &arrays.minibatch()).selected;
         prop_assert_eq!(selected_by_part(&settings, &arrays, &[arrays.lengths.len()]), whole);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_scope_of_responses_picks_what_micro_batches_of_so_many_do(
+        arrays in arrays(0.9),
+        method in prop::sample::select(vec![Method::ClipCov, Method::KlCov]),
+        fraction in 0.01f64..0.9,
+        size in 1usize..6,
+    ) {
+        let mut settings = settings(method, fraction);
+        let responses = arrays.lengths.len();
+        let mut sizes = vec![size; responses / size];
+        sizes.extend((responses % size > 0).then_some(responses % size));
+        let parts = by_part(&settings, &arrays, &sizes);
+        let whole = objective(&settings, &arrays.minibatch());
+        settings.covariance.scope_responses = Some(size);
+        let scoped = objective(&settings, &arrays.minibatch());
+        let picked = |start: usize, tokens: usize| -> Vec<usize> {
+            scoped.selected.iter().filter(|&&t| (start..start + tokens).contains(&t)).map(|t| t - start).collect()
+        };
+        let mut eligible = 0;
+        for (start, part) in &parts {
+            let picked = picked(*start, part.covariances.len());
+            // Clip-Cov draws by the part's number, the parts here by keys of their own.
+            match method {
+                Method::KlCov => prop_assert_eq!(&picked, &part.selected),
+                _ => prop_assert_eq!(picked.len(), part.selected.len()),
+            }
+            let in_band = |t: &usize| part.covariances[*t] > -1.0 && part.covariances[*t] < 2.0;
+            prop_assert!(method == Method::KlCov || picked.iter().all(in_band));
+            eligible += part.statistics.cov_eligible;
+        }
+        prop_assert_eq!(scoped.statistics.cov_eligible, eligible);
+        prop_assert_eq!(scoped.covariances, whole.covariances, "what is reported is of the minibatch");
     }
 }
 

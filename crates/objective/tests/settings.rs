@@ -31,6 +31,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
         "aggregation": "seq-mean-token-sum",
         "covariance": {
             "method": "kl-cov", "fraction": 0.0002, "low": 0.5, "high": 4.0, "kl": "k2", "coefficient": 2.0,
+            "scope_responses": 16,
             "target_entropy": { "schedule": [[0.0, 0.6], [100.0, 0.3]] },
             "controller": { "steer": "coefficient", "gain": 10.0, "integral_steps": 20.0, "min": 0.1, "max": 9.0 }
         },
@@ -53,6 +54,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
             high: 4.0,
             kl: KlEstimator::K2,
             coefficient: 2.0,
+            scope_responses: Some(16),
             target_entropy: Some(TargetEntropy::Scheduled(Schedule {
                 schedule: vec![[0.0, 0.6], [100.0, 0.3]],
             })),
@@ -118,6 +120,7 @@ fn values_out_of_range_are_named_with_their_key() {
         (json!({ "covariance": { "fraction": 0.0 } }), "objective.covariance.fraction is 0"),
         (json!({ "covariance": { "fraction": 2 } }), "objective.covariance.fraction is 2"),
         (json!({ "covariance": { "low": 6 } }), "objective.covariance.low is 6"),
+        (json!({ "covariance": { "scope_responses": 0 } }), "objective.covariance.scope_responses is 0"),
         (json!({ "covariance": { "coefficient": 0 } }), "objective.covariance.coefficient is 0"),
         (json!({ "entropy_bonus": { "coefficient": -1 } }), "objective.entropy_bonus.coefficient is -1"),
         (json!({ "entropy_bonus": { "target": 0 } }), "objective.entropy_bonus.target is 0"),
@@ -153,6 +156,16 @@ fn mistaken_settings_are_warned_of_by_key() {
             "objective.covariance.fraction = 0.002 has no effect",
         ),
         (json!({ "covariance": { "method": "kl-cov" } }), 1, "one update per rollout"),
+        (
+            json!({ "covariance": { "scope_responses": 8 } }),
+            8,
+            "objective.covariance.scope_responses has no effect",
+        ),
+        (
+            json!({ "covariance": { "method": "kl-cov", "scope_responses": 1 } }),
+            8,
+            "objective.covariance.scope_responses = 1: all tokens of a response have one advantage",
+        ),
         (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
         (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
         (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
@@ -209,5 +222,5 @@ fn the_schema_documents_every_key() {
         assert!(property["description"].is_string(), "{key} has no description");
         keys += 1;
     }
-    assert_eq!(keys, 10 + 8 + 5 + 2 + 5 + 1 + 1, "of the tables, the controller and two forms of a target");
+    assert_eq!(keys, 10 + 9 + 5 + 2 + 5 + 1 + 1, "of the tables, the controller and two forms of a target");
 }
