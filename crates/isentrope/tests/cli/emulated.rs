@@ -119,7 +119,7 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         // With bf16 it goes on from the same weights, and says that what follows is another arithmetic's.
         let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
         let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
-        assert!(said.contains("device.dtype") && said.contains("goes on with bf16-t16"), "{said}");
+        assert!(said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"), "{said}");
     }
 }
 

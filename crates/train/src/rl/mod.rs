@@ -94,7 +94,7 @@ impl Trainer for PolicyGradient {
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
         let drawn_by =
             (&self.recipe.rollout, &self.recipe.reward, self.recipe.run.seed, &sampling.eos_tokens);
-        let heading = Heading::new(context.model, &drawn_by)?;
+        let heading = Heading::new(context.model, &context.directory.arithmetic, &drawn_by)?;
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
         if journal.known() > 0 {

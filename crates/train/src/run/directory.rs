@@ -3,6 +3,7 @@
 //! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
 //! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
+use super::arithmetics::{self, Arithmetics};
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
 use super::log::{Log, TENSORBOARD};
@@ -27,6 +28,8 @@ pub struct RunDirectory {
     pub dir: PathBuf,
     /// Its checkpoints.
     pub checkpoints: CheckpointStore,
+    /// With which arithmetic this process computes.
+    pub arithmetic: String,
     /// Of the rank that writes.
     lock: Option<Lock>,
 }
@@ -38,7 +41,12 @@ impl RunDirectory {
     /// # Errors
     /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made; when a rank does not
     /// see it.
-    pub(super) fn open(place: &Place, checkpoints: Checkpoints, ranks: &Ranks) -> Result<Self> {
+    pub(super) fn open(
+        place: &Place,
+        checkpoints: Checkpoints,
+        ranks: &Ranks,
+        manifest: &Value,
+    ) -> Result<Self> {
         let dir = place.dir.clone();
         let checkpoints = CheckpointStore::new(dir.join("checkpoints"), checkpoints);
         let mut lock = None;
@@ -48,7 +56,8 @@ impl RunDirectory {
             lock = Some(lock_directory(&dir, "training")?);
         }
         ranks.require_directory(&dir)?;
-        Ok(Self { dir, checkpoints, lock })
+        let arithmetic = arithmetics::of_process(manifest).to_owned();
+        Ok(Self { dir, checkpoints, arithmetic, lock })
     }
 
     /// Whether this rank writes it.
@@ -111,12 +120,17 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json. `note` is told which files of model and data differ from those that the run began with, and whether
-    /// the arithmetic does.
+    /// Writes manifest.json of a process that goes on after step `after`, with the arithmetic of all steps. `note` is told which
+    /// files of model and data differ from those that the run began with, and which arithmetics there are, where it is not one.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn write_manifest(&self, manifest: &Value, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn write_manifest(
+        &self,
+        manifest: &Value,
+        after: u64,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }
@@ -131,15 +145,9 @@ impl RunDirectory {
                 note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
             }
         }
-        let arithmetic = |of: &Value| of["device"]["arithmetic"].as_str().unwrap_or("f32").to_owned();
-        if let Some(before) = before.as_ref().map(arithmetic).filter(|before| *before != arithmetic(manifest))
-        {
-            note(&format!(
-                "the run began with the arithmetic {before} and goes on with {}: its bits are those of neither alone",
-                arithmetic(manifest)
-            ));
-        }
-        Ok(write_json(&path, manifest)?)
+        let arithmetics = Arithmetics::new(before.as_ref(), manifest, after + 1);
+        arithmetics.note().iter().for_each(|text| note(text));
+        Ok(write_json(&path, &arithmetics.added_to(manifest))?)
     }
 
     /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from; not the journals of

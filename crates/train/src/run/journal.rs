@@ -30,6 +30,8 @@ const CHECKSUM_BYTES: usize = 9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     program: String,
+    /// With which arithmetic they were computed.
+    arithmetic: String,
     /// Of everything that says how responses are drawn and judged.
     settings: String,
     /// Bits of the norm of the weights: equal weights have the same, and others hardly ever.
@@ -37,11 +39,11 @@ pub struct Heading {
 }
 
 impl Heading {
-    /// Of a model that samples under these settings. Files that the settings name, such as a reward function's, count as well.
+    /// Of a model that samples with an arithmetic under these settings. Files that the settings name, such as a reward function's, count as well.
     ///
     /// # Errors
     /// [`Error::Run`] when the settings cannot be written.
-    pub fn new<B: Backend>(model: &Model<B>, settings: &impl Serialize) -> Result<Self> {
+    pub fn new<B: Backend>(model: &Model<B>, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
         let settings = serde_json::to_value(settings).map_err(|error| {
             Error::Run(format!("what a rollout is sampled with cannot be written: {error}"))
         })?;
@@ -49,7 +51,12 @@ impl Heading {
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
         let weights = model.weights.norm(&model.backend, &model.layout).to_bits();
-        Ok(Self { program: env!("CARGO_PKG_VERSION").to_owned(), settings: digest.hex(), weights })
+        Ok(Self {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            arithmetic: arithmetic.to_owned(),
+            settings: digest.hex(),
+            weights,
+        })
     }
 }
 
@@ -240,7 +247,8 @@ mod tests {
     use std::fs;
 
     fn heading(weights: f64) -> Heading {
-        Heading { program: "1".into(), settings: "s".into(), weights: weights.to_bits() }
+        let (program, arithmetic, settings) = ("1".into(), "f32".into(), "s".into());
+        Heading { program, arithmetic, settings, weights: weights.to_bits() }
     }
 
     fn response(text: &str, verdict: Verdict) -> Response {
@@ -301,6 +309,9 @@ mod tests {
         // With other weights, this rank's file begins anew and others are left alone.
         assert_eq!(open(1, 2.0).known(), 0);
         assert_eq!(open(5, 1.0).known(), 2);
+        // The sampler's log-probs would not be the trainer's under another arithmetic.
+        let other = Heading { arithmetic: "bf16-t16".into(), ..heading(1.0) };
+        assert_eq!(Journal::open(dir.path(), 12, 6, &other).unwrap().known(), 0);
         remove_journals(dir.path(), 12).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
     }

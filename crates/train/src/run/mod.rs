@@ -5,6 +5,7 @@
 //! when they are made, `save.rs`); a rollout under way has a [`Journal`]. `initial_states.rs` measures on the same states
 //! all along. A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
 
+mod arithmetics;
 mod checkpoint;
 mod directory;
 mod initial_states;
@@ -94,7 +95,7 @@ impl Run {
         observer: &mut dyn Observer,
         learners: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<L>,
     ) -> Result<(Self, L, S)> {
-        let directory = RunDirectory::open(place, checkpoints.clone(), &ranks)?;
+        let directory = RunDirectory::open(place, checkpoints.clone(), &ranks, &manifest)?;
         let found = directory.resumed::<S>(place, &ranks, &mut |text: &str| observer.note(text))?;
         let initial_states = InitialStates::open(
             &directory.dir,
@@ -110,8 +111,9 @@ impl Run {
             .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
             .transpose()?;
         directory.begin(place, &mut |text: &str| observer.note(text))?;
-        directory.write_manifest(&manifest, &mut |text: &str| observer.note(text))?;
-        directory.remove_responses(found.as_ref().map(|f| f.state.step))?;
+        let saved = found.as_ref().map(|found| found.state.step);
+        directory.write_manifest(&manifest, saved.unwrap_or(0), &mut |text: &str| observer.note(text))?;
+        directory.remove_responses(saved)?;
         let log = match goes_on {
             Some(log) => log,
             None => directory.log(None, &mut |_: &str| {})?,
