@@ -1,30 +1,41 @@
-//! The program with an emulated GPU as `cuda:0`, for tests alone: its kernels run on the CPU, and slowly.
+//! The program with emulated GPUs, for tests alone: their kernels run on the CPU, and slowly.
 //!
-//! `ISENTROPE_EMULATED_MEMORY` is the GPU's memory in KiB (2 GiB without it); `none` says that no GPU is there.
+//! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees by what follows `GPU-` in their UUIDs (`0` without it, which
+//! is one); with nothing in it no GPU is there. `ISENTROPE_EMULATED_MEMORY` is the memory of each in KiB (2 GiB without it).
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use isentrope_cuda::AnyDevice;
 use isentrope_cuda_emulator::{Emulator, Settings};
 use std::process::ExitCode;
 
-/// One GPU that is not there.
-struct OneEmulated {
-    /// Bytes of memory; none without a GPU.
-    memory: Option<usize>,
+/// GPUs that are not there.
+struct Emulated {
+    /// What follows `GPU-` in their UUIDs.
+    names: Vec<String>,
+    /// Bytes of memory of each.
+    memory: usize,
 }
 
-impl Gpus for OneEmulated {
+impl Gpus for Emulated {
     fn count(&self) -> Result<usize, NoGpu> {
-        let none = || NoGpu { is_amiss: true, why: "the emulated GPU was taken away".into() };
-        self.memory.map(|_| 1).ok_or_else(none)
+        match self.names.len() {
+            0 => Err(NoGpu { is_amiss: true, why: "the emulated GPU was taken away".into() }),
+            count => Ok(count),
+        }
     }
 
-    fn open(&self, _: usize) -> Result<OpenGpu, String> {
-        let memory = self.memory.ok_or("there is no emulated GPU")?;
-        let device = AnyDevice::new(Emulator::new(Settings { memory, ..Settings::default() }));
-        let about =
-            AboutGpu { name: "emulated".into(), driver: None, cuda: None, nvrtc: None, cublaslt: None };
-        Ok(OpenGpu { device, about })
+    fn open(&self, index: usize) -> Result<OpenGpu, String> {
+        let name = self.names.get(index).ok_or("there is no such emulated GPU")?;
+        let settings = Settings { memory: self.memory, ..Settings::default() };
+        let about = AboutGpu {
+            name: "emulated".into(),
+            uuid: format!("GPU-{name}"),
+            driver: None,
+            cuda: None,
+            nvrtc: None,
+            cublaslt: None,
+        };
+        Ok(OpenGpu { device: AnyDevice::new(Emulator::new(settings)), about })
     }
 }
 
@@ -32,10 +43,8 @@ impl Gpus for OneEmulated {
 const MEMORY: usize = 2 << 30;
 
 fn main() -> ExitCode {
-    let memory = match std::env::var("ISENTROPE_EMULATED_MEMORY") {
-        Ok(text) if text == "none" => None,
-        Ok(text) => Some(text.parse::<usize>().map_or(MEMORY, |kib| kib << 10)),
-        Err(_) => Some(MEMORY),
-    };
-    isentrope::main(Box::new(OneEmulated { memory }))
+    let names = std::env::var("ISENTROPE_EMULATED_GPUS").unwrap_or_else(|_| "0".into());
+    let names = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let kib = std::env::var("ISENTROPE_EMULATED_MEMORY").ok().and_then(|text| text.parse::<usize>().ok());
+    isentrope::main(Box::new(Emulated { names, memory: kib.map_or(MEMORY, |kib| kib << 10) }))
 }

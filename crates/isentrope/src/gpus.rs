@@ -41,6 +41,9 @@ pub struct OpenGpu {
 pub struct AboutGpu {
     /// Such as NVIDIA H200.
     pub name: String,
+    /// Which GPU of the world it is, as `nvidia-smi -L` shows it, however many this process sees: those that are the same have
+    /// one memory.
+    pub uuid: String,
     /// The driver, as it calls itself.
     pub driver: Option<String>,
     /// The version of CUDA that the driver supports.
@@ -68,8 +71,10 @@ impl Gpus for NvidiaGpus {
         let surroundings = Surroundings::of_process();
         let driver = Driver::find(&surroundings).map_err(|none| none.why)?;
         let gpu = Gpu::open(index, &surroundings, SOURCES).map_err(|error| error.to_string())?;
+        let described = driver.gpus.get(index).ok_or("the driver does not show it any more")?;
         let about = AboutGpu {
-            name: driver.gpus.get(index).map(|gpu| gpu.name.clone()).unwrap_or_default(),
+            name: described.name.clone(),
+            uuid: described.uuid.clone(),
             driver: driver.release,
             cuda: Some(driver.cuda.to_string()),
             nvrtc: Some(gpu.nvrtc_version().to_string()),

@@ -4,7 +4,9 @@
 //! value of the enum could hold. So only its types and constants are used, and a code is a number here.
 
 use super::symbols::{self, functions};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUfunction, CUmodule, CUresult, CUstream};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUfunction, CUmodule, CUresult, CUstream, CUuuid,
+};
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
 use std::fmt;
@@ -20,6 +22,7 @@ functions! {
         cuDeviceGetCount(*mut c_int) -> c_int;
         cuDeviceGet(*mut CUdevice, c_int) -> c_int;
         cuDeviceGetName(*mut c_char, c_int, CUdevice) -> c_int;
+        cuDeviceGetUuid_v2(*mut CUuuid, CUdevice) -> c_int;
         cuDeviceTotalMem_v2(*mut usize, CUdevice) -> c_int;
         cuDeviceGetAttribute(*mut c_int, c_uint, CUdevice) -> c_int;
         cuDevicePrimaryCtxRetain(*mut CUcontext, CUdevice) -> c_int;

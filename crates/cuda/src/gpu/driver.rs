@@ -3,7 +3,7 @@
 use super::calls::{Calls, Failed};
 use super::places::list;
 use super::{Architecture, Error, Surroundings, Version};
-use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::sys::{CUdevice_attribute, CUuuid};
 use serde::Serialize;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -30,6 +30,9 @@ pub struct Driver {
 pub struct GpuDescription {
     /// Such as NVIDIA H200.
     pub name: String,
+    /// By which it is known everywhere, as `nvidia-smi -L` shows it: other processes may count their GPUs otherwise. A part of
+    /// a GPU (MIG) has its own.
+    pub uuid: String,
     /// All of its memory.
     pub memory_bytes: u64,
     /// What code is compiled for it.
@@ -107,6 +110,9 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
     calls.check(unsafe { (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device) })?;
     // SAFETY: as above; it writes one number.
     calls.check(unsafe { (calls.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: as above; it writes the 16 bytes of one.
+    calls.check(unsafe { (calls.cuDeviceGetUuid_v2)(&raw mut uuid, device) })?;
     let number = |attribute: CUdevice_attribute| {
         let mut value = 0;
         // SAFETY: as above.
@@ -114,8 +120,10 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
         Ok(u32::try_from(value).unwrap_or(0))
     };
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(NAME);
+    let name = String::from_utf8_lossy(&name[..length]).into_owned();
     Ok(GpuDescription {
-        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        uuid: shown(uuid.bytes.map(|byte| byte.to_ne_bytes()[0]), &name),
+        name,
         memory_bytes: memory as u64,
         architecture: Architecture::new(
             number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -123,6 +131,14 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
         ),
         processors: number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize,
     })
+}
+
+/// A UUID as `nvidia-smi -L` shows it. The driver calls a part of a GPU such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
+fn shown(uuid: [u8; 16], name: &str) -> String {
+    let kind = if name.contains(" MIG ") { "MIG" } else { "GPU" };
+    let groups = [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]];
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    groups.into_iter().fold(kind.to_owned(), |said, group| format!("{said}-{}", hexadecimal(group)))
 }
 
 /// What the system shows of a GPU and its driver before the driver is asked.
@@ -197,7 +213,7 @@ impl Traces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use std::collections::{BTreeSet, HashMap};
     use std::fs;
 
     fn traces(files: &[(&str, &str)]) -> Traces {
@@ -237,12 +253,23 @@ mod tests {
         assert_eq!(other.release.as_deref(), Some("550.54.15"));
     }
 
+    /// The bytes are in the order in which they are shown.
+    #[test]
+    fn a_uuid_is_shown_as_by_nvidia_smi() {
+        let uuid: [u8; 16] = std::array::from_fn(|i| 0x11 * i as u8);
+        assert_eq!(shown(uuid, "NVIDIA H200"), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+        let part = shown(uuid, "NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+        assert_eq!(part, "MIG-00112233-4455-6677-8899-aabbccddeeff");
+    }
+
     /// On a machine with a driver this describes its GPUs; on one without, it says so and does not panic.
     #[test]
     fn a_driver_or_a_sentence() {
         match Driver::find(&Surroundings::of_process()) {
             Ok(driver) => {
                 assert!(driver.gpus.iter().all(|gpu| gpu.memory_bytes > 0 && gpu.architecture.major > 0));
+                let uuids: BTreeSet<_> = driver.gpus.iter().map(|gpu| &gpu.uuid).collect();
+                assert_eq!(uuids.len(), driver.gpus.len(), "{uuids:?}");
             }
             Err(none) => assert!(none.why.len() > 20 && none.why.contains("NVIDIA"), "{}", none.why),
         }

@@ -112,7 +112,15 @@ impl RunArguments {
         let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
         if self.dry_run {
             let card = self.gpu_memory.map(Card::new).transpose()?;
-            return if ranks.is_first() { dry_run(recipe, ranks, (wanted, most), card) } else { Ok(()) };
+            let on = match card {
+                Some(card) => On::Card(card),
+                None => On::Device(open(&recipe, wanted, ranks).map(|device| (device, most))),
+            };
+            return match on {
+                on if ranks.is_first() => dry_run(recipe, ranks, on),
+                On::Device(opened) => opened.map(drop),
+                On::Card(_) => Ok(()),
+            };
         }
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
@@ -135,10 +143,8 @@ impl RunArguments {
         let mut digest = Digest::sha256();
         digest.update(place.recipe.0.as_bytes());
         ranks.world.same("recipe", &digest.hex())?;
-        let dtype = ("device.dtype", recipe.tables().device.dtype);
-        let device = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())?;
+        let device = open(&recipe, wanted, ranks)?;
         ranks.world.same("arithmetic", device.arithmetic())?;
-        device::compare(&device, &ranks.world)?;
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
         device.run(Training { recipe, place, ranks, command, available }).map_err(|error| match error
@@ -176,6 +182,14 @@ impl RunArguments {
         *shards = Some(found.parse().with_context(|| key)?);
         Ok(())
     }
+}
+
+/// Opens the device of this rank, once all ranks have: some may share it.
+fn open<R: TrainingRecipe>(recipe: &R, wanted: Wanted, ranks: &Ranks) -> Result<Device> {
+    let dtype = ("device.dtype", recipe.tables().device.dtype);
+    let mut device = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())?;
+    device::settle(&mut device, &ranks.world)?;
+    Ok(device)
 }
 
 /// A run that can begin, once there is a device.
@@ -275,14 +289,8 @@ fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
 }
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
-/// been fetched; where that cannot even be described, its data are checked all the same. Where a GPU is named, the plans are for
-/// that one.
-fn dry_run<R: TrainingRecipe>(
-    recipe: R,
-    ranks: &Ranks,
-    (wanted, most): (Wanted, usize),
-    card: Option<Card>,
-) -> Result<()> {
+/// been fetched; where that cannot even be described, its data are checked all the same.
+fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
     let rendered = recipe::render(&recipe);
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
@@ -309,29 +317,34 @@ fn dry_run<R: TrainingRecipe>(
         }
     };
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
-    let needs = match card {
-        Some(card) => {
+    let looked = match on {
+        On::Card(card) => {
             let (plans, fits) = card.plans(&prepared);
-            print_text(&format!("# {}\n\n", commented(plans.trim_end())))?;
-            fits
+            Ok((format!("# {}\n\n", commented(plans.trim_end())), fits))
         }
-        None => {
-            let dtype = ("device.dtype", prepared.trainer.tables().device.dtype);
-            let needs = device::open(wanted, dtype, Some(ranks.threads), ranks.seat())
-                .and_then(|device| device.run(Looking { prepared: &prepared, most }));
-            match &needs {
-                Ok(needs) => print_text(&format!("{needs}\n"))?,
-                Err(error) => print_text(&format!("# {}\n\n", commented(&crate::sentence(error))))?,
-            }
-            needs.map(drop)
-        }
+        On::Device(opened) => opened.and_then(|(device, most)| {
+            let of_each = Memory::now().available as usize / ranks.seat().of;
+            let needs = device.run(Looking { prepared: &prepared, most, of_host: of_each })?;
+            Ok((format!("{needs}\n"), Ok(())))
+        }),
     };
+    let (needs, fits) =
+        looked.unwrap_or_else(|error| (format!("# {}\n\n", commented(&crate::sentence(&error))), Err(error)));
+    print_text(&needs)?;
     print_text(&rendered)?;
     print_notes(&prepared.notes)?;
     for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
-    needs
+    fits
+}
+
+/// On what a dry run plans.
+enum On {
+    /// This device, with most bytes of its memory that are taken for free; or why it cannot be used.
+    Device(Result<(Device, usize)>),
+    /// A GPU of which the memory is known, whether there is one or not.
+    Card(Card),
 }
 
 /// What a run needs of a device, as comments above its recipe.
@@ -339,6 +352,8 @@ struct Looking<'a, T> {
     prepared: &'a Prepared<T>,
     /// Most bytes of memory that are taken for free.
     most: usize,
+    /// Bytes of the host's memory that are free for this rank.
+    of_host: usize,
 }
 
 impl<T: Trainer> Job for Looking<'_, T> {
@@ -347,6 +362,7 @@ impl<T: Trainer> Job for Looking<'_, T> {
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<String> {
         let plan = self.prepared.plan(&*backend, device.available(self.most));
         let plan = plan.map_err(|error| device.unfitting(error))?;
+        plan.check_host(self.of_host)?;
         let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
         Ok(format!("# {plan}\n{heading}# {}\n", self.prepared.estimate(&*backend, &plan)?))
     }

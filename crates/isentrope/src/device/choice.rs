@@ -51,10 +51,12 @@ pub struct Seat {
 impl Seat {
     /// Of a process that is alone.
     pub const ALONE: Self = Self { place: 0, of: 1, speaks: true };
+}
 
-    /// How many have the same device, of so many that are taken in turn.
-    pub fn sharers(self, devices: usize) -> usize {
-        (0..self.of).filter(|place| place % devices == self.place % devices).count().max(1)
+impl Wanted {
+    /// The GPU of this number.
+    pub const fn gpu(index: usize) -> Self {
+        Self { kind: DeviceKind::Cuda, index: Index::Named(index) }
     }
 }
 
@@ -87,7 +89,7 @@ impl FromStr for Wanted {
             _ => {
                 let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
                 let index = index.ok_or("a device is auto, cpu, cuda or cuda:N, the GPU N counted from 0")?;
-                return Ok(Self { kind: DeviceKind::Cuda, index: Index::Named(index) });
+                return Ok(Self::gpu(index));
             }
         };
         Ok(kind.into())
@@ -134,15 +136,5 @@ mod tests {
         for wrong in ["", "CPU", "cuda:", "cuda:-1", "cuda:a", "cuda:99999999999999999999"] {
             assert!(parsed(wrong).unwrap_err().contains("cuda:N"), "{wrong}");
         }
-    }
-
-    #[test]
-    fn ranks_of_a_machine_take_its_devices_in_turn() {
-        let sharers =
-            |of, devices| (0..of).map(|place| Seat { place, of, speaks: true }.sharers(devices)).collect();
-        let of: Vec<usize> = sharers(5, 2);
-        assert_eq!(of, [3, 2, 3, 2, 3]);
-        let of: Vec<usize> = sharers(2, 4);
-        assert_eq!(of, [1, 1]);
     }
 }

@@ -2,9 +2,11 @@
 
 mod choice;
 mod contained;
+mod together;
 
 pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};
 pub use contained::Failed;
+pub use together::settle;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use crate::memory::Memory;
@@ -15,7 +17,6 @@ use contained::contained;
 use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype, Layer, Products, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
-use isentrope_ranks::World;
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
@@ -37,7 +38,7 @@ pub trait Job {
 pub struct Device {
     computes: Computes,
     dtype: NumberType,
-    /// Ranks that share it, this one among them.
+    /// Ranks that share its memory, this one among them: of a GPU those that [`settle`] finds.
     sharers: usize,
     /// Why it is not the GPU that `auto` prefers, where one seems to be there.
     fell_back: Option<String>,
@@ -99,7 +100,7 @@ pub fn open(
         };
     }
     match open_gpu(&wanted, seat) {
-        Ok((OpenGpu { device, about }, index, sharers)) => {
+        Ok((OpenGpu { device, about }, index)) => {
             let kept = match dtype {
                 NumberType::F32 => Dtype::F32,
                 NumberType::Bf16 => Dtype::Bf16,
@@ -121,7 +122,8 @@ pub fn open(
                 }
                 return on_cpu(Some(wrong));
             }
-            Ok(Device { computes: Computes::Gpu { backend, index, about }, dtype, sharers, fell_back: None })
+            let computes = Computes::Gpu { backend, index, about };
+            Ok(Device { computes, dtype, sharers: 1, fell_back: None })
         }
         Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
             bail!("no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does without")
@@ -141,57 +143,58 @@ pub fn open(
     }
 }
 
-/// The GPU that is wanted or that this rank's seat comes to, its number, and how many ranks of this machine share it. A process
-/// that is alone takes the first that can be used.
-fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize, usize), NoGpu> {
+/// Opens all devices that are as good as the one that is wanted, for processes that each take another: every GPU that can be
+/// used, where none of them is named. Of others it is said why they are left out.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_all(
+    wanted: Wanted,
+    dtype: (&str, NumberType),
+    threads: Option<usize>,
+) -> Result<Vec<(Wanted, Device)>> {
+    let first = open(wanted, dtype, threads, Seat::ALONE)?;
+    let Computes::Gpu { index, .. } = first.computes else { return Ok(vec![(wanted, first)]) };
+    let count = gpus().count().unwrap_or(1);
+    if count == 1 || wanted.index != Index::Any {
+        return Ok(vec![(wanted, first)]);
+    }
+    let mut all = vec![(Wanted::gpu(index), first)];
+    // Those before it cannot be used.
+    for other in (index + 1..count).map(Wanted::gpu) {
+        match open(other, dtype, threads, Seat::ALONE) {
+            Ok(device) => all.push((other, device)),
+            Err(error) => messages::note(&format!("{other} is left out: {}", crate::sentence(&error))),
+        }
+    }
+    Ok(all)
+}
+
+/// The GPU that is wanted or that this rank's seat comes to, and its number. A process that is alone takes the first that can
+/// be used.
+fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
     let count = gpus().count()?;
-    let (index, sharers) = match wanted.index {
-        Index::Any => (seat.place % count, seat.sharers(count)),
-        Index::Named(index) => (index, seat.of),
+    let index = match wanted.index {
+        Index::Any => seat.place % count,
+        Index::Named(index) => index,
     };
     if index >= count {
         let why = format!("there is no GPU {index}, the driver shows {count}, counted from 0");
         return Err(NoGpu { is_amiss: true, why });
     }
     let why = match gpus().open(index) {
-        Ok(gpu) => return Ok((gpu, index, sharers)),
+        Ok(gpu) => return Ok((gpu, index)),
         Err(why) => why,
     };
     // Ranks would have to agree who takes which instead.
     if wanted.index == Index::Any && seat.of == 1 {
         for other in (0..count).filter(|other| *other != index) {
             if let Ok(gpu) = gpus().open(other) {
-                return Ok((gpu, other, sharers));
+                return Ok((gpu, other));
             }
         }
     }
     Err(NoGpu { is_amiss: true, why })
-}
-
-/// Warns where `auto` has come to the GPU on some ranks and to the CPU on others, which then are much slower. To be called by
-/// all ranks, and heard from the first.
-///
-/// # Errors
-/// When ranks cannot be asked.
-pub fn compare(device: &Device, world: &World) -> Result<()> {
-    // Which kind, then why.
-    let kind = if device.is_gpu() { "g" } else { "c" };
-    let all =
-        world.gather(format!("{kind}{}", device.fell_back.as_deref().unwrap_or_default()).as_bytes())?;
-    if let Some((rank, why)) = fallen(&all).filter(|_| world.is_first()) {
-        messages::warning(&format!(
-            "{} computes on the CPU and others on GPUs, since it can use none: {why}; all wait for it",
-            world.name(rank)
-        ));
-    }
-    Ok(())
-}
-
-/// The first rank that computes on the CPU without being asked to, and why, where another has a GPU.
-fn fallen(all: &[Vec<u8>]) -> Option<(usize, String)> {
-    let has_gpu = all.iter().any(|record| record.starts_with(b"g"));
-    let rank = all.iter().position(|record| record.starts_with(b"c") && record.len() > 1)?;
-    has_gpu.then(|| (rank, String::from_utf8_lossy(&all[rank][1..]).into_owned()))
 }
 
 impl Device {
@@ -309,18 +312,4 @@ impl Device {
 /// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores (docs/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rank_that_fell_back_is_named_where_others_have_gpus() {
-        let of =
-            |records: &[&str]| fallen(&records.iter().map(|r| r.as_bytes().to_vec()).collect::<Vec<_>>());
-        assert_eq!(of(&["g", "c", "cthe driver is old"]), Some((2, "the driver is old".into())));
-        assert_eq!(of(&["g", "c"]), None, "the CPU was asked for");
-        assert_eq!(of(&["cno", "cno"]), None, "all are alike");
-    }
 }

@@ -14,6 +14,7 @@ use crate::training::{
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -103,6 +104,7 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
             serde_json::from_slice(&fs::read(on_gpu.join("manifest.json")).unwrap()).unwrap();
         let device = &manifest["device"];
         assert_eq!((&device["kind"], &device["gpu"]["name"]), (&json!("cuda"), &json!("emulated")));
+        assert_eq!(device["gpu"]["uuid"], "GPU-0");
         assert_eq!((&device["dtype"], &device["arithmetic"]), (&json!("f32"), &json!("f32")));
 
         // A checkpoint holds all that the rest of a run depends on: what comes after it is made again elsewhere.
@@ -251,7 +253,7 @@ fn a_device_that_cannot_be_used_is_a_sentence() {
     failure_saying(with(&[]).env("ISENTROPE_DEVICE", "tpu"), &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"]);
     let without = |flags: &[&str]| {
         let mut command = with(flags);
-        command.env("ISENTROPE_EMULATED_MEMORY", "none");
+        command.env("ISENTROPE_EMULATED_GPUS", "");
         command
     };
     failure_saying(&mut without(&["--device", "cuda"]), &["no GPU can be used", "taken away", "doctor"]);
@@ -349,6 +351,35 @@ fn ranks_on_different_devices_train_the_same_in_f32() {
     }
 }
 
+/// What a dry run says of its budget, in MiB.
+fn budget(command: &mut Command) -> f64 {
+    let shown = stdout_of(command);
+    let plan = shown.lines().find(|line| line.starts_with("# memory: ")).unwrap();
+    plan.rsplit_once(" of ").and_then(|(_, budget)| budget.strip_suffix(" MiB")).unwrap().parse().unwrap()
+}
+
+/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each counts what it sees.
+#[test]
+fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
+    let bench = Bench::sft();
+    let dry = || bench.emulated("run", &["sft.shards=2"], &["--dry-run"]);
+    let alone = budget(&mut dry());
+    for launcher in Launcher::installed() {
+        let of = |first: &str, second: &str| {
+            let kinds = [first, second].map(|gpus| format!("ISENTROPE_EMULATED_GPUS={gpus}"));
+            budget(&mut launcher.jobs(&[(1, &kinds[0]), (1, &kinds[1])], &dry()))
+        };
+        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which they take in turn; and in
+        // another order, so that both ranks come to the same.
+        for (first, second, sharers) in
+            [("a", "b", 1.0), ("a", "a", 2.0), ("a,b", "a,b", 1.0), ("b,a", "a,b", 2.0)]
+        {
+            let share = of(first, second) * sharers;
+            assert!((share - alone).abs() <= 2.0, "{first} and {second}: {share} of {alone} MiB");
+        }
+    }
+}
+
 /// The runs of a sweep compute where it was told to.
 #[test]
 fn a_sweep_hands_its_device_on() {
@@ -359,10 +390,11 @@ fn a_sweep_hands_its_device_on() {
     let (cpu, gpu) = (bench.scratch.path("cpu"), bench.scratch.path("gpu"));
     let sweep = ["sweep", &file, "--threads", "1", "--out"];
     succeed(&mut isentrope(&[&sweep[..], &[&cpu]].concat()));
-    succeed(&mut emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat()));
+    let mut on_two = emulated(&[&sweep[..], &[&gpu, "--device", "cuda"]].concat());
+    succeed(on_two.env("ISENTROPE_EMULATED_GPUS", "a,b"));
     // All is done: what has come of it can be shown where there is no GPU.
     let mut elsewhere = emulated(&[&sweep[..], &[&gpu, "--device", "cuda:0"]].concat());
-    succeed(elsewhere.env("ISENTROPE_EMULATED_MEMORY", "none"));
+    succeed(elsewhere.env("ISENTROPE_EMULATED_GPUS", ""));
     // Where kinds differ, a flag decides, also for the kind of the first run.
     let kinds = bench.scratch.file(
         "kinds.toml",
@@ -372,12 +404,32 @@ fn a_sweep_hands_its_device_on() {
     failure_saying(&mut emulated(&dry), &["device.kind differs", "--device"]);
     succeed(&mut emulated(&[&dry[..], &["--device", "cpu"]].concat()));
     let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
-    for seed in ["1", "2"] {
+    let on = |run: &Path| {
+        let manifest: Value = serde_json::from_slice(&fs::read(run.join("manifest.json")).unwrap()).unwrap();
+        manifest["device"]["gpu"]["uuid"].as_str().unwrap().to_owned()
+    };
+    // The runs that begin at once have a GPU each, and all of its memory.
+    for (seed, uuid) in [("1", "GPU-a"), ("2", "GPU-b")] {
         assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));
-        let manifest: Value =
-            serde_json::from_slice(&fs::read(on_gpu.join(seed).join("manifest.json")).unwrap()).unwrap();
-        assert_eq!(manifest["device"]["kind"], "cuda");
+        assert_eq!(on(&on_gpu.join(seed)), uuid);
+        let log = fs::read_to_string(bench.scratch.path(&format!("gpu/{seed}.log"))).unwrap();
+        assert!(log.lines().any(|line| line.contains("; peak ") && line.ends_with(" of 1843 MiB")), "{log}");
     }
+    // One that is named is the only one.
+    let named = bench.scratch.path("named");
+    let mut on_one =
+        emulated(&[&sweep[..], &[&named, "--device", "cuda:1", "--set", "run.steps=1"]].concat());
+    succeed(on_one.env("ISENTROPE_EMULATED_GPUS", "a,b"));
+    for seed in ["1", "2"] {
+        assert_eq!(on(&bench.out("named").join(seed)), "GPU-b");
+    }
+    // What does not fit names the GPU that it does not fit on.
+    let none = bench.scratch.path("none");
+    let mut small = emulated(&[&sweep[..], &[&none, "--device", "cuda", "--dry-run"]].concat());
+    failure_saying(
+        small.env("ISENTROPE_EMULATED_MEMORY", "4000"),
+        &["the run needs at least", "(on cuda:0, ", "(--device cpu)"],
+    );
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn command_of<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
         "ISENTROPE_ISA",
         "ISENTROPE_THREADS",
         "ISENTROPE_DEVICE",
+        "ISENTROPE_EMULATED_GPUS",
         "ISENTROPE_EMULATED_MEMORY",
         "HF_TOKEN",
         "HF_ENDPOINT",

@@ -5,12 +5,14 @@ use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::commands::train::refuse_misplaced;
 use crate::device::{self, Device, Job, Seat, Wanted};
+use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
+use isentrope_train::plan::Plan;
 use isentrope_train::settings::NumberType;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::{rl, sft};
@@ -38,16 +40,25 @@ struct Needs {
 
 /// The machine's part in the checks.
 pub struct Machine {
-    /// Where runs compute.
+    /// Where runs compute: the first device.
     pub wanted: Wanted,
+    /// How many such devices there are.
+    pub devices: usize,
     /// Threads of a run.
     pub threads: usize,
-    /// Bytes that all runs together may take.
+    /// Bytes that all runs on a device together may take.
     pub available: usize,
     /// Most runs that may go on at once.
     pub jobs: usize,
     /// Whether so many were asked for, and fewer will not do.
     pub asked: bool,
+}
+
+impl Machine {
+    /// Bytes that each of so many runs may take.
+    fn share(&self, jobs: usize) -> usize {
+        self.available / jobs.div_ceil(self.devices)
+    }
 }
 
 /// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that differ in nothing but the seed
@@ -163,27 +174,32 @@ struct Looking<'a, T> {
 impl<T: Trainer> Job for Looking<'_, T> {
     type Output = Needs;
 
-    fn run<B: Backend>(self, backend: Arc<B>, _: &Device) -> Result<Needs> {
+    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Needs> {
         let Self { prepared, machine, speeds } = self;
-        let jobs = jobs(&prepared, &*backend, machine)?;
-        let plan = prepared.plan(&*backend, machine.available / jobs)?;
+        let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
+        plan.check_host(Memory::now().available as usize / jobs)?;
         let seconds = prepared.estimate_with(&*backend, &plan, speeds)?.run.as_secs_f64();
         Ok(Needs { seconds, jobs, notes: prepared.notes })
     }
 }
 
-/// The most runs like this one that have room beside each other, and do not lose time for want of it.
-fn jobs<T: Trainer, B: Backend>(prepared: &Prepared<T>, backend: &B, machine: &Machine) -> Result<usize> {
+/// The most runs like this one that have room beside each other, and do not lose time for want of it; and the plan of each.
+fn jobs<T: Trainer, B: Backend>(
+    prepared: &Prepared<T>,
+    backend: &B,
+    machine: &Machine,
+) -> Result<(usize, Plan)> {
+    let of = |jobs: usize| Ok((jobs, prepared.plan(backend, machine.share(jobs))?));
     if machine.asked {
-        prepared.plan(backend, machine.available / machine.jobs)?;
-        return Ok(machine.jobs);
+        return of(machine.jobs);
     }
     // What a recipe says that a run may take is not divided.
     let taken = prepared.trainer.tables().memory.budget_gib.map(|gib| gib * f64::from(1 << 30));
-    let fitting = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
+    let on_each = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
+    let fitting = on_each.saturating_mul(machine.devices).min(machine.jobs);
     let has_room =
-        |jobs: &usize| prepared.plan(backend, machine.available / jobs).is_ok_and(|plan| !plan.is_tight());
-    let most = (2..=machine.jobs.min(fitting)).rev().find(has_room).unwrap_or(1);
-    prepared.plan(backend, machine.available / most)?;
-    Ok(most)
+        |jobs: &usize| prepared.plan(backend, machine.share(*jobs)).is_ok_and(|plan| !plan.is_tight());
+    // One on each device has all of it.
+    let least = machine.devices.min(machine.jobs);
+    of((least + 1..=fitting).rev().find(has_room).unwrap_or(least))
 }

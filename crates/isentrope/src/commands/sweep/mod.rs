@@ -25,7 +25,7 @@ use self::progress::Progress;
 use self::runs::PlannedRun;
 use self::schedule::Schedule;
 use self::state::State;
-use crate::device::{self, DeviceFlag, Seat, Wanted};
+use crate::device::{self, DeviceFlag, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::messages;
 use crate::standard_output::print_text;
@@ -89,7 +89,7 @@ pub struct Sweep {
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Runs at a time [default: one per thread, fewer where memory would be short; one on a GPU]
+    /// Runs at a time [default: one per thread, fewer where memory would be short; one on each GPU]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
     /// Threads of all runs together [default: ISENTROPE_THREADS, else one per core]
@@ -122,7 +122,7 @@ impl Sweep {
         let (mut progress, schedule) = self.look(&runs)?;
         messages::say(progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end());
         interrupt::wind_up_first("finishing the current steps");
-        schedule::make(&runs, &mut progress, schedule)?;
+        schedule::make(&runs, &mut progress, &schedule)?;
         if interrupt::requested() {
             let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
             return Err(Interrupted { kept }.into());
@@ -141,24 +141,36 @@ impl Sweep {
         }
         let left = states.iter().filter(|state| **state != State::Done).count();
         // What is done can be reported on wherever there is no such device.
-        let (wanted, is_gpu, available) = if left == 0 {
-            (Wanted::default(), false, usize::MAX)
+        let devices = if left == 0 {
+            Vec::new()
         } else {
-            let wanted = self.wanted(runs)?;
-            let device = device::open(wanted, ("device.dtype", NumberType::F32), Some(threads), Seat::ALONE)?;
-            (wanted, device.is_gpu(), device.free_memory())
+            device::open_all(self.wanted(runs)?, ("device.dtype", NumberType::F32), Some(threads))?
         };
+        let available = devices.iter().map(|(_, device)| device.free_memory()).min().unwrap_or(usize::MAX);
         // A GPU has its hands full with one.
-        let jobs = self.jobs.unwrap_or(if is_gpu { 1 } else { threads }).min(left.max(1));
-        let share = (threads / jobs).max(1);
-        let machine = Machine { wanted, threads: share, available, jobs, asked: self.jobs.is_some() };
+        let most = if devices.iter().any(|(_, device)| device.is_gpu()) { devices.len() } else { threads };
+        let on: Vec<Wanted> = devices.iter().map(|(wanted, _)| *wanted).collect();
+        drop(devices); // with what they take of their memory
+        let jobs = self.jobs.unwrap_or(most).min(left.max(1));
+        let machine = Machine {
+            wanted: on.first().copied().unwrap_or_default(),
+            devices: on.len().max(1),
+            threads: (threads / jobs).max(1),
+            available,
+            jobs,
+            asked: self.jobs.is_some(),
+        };
         let checked = check::check(runs, &states, &machine)?;
         for note in &checked.notes {
             messages::note(note);
         }
         let machine = Share { threads, memory: available };
-        let device = self.device.device;
-        let schedule = Schedule { jobs: checked.jobs, machine, device, fail_fast: self.fail_fast };
+        // One alone is found by each run as the sweep has found it.
+        let devices = match &on[..] {
+            [] | [_] => vec![self.device.device],
+            several => several.iter().copied().map(Some).collect(),
+        };
+        let schedule = Schedule { jobs: checked.jobs, machine, devices, fail_fast: self.fail_fast };
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 

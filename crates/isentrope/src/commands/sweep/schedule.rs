@@ -22,14 +22,15 @@ const READ: Duration = Duration::from_millis(500);
 const PLAIN: Duration = Duration::from_secs(300);
 
 /// How runs are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Schedule {
     /// How many at a time.
     pub jobs: usize,
-    /// What all together may take.
+    /// The threads of all together, and the memory of those on one device.
     pub machine: Share,
-    /// Where they compute, if that was said to the sweep.
-    pub device: Option<Wanted>,
+    /// Where they compute: the devices that they take in turn, or one alone, which each finds by itself if none was named to
+    /// the sweep.
+    pub devices: Vec<Option<Wanted>>,
     /// Whether one that fails ends the sweep.
     pub fail_fast: bool,
 }
@@ -38,7 +39,15 @@ impl Schedule {
     /// What each gets while as many go on as may.
     pub fn least_share(&self) -> Share {
         let Share { threads, memory } = self.machine;
-        Share { threads: (threads / self.jobs).max(1), memory: memory / self.jobs }
+        let on_one = self.jobs.div_ceil(self.devices.len());
+        Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
+    }
+
+    /// The place of the device on which fewest runs are under way, given those on which there are some.
+    fn free_device(&self, taken: impl Iterator<Item = usize>) -> usize {
+        let mut runs = vec![0; self.devices.len()];
+        taken.for_each(|device| runs[device] += 1);
+        (0..runs.len()).min_by_key(|&device| runs[device]).unwrap_or(0)
     }
 
     /// What the next run gets, of which so many are ready: its part of the threads that are free, so that the last runs, or a
@@ -61,6 +70,8 @@ struct Running {
     process: Process,
     started: Instant,
     share: Share,
+    /// The place of its device.
+    device: usize,
 }
 
 /// Makes all runs that are not done. Ends when they are, or once those that were running have wound up because the sweep was
@@ -68,7 +79,7 @@ struct Running {
 ///
 /// # Errors
 /// When a process cannot be watched. Runs that fail are kept in `progress`.
-pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) -> Result<()> {
+pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -> Result<()> {
     let mut screen = Screen::new(runs);
     let mut processes: Vec<Running> = Vec::new();
     let (mut read, mut ends) = (Instant::now(), false);
@@ -103,9 +114,10 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: Schedule) ->
             let ready = ready(runs, progress);
             let Some(place) = ready.first().copied() else { break };
             let share = schedule.share(&processes, ready.len());
-            match Process::start(&runs[place], share, schedule.device) {
+            let device = schedule.free_device(processes.iter().map(|run| run.device));
+            match Process::start(&runs[place], share, schedule.devices[device]) {
                 Ok(process) => {
-                    processes.push(Running { place, process, started: Instant::now(), share });
+                    processes.push(Running { place, process, started: Instant::now(), share, device });
                     progress.0[place].runs = true;
                     screen.start(place, &runs[place], &progress.0[place]);
                 }
