@@ -17,7 +17,7 @@ use isentrope_kernels::Attention;
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
 const THREADS: u32 = 256;
 /// Features of a head at most: what the kernels have registers for.
-const MOST_FEATURES: usize = 256;
+pub(crate) const MOST_FEATURES: usize = 256;
 
 /// Checks what the kernels rely on.
 ///

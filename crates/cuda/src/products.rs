@@ -68,7 +68,7 @@ impl fmt::Display for Products {
 
 impl<D: Device> Cuda<D> {
     /// Finds out what computes the products of a model with these linear layers and this head, whose gradient is computed for
-    /// at most `rows` tokens at a time. To be called before the model is loaded: comparing takes the memory of the largest
+    /// at most `rows` tokens at a time, or for none where it only samples and scores. To be called before the model is loaded: comparing takes the memory of the largest
     /// layer's weights, and some gigabytes at most.
     pub fn examine_products(&self, layers: &[Layer], head: Linear, rows: usize) -> Products {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
@@ -97,6 +97,9 @@ fn asked_for(layers: &[Layer], head: Linear, rows: usize) -> Vec<(String, Operan
         if !adds {
             let what = format!("outputs of layers from {inputs} to {outputs}");
             all.push((what, operands([tokens, outputs, inputs], [x, x, y]), Direction::Forward(false)));
+        }
+        if rows == 0 {
+            continue;
         }
         let what = format!("gradients of inputs of layers from {inputs} to {outputs}");
         all.push((what, operands([tokens, inputs, outputs], [y, x, x]), Direction::Input));

@@ -1,10 +1,10 @@
 //! From a command's model argument to a model that can run.
 
 use crate::device::{self, Device, DeviceFlag, Job, Seat};
-use crate::memory::human;
+use crate::memory::{Memory, human};
 use crate::messages;
 use crate::progress::Download;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
@@ -119,16 +119,18 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     // Whether the weights fit is known before they are fetched.
     let dir = hub::describe_with(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
-    let needed = Layout::new(&config).parameter_bytes(&*backend, Role::Weight);
-    let available = device.free_memory();
-    if needed > available {
-        return Err(device.unfitting(anyhow!(
-            "{}: the weights take {} in memory and {} are available",
-            dir.display(),
-            human(needed),
-            human(available)
-        )));
+    device.check_shapes(&dir, &config)?;
+    let layout = Layout::new(&config);
+    let needed = layout.parameter_bytes(&*backend, Role::Weight);
+    fits(&dir, "the weights take", (needed, device.free_memory()), "memory")
+        .map_err(|lack| device.unfitting(lack))?;
+    if device.is_gpu() {
+        // Weights come by way of the host's memory.
+        let free = usize::try_from(Memory::now().available).unwrap_or(usize::MAX);
+        fits(&dir, "loading the weights takes", (layout.loading_bytes(), free), "the host's memory")?;
     }
+    let products = device.products(&layout, &config, 0);
+    products.iter().for_each(|products| messages::say(&products.to_string()));
     hub::complete_with(&hub, model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
@@ -136,6 +138,15 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     }
     let model = Model::load(&dir, backend)?;
     Ok(Loaded { dir, model, tokenizer, device: device.clone() })
+}
+
+/// Refuses what needs more bytes of a memory than are available there.
+fn fits(dir: &Path, what: &str, (needed, available): (usize, usize), memory: &str) -> Result<()> {
+    if needed <= available {
+        return Ok(());
+    }
+    let (needed, available) = (human(needed), human(available));
+    bail!("{}: {what} {needed} in {memory} and {available} are available", dir.display())
 }
 
 /// Says what texts have lost for want of tokens: the first loss, and how many other texts have some.

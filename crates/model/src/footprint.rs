@@ -3,6 +3,7 @@
 use crate::gradient::embedded_capacity;
 use crate::internals::Internals;
 use crate::layout::{BlockLayout, Layout};
+use crate::parameters::ROWS_PER_CALL;
 use crate::pass::Keep;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
 
@@ -21,6 +22,26 @@ impl Layout {
     pub fn parameter_bytes(&self, backend: &impl Backend, role: impl Fn(Kind) -> Role) -> usize {
         let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
+    }
+
+    /// Bytes of the host's memory that weights take on their way to a device with memory of its own, at most: some rows of f32,
+    /// and the same as they are uploaded.
+    pub fn loading_bytes(&self) -> usize {
+        let of_rows = |shape: Vec<usize>| {
+            let width: usize = shape[1..].iter().product();
+            shape[0].min(ROWS_PER_CALL).saturating_mul(width).saturating_mul(8)
+        };
+        self.tensor_shapes().map(of_rows).max().unwrap_or(0)
+    }
+
+    /// Bytes of the host's memory that a tensor takes on its way from such a device to a checkpoint, at most.
+    pub fn saving_bytes(&self) -> usize {
+        let whole = |shape: Vec<usize>| shape.into_iter().fold(4, usize::saturating_mul);
+        self.tensor_shapes().map(whole).max().unwrap_or(0)
+    }
+
+    fn tensor_shapes(&self) -> impl Iterator<Item = Vec<usize>> {
+        self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.

@@ -67,8 +67,8 @@ pub struct Plan {
     pub moments: usize,
     /// The same of the host's memory, where that is another.
     pub host_moments: usize,
-    /// What the program, the loss and what truncated sampling has kept take of the host's memory, at most; 0 where that is
-    /// the device's.
+    /// What the program, the loss, what truncated sampling has kept and a tensor that is saved take of the host's memory, at
+    /// most; 0 where that is the device's.
     pub host_program: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
@@ -158,7 +158,11 @@ impl Plan {
             gradient,
             moments,
             host_moments: demand.sets.host_bytes(backend, layout),
-            host_program: if has_own_memory(backend) { on_host(demand) } else { 0 },
+            host_program: if has_own_memory(backend) {
+                on_host(demand).saturating_add(layout.saving_bytes().max(layout.loading_bytes()))
+            } else {
+                0
+            },
             kept_tokens: demand.kept_tokens,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
@@ -191,17 +195,16 @@ impl Plan {
         }
         if self.host_moments == 0 {
             return Err(Error::Run(format!(
-                "the run needs {} of the host's memory, for the loss and for tokens that truncated sampling keeps, and {} are \
-                free \
-                 there: fewer responses in an update, a smaller rollout.max_tokens or a smaller rollout.top_k need less",
+                "the run needs {} of the host's memory, for weights on their way to the GPU and to checkpoints, for the loss and for \
+                 tokens that truncated sampling keeps, and {} are free there: a smaller model, fewer responses in an update, a \
+                 smaller rollout.max_tokens or a smaller rollout.top_k need less",
                 human(self.host_program),
                 human(free)
             )));
         }
         let what = format!(
-            "asks for {} of the host's memory, beside {} for the program and its loss, and {} are free there: leave it out, \
-            or train \
-             with more ranks on several machines, which share the moments",
+            "asks for {} of the host's memory, beside {} for the program, its loss and what is loaded and saved, and {} are free \
+             there: leave it out, or train with more ranks on several machines, which share the moments",
             human(self.host_moments),
             human(self.host_program),
             human(free)

@@ -217,6 +217,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         device.heading().iter().for_each(|heading| watcher.heading(heading));
         let config = ModelConfig::read(&model_dir)?;
+        device.check_shapes(&model_dir, &config)?;
         let layout = Layout::new(&config);
         let tables = recipe.tables();
         Plan::check_model(
@@ -317,12 +318,14 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
         }
     };
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
+    let config = ModelConfig::read(&dir)?;
     let looked = match on {
-        On::Card(card) => {
+        On::Card(card) => device::check_shapes(&dir, &config).map(|()| {
             let (plans, fits) = card.plans(&prepared);
-            Ok((format!("# {}\n\n", commented(plans.trim_end())), fits))
-        }
+            (format!("# {}\n\n", commented(plans.trim_end())), fits)
+        }),
         On::Device(opened) => opened.and_then(|(device, most)| {
+            device.check_shapes(&dir, &config)?;
             let of_each = Memory::now().available as usize / ranks.seat().of;
             let needs = device.run(Looking { prepared: &prepared, most, of_host: of_each })?;
             Ok((format!("{needs}\n"), Ok(())))

@@ -2,10 +2,12 @@
 
 mod choice;
 mod contained;
+mod shapes;
 mod together;
 
 pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};
 pub use contained::Failed;
+pub use shapes::check_shapes;
 pub use together::settle;
 
 use crate::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
@@ -19,6 +21,7 @@ use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// The GPUs of this process, which `main` is given.
@@ -241,8 +244,16 @@ impl Device {
         anyhow!("{error} (on cuda:{index}, {}){remedy}", backend.device().name())
     }
 
-    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens at a time: of a GPU that
-    /// computes with bf16 alone. To be called before the model is loaded, since comparing takes memory.
+    /// Refuses a model of which shapes are larger than the device computes with.
+    ///
+    /// # Errors
+    /// A sentence that names the key of config.json in the model's directory.
+    pub fn check_shapes(&self, dir: &Path, config: &ModelConfig) -> Result<()> {
+        if self.is_gpu() { check_shapes(dir, config) } else { Ok(()) }
+    }
+
+    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens at a time (0 where there is
+    /// none): of a GPU that computes with bf16 alone. To be called before the model is loaded, since comparing takes memory.
     pub fn products(&self, layout: &Layout, config: &ModelConfig, rows: usize) -> Option<Products> {
         let Computes::Gpu { backend, .. } = &self.computes else { return None };
         if self.dtype != NumberType::Bf16 {

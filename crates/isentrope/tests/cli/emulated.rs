@@ -74,7 +74,10 @@ fn every_family_samples_and_scores() {
         assert_eq!(stdout_of(&mut emulated(&score)), stdout_of(&mut isentrope(&score)), "{name}");
 
         let bf16 = ["--device", "cuda", "--dtype", "bf16"];
-        let generated = lines_of(emulated(&[&generate[..], &bf16].concat()));
+        let output = emulated(&[&generate[..], &bf16].concat()).output().unwrap();
+        // Who computes is known before the model is loaded, as of a run.
+        assert!(stderr(&output).contains("compute all products of matrices"), "{}", stderr(&output));
+        let generated = parse_lines(&String::from_utf8(output.stdout).unwrap());
         let input = to_score(&scratch, &prompts, &generated);
         let scored = lines_of(emulated(&[&["score", &model, "--in", &input][..], &bf16].concat()));
         for (generated, scored) in generated.iter().zip(&scored) {
@@ -430,6 +433,30 @@ fn a_sweep_hands_its_device_on() {
         small.env("ISENTROPE_EMULATED_MEMORY", "4000"),
         &["the run needs at least", "(on cuda:0, ", "(--device cpu)"],
     );
+}
+
+/// Heads that the kernels have no registers for are refused before anything is loaded or trained.
+#[test]
+fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
+    let bench = Bench::sft();
+    let path = bench.scratch.path("untrained/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["head_dim"] = json!(258);
+    fs::write(&path, config.to_string()).unwrap();
+    let said = ["untrained/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
+    let (_, prompts) = prompts(&bench.scratch);
+    let model = bench.scratch.path("untrained");
+    failure_last(&mut emulated(&["generate", &model, "--prompts", &prompts, "--device", "cuda"]), &said);
+    failure_last(&mut emulated(&["score", &model, "--in", &prompts]), &said);
+    let sweep =
+        "command = \"sft\"\nbase = \"recipe.toml\"\naxes.seed = { key = \"run.seed\", values = [1] }\n";
+    let sweep = bench.scratch.file("sweep.toml", sweep);
+    failure_last(&mut emulated(&["sweep", &sweep, "--dry-run"]), &said);
+    failure_last(&mut bench.emulated("run", &[], &[]), &said);
+    assert!(!bench.out("run").exists());
+    failure_last(&mut bench.emulated("run", &[], &["--dry-run"]), &said);
+    failure_last(&mut bench.command("run", &[], &["--dry-run", "--gpu-memory", "80"]), &said);
+    succeed(&mut bench.emulated("run", &[], &["--dry-run", "--device", "cpu"]));
 }
 
 #[test]

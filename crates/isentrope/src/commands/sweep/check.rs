@@ -10,6 +10,7 @@ use crate::progress::Download;
 use anyhow::{Result, anyhow};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
+use isentrope_model::ModelConfig;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
 use isentrope_train::plan::Plan;
@@ -141,6 +142,7 @@ fn needs<R: TrainingRecipe>(
     let dir = models.described(&path)?;
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
+    device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
     device.run(Looking { prepared, machine, speeds })
 }
 

@@ -1,0 +1,49 @@
+//! The largest shapes that the kernels take, on every GPU.
+
+use crate::attention::MOST_FEATURES;
+
+/// What the shapes of a model may come to at most. They follow from the registers and the shared memory that kernels have, and
+/// from the blocks that a launch may have in its second dimension; they are far above those of published models, but for the
+/// features of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargestShapes {
+    /// Features of a head.
+    pub head_dim: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Features of the residual stream, between the two halves of an MLP, or of all heads together.
+    pub features: usize,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+}
+
+/// See [`LargestShapes`].
+pub const LARGEST_SHAPES: LargestShapes = LargestShapes {
+    head_dim: MOST_FEATURES,
+    kv_heads: MOST_BLOCKS,
+    // Layers that are computed together have up to three times as many outputs.
+    features: 1 << 20,
+    vocabulary: 1 << 21,
+};
+
+/// Blocks of a launch in its second dimension, at most.
+const MOST_BLOCKS: usize = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head;
+    use isentrope_kernels::Linear;
+
+    /// The least that GPUs of these architectures have, less two KiB for what kernels declare themselves.
+    const SHARED: u32 = (99 - 2) << 10;
+
+    #[test]
+    fn the_largest_shapes_are_within_what_launches_may_have() {
+        let LargestShapes { features, vocabulary, .. } = LARGEST_SHAPES;
+        // Products have a tile of 64 outputs in the second dimension.
+        assert!((3 * features).max(vocabulary).div_ceil(64) <= MOST_BLOCKS);
+        // A draw has the most: 8 bytes for each 256 tokens.
+        assert!(head::shared(Linear { inputs: 1, outputs: vocabulary }, 256, 8) <= SHARED);
+    }
+}
