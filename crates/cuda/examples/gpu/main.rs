@@ -14,6 +14,8 @@ mod models;
 mod probe;
 mod process;
 mod products;
+#[path = "../../tests/qwen2/mod.rs"]
+mod qwen2;
 mod report;
 mod runs;
 mod speed;

@@ -2,6 +2,7 @@
 //! sampled has the bits that training computes for it, and how many tokens a second are sampled and trained.
 
 use crate::Scale;
+use crate::qwen2::{HALF, Qwen2, SEVEN};
 use crate::report::{Report, Work};
 use isentrope_cuda::{Cuda, Device};
 use isentrope_kernels::{Adjustments, Backend, Draw, Kind};
@@ -10,62 +11,25 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a config.json says, and sequences that are sampled together.
-struct Shape {
-    name: &'static str,
-    hidden: usize,
-    intermediate: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    vocabulary: usize,
-    tied: bool,
-    sequences: usize,
-}
-
-const SMALL: Shape = Shape {
-    name: "Qwen2.5-0.5B",
-    hidden: 896,
-    intermediate: 4864,
-    layers: 24,
-    heads: 14,
-    kv_heads: 2,
-    vocabulary: 151_936,
-    tied: true,
-    sequences: 64,
-};
-const LARGE: Shape = Shape {
-    name: "Qwen2.5-7B",
-    hidden: 3584,
-    intermediate: 18_944,
-    layers: 28,
-    heads: 28,
-    kv_heads: 4,
-    vocabulary: 152_064,
-    tied: false,
-    sequences: 16,
-};
+/// Models, and sequences of each that are sampled together.
+const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
 /// Tokens of a prompt, and tokens that are sampled after it.
 const PROMPT: usize = 256;
 const SAMPLED: usize = 64;
 
 /// Both models, one after the other.
 pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
-    for shape in [SMALL, LARGE] {
-        let Shape { name, hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, sequences } =
-            shape;
+    for (whole, sequences) in MODELS {
+        let name = format!("Qwen2.5-{}", whole.name);
         // In miniature, one layer and a few short sequences.
         let is_small = scale.divisor > 1;
         let of = |number: usize| (number / scale.divisor).next_multiple_of(16);
-        let (layers, sequences) = if is_small { (1, 2) } else { (layers, sequences) };
+        let (layers, sequences) = if is_small { (1, 2) } else { (whole.layers, sequences) };
         let (prompt, sampled) = if is_small { (5, 3) } else { (PROMPT, SAMPLED) };
-        let head_dim = if is_small { 16 } else { 128.min(hidden / heads) };
-        let config = json!({
-            "model_type": "qwen2", "hidden_size": of(hidden), "intermediate_size": of(intermediate),
-            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
-            "head_dim": head_dim, "vocab_size": of(vocabulary), "tie_word_embeddings": tied,
-            "max_position_embeddings": 32_768, "rope_theta": 1e6, "rms_norm_eps": 1e-6,
-        });
+        let Qwen2 { hidden, intermediate, vocabulary, .. } = whole;
+        let [hidden, intermediate, vocabulary] = [hidden, intermediate, vocabulary].map(of);
+        let mut config = Qwen2 { hidden, intermediate, vocabulary, layers, ..whole }.config();
+        config["head_dim"] = json!(if is_small { 16 } else { whole.hidden / whole.heads });
         let directory = std::env::temp_dir().join(format!("gpu-models-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("config.json"), config.to_string()).unwrap();
@@ -75,12 +39,12 @@ pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
         let mut model = match model {
             Ok(model) => model,
             Err(error) => {
-                report.verdict("models", name, Ok(format!("not measured: {error}")));
+                report.verdict("models", &name, Ok(format!("not measured: {error}")));
                 continue;
             }
         };
         draw_weights(&mut model);
-        measure(name, &model, [sequences, prompt, sampled], report);
+        measure(&name, &model, [sequences, prompt, sampled], report);
     }
 }
 
@@ -111,7 +75,7 @@ fn measure<D: Device>(
     let pages_each = KvCache::<Cuda<D>>::pages_for(prompt + sampled);
     let mut cache = match KvCache::new(model, sequences * pages_each) {
         Ok(cache) => cache,
-        Err(error) => return report.verdict("models", name, Ok(format!("not measured: {error}"))),
+        Err(error) => return report.verdict("models", &name, Ok(format!("not measured: {error}"))),
     };
     let pages: Vec<Vec<u32>> = (0..sequences)
         .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
@@ -166,7 +130,7 @@ fn measure<D: Device>(
 
     let mut gradient = match Gradient::zeros(model) {
         Ok(gradient) => gradient,
-        Err(error) => return report.verdict("models", name, Ok(format!("no training: {error}"))),
+        Err(error) => return report.verdict("models", &name, Ok(format!("no training: {error}"))),
     };
     let coefficients = vec![1.0; bits.len()];
     let mut pass = || {

@@ -1,5 +1,6 @@
 //! What fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
 
+use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
 use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
 use isentrope_model::{Layout, ModelConfig};
@@ -13,45 +14,10 @@ use std::sync::Arc;
 const CARDS: [usize; 3] = [24, 80, 141];
 const GIB: usize = 1 << 30;
 
-/// A model as its config.json on the hub has it, and how many weights its card there says, in billions.
-struct Shape {
-    name: &'static str,
-    hidden: usize,
-    intermediate: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    vocabulary: usize,
-    tied: bool,
-    billions: f64,
-}
-
-const SHAPES: [Shape; 5] = [
-    shape("0.5B", [896, 4864, 24, 14, 2, 151_936], true, 0.49),
-    shape("1.5B", [1536, 8960, 28, 12, 2, 151_936], true, 1.54),
-    shape("7B", [3584, 18_944, 28, 28, 4, 152_064], false, 7.61),
-    shape("14B", [5120, 13_824, 48, 40, 8, 152_064], false, 14.7),
-    shape("32B", [5120, 27_648, 64, 40, 8, 152_064], false, 32.5),
-];
-
-const fn shape(name: &'static str, sizes: [usize; 6], tied: bool, billions: f64) -> Shape {
-    let [hidden, intermediate, layers, heads, kv_heads, vocabulary] = sizes;
-    Shape { name, hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, billions }
-}
-
-impl Shape {
-    fn layout(&self) -> Layout {
-        let Self { hidden, intermediate, layers, heads, kv_heads, vocabulary, tied, .. } = self;
-        let json = format!(
-            r#"{{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": {hidden},
-            "intermediate_size": {intermediate}, "num_hidden_layers": {layers}, "num_attention_heads": {heads},
-            "num_key_value_heads": {kv_heads}, "vocab_size": {vocabulary}, "max_position_embeddings": 32768,
-            "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": {tied}}}"#
-        );
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("config.json"), json).unwrap();
-        Layout::new(&ModelConfig::read(dir.path()).unwrap())
-    }
+fn layout(model: &Qwen2) -> Layout {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("config.json"), model.config().to_string()).unwrap();
+    Layout::new(&ModelConfig::read(dir.path()).unwrap())
 }
 
 /// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses of up to 4096.
@@ -88,8 +54,8 @@ fn table() -> String {
     let mut table = String::from(
         "| Qwen2.5 | numbers, moments | needs at least | 24 GB | 80 GB | 141 GB |\n|---|---|---:|---:|---:|---:|\n",
     );
-    for shape in &SHAPES {
-        let layout = shape.layout();
+    for shape in &ALL {
+        let layout = layout(shape);
         for dtype in [Dtype::F32, Dtype::Bf16] {
             for offloads in [false, true] {
                 let backend = cuda(0, dtype);
@@ -133,8 +99,8 @@ fn the_guide_says_what_fits_on_which_card() {
 /// 32 of inputs, 2 bytes a number. No dimension of these models wants padding.
 #[test]
 fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
-    for shape in &SHAPES {
-        let (layout, backend) = (shape.layout(), cuda(141, Dtype::Bf16));
+    for shape in &ALL {
+        let (layout, backend) = (layout(shape), cuda(141, Dtype::Bf16));
         let (mut numbers, mut waiting, mut parameters) = (0, 0, 0);
         for parameter in &layout.parameters {
             numbers += match parameter.kind {
@@ -167,7 +133,7 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
 
 #[test]
 fn a_refusal_names_what_would_fit() {
-    let seven = SHAPES[2].layout();
+    let seven = layout(&SEVEN);
     let said = |gib, dtype, demand| plan(&seven, gib, dtype, demand).unwrap_err().to_string();
     // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without their moments they do.
     let offered = said(80, Dtype::Bf16, demand(false));
@@ -191,10 +157,9 @@ fn a_refusal_names_what_would_fit() {
     plan.check_host(60 * GIB).unwrap();
     let refused = plan.check_host(50 * GIB).unwrap_err().to_string();
     assert!(refused.starts_with("memory.offload_moments asks for 56.7 GiB"), "{refused}");
-    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and the embedding when it is
-    // saved.
+    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and the embedding when it is saved.
     let kept = Demand { kept_tokens: 3 * GIB, loss_tokens: 1 << 20, ..demand(false) };
-    let half = SHAPES[0].layout();
+    let half = layout(&HALF);
     assert_eq!((half.loading_bytes(), half.saving_bytes()), (8 * 256 * 4864, 4 * 151_936 * 896));
     let plan = self::plan(&half, 80, Dtype::Bf16, kept).unwrap();
     plan.check_host(4 * GIB).unwrap();

@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod cards;
+#[path = "../qwen2/mod.rs"]
+mod qwen2;
 mod runs;
