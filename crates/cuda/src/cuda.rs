@@ -51,6 +51,17 @@ impl<D: Device> Cuda<D> {
         self.dtype
     }
 
+    /// Bytes that can be allocated on the device. What waits to be used again is given back first, and so is among them.
+    pub fn free_memory(&self) -> usize {
+        self.pool.free()
+    }
+
+    /// Gives back what waits to be used again before the program would have more than so many bytes of the device's memory,
+    /// which others may use. What is needed at a time is not refused.
+    pub fn keep_within(&self, most: usize) {
+        self.pool.keep_within(most);
+    }
+
     /// Memory for a moment.
     ///
     /// # Panics

@@ -18,6 +18,7 @@ mod dtype;
 mod elementwise;
 pub mod gpu;
 mod head;
+mod held;
 mod index;
 mod kernels;
 mod largest;

@@ -4,32 +4,45 @@
 //! for a moment is rounded up to one of a few sizes, and waits when it is dropped: passes ask for the same sizes over and over.
 //! Whoever gets waiting memory comes later in the device's one stream, so it may be taken at once. When the device has no
 //! more, all that waits is given back to it, and it is asked again: memory that waits never stands in the way of memory that
-//! is kept.
+//! is kept. Nor does it stand in the way of others on the device: what waits is given back as well before the program would have
+//! more than it may take.
 
 use crate::device::{Device, Memory};
+use crate::held::Held;
 use crate::kernels::Pointer;
 use isentrope_kernels::OutOfMemory;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The memory of one device.
 pub(crate) struct Pool<D: Device> {
     device: Arc<D>,
     /// By size.
-    waiting: Mutex<BTreeMap<usize, Vec<D::Memory>>>,
+    waiting: Mutex<BTreeMap<usize, Vec<Held<D::Memory>>>>,
+    /// Bytes of all memory that has not been given back.
+    held: Arc<AtomicUsize>,
+    /// Bytes beyond which nothing is to wait.
+    most: AtomicUsize,
 }
 
 /// Memory out of a pool, which goes back there.
 pub(crate) struct Block<D: Device> {
     /// There until it is dropped.
-    memory: Option<D::Memory>,
+    memory: Option<Held<D::Memory>>,
     pool: Arc<Pool<D>>,
     waits: bool,
 }
 
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
-        Arc::new(Self { device, waiting: Mutex::default() })
+        let most = AtomicUsize::new(usize::MAX);
+        Arc::new(Self { device, waiting: Mutex::default(), held: Arc::default(), most })
+    }
+
+    /// From now on nothing waits while the program has more than so many bytes. What it needs at a time it may have all the same.
+    pub(crate) fn keep_within(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Memory for a moment: at least so many bytes, which hold anything.
@@ -55,22 +68,32 @@ impl<D: Device> Pool<D> {
         drop(waiting);
     }
 
+    /// Bytes that the device can hand out, once all that waits has been given back.
+    pub(crate) fn free(&self) -> usize {
+        self.trim();
+        self.device.memory_info().free
+    }
+
     /// Memory of this size, or of up to a quarter more.
-    fn take_waiting(&self, size: usize) -> Option<D::Memory> {
+    fn take_waiting(&self, size: usize) -> Option<Held<D::Memory>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.range_mut(size..=size.saturating_add(size / 4)).find_map(|(_, of_size)| of_size.pop())
     }
 
-    fn ask(&self, bytes: usize) -> Result<D::Memory, OutOfMemory> {
+    fn ask(&self, bytes: usize) -> Result<Held<D::Memory>, OutOfMemory> {
         let total = self.device.memory_info().total;
         if bytes > total {
             let why = format!("the device has {} MiB", total >> 20);
             return Err(OutOfMemory { asked: bytes, why });
         }
-        self.device.allocate(bytes).or_else(|_| {
+        if self.held.load(Ordering::Relaxed).saturating_add(bytes) > self.most.load(Ordering::Relaxed) {
+            self.trim();
+        }
+        let memory = self.device.allocate(bytes).or_else(|_| {
             self.trim();
             self.device.allocate(bytes)
-        })
+        })?;
+        Ok(Held::new(memory, &self.held))
     }
 }
 
@@ -227,6 +250,44 @@ mod tests {
         drop(pool.for_a_moment(1).unwrap());
         pool.trim();
         assert_eq!(used(&pool), 0);
+    }
+
+    /// Passes of many sizes leave many sizes behind, beside which another rank on the device would find nothing.
+    #[test]
+    fn what_waits_stays_within_what_the_program_may_have() {
+        let all_of = |most: usize| {
+            let pool = pool();
+            pool.keep_within(most);
+            let kept = pool.to_keep(TOTAL / 8).unwrap();
+            let mut highest = 0;
+            for step in 1..=12 {
+                drop(pool.for_a_moment(step * TOTAL / 64).unwrap());
+                highest = highest.max(used(&pool));
+                assert_eq!(pool.held.load(Ordering::Relaxed), used(&pool));
+            }
+            drop(kept);
+            pool.trim();
+            assert_eq!(pool.held.load(Ordering::Relaxed), 0);
+            highest
+        };
+        assert!(all_of(usize::MAX) > TOTAL / 2);
+        assert!(all_of(TOTAL / 2) <= TOTAL / 2);
+        // What is needed at a time is not refused.
+        assert!(all_of(0) >= TOTAL / 8 + 12 * TOTAL / 64);
+    }
+
+    /// As after a phase of a run, or after products have been compared: who asks what is free plans with all of it.
+    #[test]
+    fn what_waits_is_free() {
+        let pool = pool();
+        let kept = pool.to_keep(1000).unwrap();
+        for bytes in [TOTAL / 2, TOTAL / 4, 10] {
+            drop(pool.for_a_moment(bytes).unwrap());
+        }
+        assert!(pool.device.memory_info().free < TOTAL / 4);
+        assert_eq!(pool.free(), TOTAL - 1000);
+        drop(kept);
+        assert_eq!(pool.free(), TOTAL);
     }
 
     #[test]

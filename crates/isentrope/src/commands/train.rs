@@ -232,6 +232,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         let prepared = ranks.first_then_all(|| Ok(recipe.prepare(&model_dir, count, download)?))?;
         let plan = prepared.plan(&*backend, available).map_err(|error| device.unfitting(error))?;
         plan.check_host(Memory::now().available as usize / ranks.seat().of)?;
+        device.keep_within(plan.budget / 9 * 10); // with the tenth that a plan leaves free
         ranks.is_settled.set(true);
         watcher.heading(&plan.to_string());
         watcher.heading(&prepared.estimate(&*backend, &plan)?.to_string());

@@ -224,13 +224,20 @@ impl Device {
     pub fn free_memory(&self) -> usize {
         match &self.computes {
             Computes::Cpu(_) => usize::try_from(Memory::now().available).unwrap_or(usize::MAX),
-            Computes::Gpu { backend, .. } => backend.device().memory_info().free,
+            Computes::Gpu { backend, .. } => backend.free_memory(),
         }
     }
 
     /// Bytes that this process may take of what is free, or of so many if that is less: others may share the device.
     pub fn available(&self, most: usize) -> usize {
         self.free_memory().min(most) / self.sharers
+    }
+
+    /// Has nothing wait to be used again beyond so many bytes of a GPU's memory: others may share it.
+    pub fn keep_within(&self, most: usize) {
+        if let Computes::Gpu { backend, .. } = &self.computes {
+            backend.keep_within(most);
+        }
     }
 
     /// What does not fit, with the GPU that it does not fit on, and what would do where the CPU keeps the same numbers.
