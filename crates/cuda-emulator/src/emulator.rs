@@ -133,7 +133,9 @@ impl Emulator {
                 seed,
             })
         };
-        let unit = self.unit(function.source).unwrap_or_else(|error| panic!("{error}"));
+        let unit = self
+            .unit(function.source)
+            .unwrap_or_else(|error| isentrope_cuda::Failure::of_device(error).end());
         let Some(export) = unit.export(function.name) else {
             return Err(refuse("it is not exported".to_owned()));
         };
@@ -343,14 +345,14 @@ impl Device for Emulator {
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
         self.synchronize();
         if let Err(failure) = self.try_launch(function, grid, arguments) {
-            panic!("{failure}");
+            isentrope_cuda::Failure::of_device(failure).end();
         }
     }
 
     fn synchronize(&self) {
         let damage = self.allocations.lock().damage.take();
         if let Some(damage) = damage {
-            panic!("{damage}");
+            isentrope_cuda::Failure::of_device(damage).end();
         }
     }
 }

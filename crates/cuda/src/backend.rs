@@ -4,6 +4,7 @@ use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::device::Device;
+use crate::failure::Failure;
 use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
@@ -60,7 +61,7 @@ impl<D: Device> Backend for Cuda<D> {
     }
     fn buffer(&self, role: Role) -> CudaBuffer<D> {
         if let Role::OffloadedMoment(_) = role {
-            return self.allocate(role).unwrap_or_else(|refused| panic!("{refused}"));
+            return self.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
         }
         let layout = Layout::new(self.dtype, role);
         CudaBuffer::new(self.scratch(layout.bytes()), layout)

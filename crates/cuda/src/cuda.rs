@@ -4,6 +4,7 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::{FILL_HALVES, FILL_WORDS, UNPACK_SPLIT};
 use crate::device::Device;
 use crate::dtype::Dtype;
+use crate::failure::Failure;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
@@ -67,7 +68,7 @@ impl<D: Device> Cuda<D> {
     /// # Panics
     /// When there is none, with a sentence.
     pub(crate) fn scratch(&self, bytes: usize) -> Block<D> {
-        self.pool.for_a_moment(bytes).unwrap_or_else(|refused| panic!("{refused}"))
+        self.pool.for_a_moment(bytes).unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
     pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {

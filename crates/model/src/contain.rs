@@ -1,25 +1,45 @@
-//! Panics of the text libraries on odd input, as errors.
+//! Panics as errors: of the text libraries on odd input, and of devices, whose operations have no way to return one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
     /// Whether a panic of this thread is about to become an error.
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
+    /// Where the last one of these was.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs a call into a library that is known to panic on some untrusted input; a panic becomes the error `panicked()`,
-/// and is not reported to the user besides.
+/// What is known of a panic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panicked {
+    /// What it says.
+    pub text: String,
+    /// File, line and column, as far as they are known.
+    pub place: Option<String>,
+}
+
+/// Runs a call that is known to panic for reasons which are no mistake of this program; a panic becomes the error that
+/// `panicked` makes of it, and is not reported to the user besides, unless `RUST_BACKTRACE` asks for that.
 ///
 /// Only for calls on values that are dropped or not written to when they fail, since those may be left
 /// half-changed.
-pub fn contain<T, E>(call: impl FnOnce() -> Result<T, E>, panicked: impl FnOnce() -> E) -> Result<T, E> {
-    static SILENCED: Once = Once::new();
-    SILENCED.call_once(|| {
+///
+/// # Errors
+/// The call's, and `panicked`'s.
+pub fn contain<T, E>(
+    call: impl FnOnce() -> Result<T, E>,
+    panicked: impl FnOnce(Panicked) -> E,
+) -> Result<T, E> {
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(|| {
         let report = take_hook();
         set_hook(Box::new(move |panic| {
-            if !CONTAINED.get() {
+            if CONTAINED.get() {
+                PLACE.set(panic.location().map(ToString::to_string));
+            }
+            if !CONTAINED.get() || std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
                 report(panic);
             }
         }));
@@ -27,5 +47,35 @@ pub fn contain<T, E>(call: impl FnOnce() -> Result<T, E>, panicked: impl FnOnce(
     let outer = CONTAINED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(call));
     CONTAINED.set(outer);
-    result.unwrap_or_else(|_| Err(panicked()))
+    result.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("something panicked");
+        Err(panicked(Panicked { text: text.to_owned(), place: PLACE.take() }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contained<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        contain(call, |Panicked { text, place }| format!("{text} at {}", place.unwrap_or_default()))
+    }
+
+    #[test]
+    fn a_panic_is_an_error_with_its_place_and_an_error_stays_one() {
+        assert_eq!(contained(|| Ok(3)), Ok(3));
+        assert_eq!(contained::<()>(|| Err("no".into())), Err("no".into()));
+        let numbers: Vec<usize> = vec![1];
+        let error = contained(|| Ok(numbers[numbers[0]])).unwrap_err();
+        assert!(error.starts_with("index out of bounds") && error.contains("contain.rs"), "{error}");
+        assert!(!CONTAINED.get());
+        // One within another leaves the outer one contained.
+        let error = contained::<()>(|| {
+            contained::<()>(|| panic!("inner")).unwrap_err();
+            assert!(CONTAINED.get());
+            panic!("outer")
+        });
+        assert!(error.unwrap_err().starts_with("outer at "));
+    }
 }

@@ -33,7 +33,7 @@ pub mod tokenizer;
 pub use activation_cache::ActivationCache;
 pub use checkpoint::Checkpoint;
 pub use config::ModelConfig;
-pub use contain::contain;
+pub use contain::{Panicked, contain};
 pub use error::{Error, Result};
 pub use flops::Tokens;
 pub use gradient::Gradient;

@@ -205,5 +205,5 @@ fn older_format(dir: &Path) -> Option<&'static str> {
 /// Calls into the `tokenizers` crate, which panics on some malformed files and on some texts given to a tokenizer
 /// that such a file describes.
 fn library<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
-    contain(|| call().map_err(|e| e.to_string()), || "its parts contradict each other".to_owned())
+    contain(|| call().map_err(|e| e.to_string()), |_| "its parts contradict each other".to_owned())
 }

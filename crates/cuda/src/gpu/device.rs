@@ -7,6 +7,7 @@ use super::places::Surroundings;
 use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, Version, cache};
 use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
+use crate::failure::Failure;
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUstream_flags};
 use isentrope_kernels::OutOfMemory;
@@ -217,7 +218,7 @@ impl Gpu {
     fn function(&self, function: &Function) -> sys::CUfunction {
         let key = (function.source.file, function.name);
         let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
-        known.unwrap_or_else(|| self.find(function).unwrap_or_else(|error| panic!("{error}")))
+        known.unwrap_or_else(|| self.find(function).unwrap_or_else(|error| Failure::of_device(error).end()))
     }
 
     /// Looks a kernel up, once.
@@ -610,7 +611,7 @@ impl Stream {
 
     /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on.
     fn fail(&self, error: &Failed) -> ! {
-        panic!("{}", failure(&error.to_string(), &self.launched()));
+        Failure::of_device(failure(&error.to_string(), &self.launched())).end()
     }
 }
 

@@ -128,7 +128,7 @@ fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64
 fn guarded<T>(step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     contain(
         || step().map_err(|error| message(&error)),
-        || "it is damaged, or a column that is read has an uncommon type".into(),
+        |_| "it is damaged, or a column that is read has an uncommon type".into(),
     )
 }
 

@@ -1,0 +1,84 @@
+//! How a device says that it is of no use any more, or has no memory left: operations have no way to return an error.
+
+use isentrope_kernels::OutOfMemory;
+use std::cell::RefCell;
+use std::fmt;
+
+thread_local! {
+    /// The last one of this thread.
+    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Why a device could not do what it was asked to, though nothing was wrong with that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    sentence: String,
+    lacks_memory: bool,
+}
+
+impl Failure {
+    /// A device's own, in a sentence.
+    pub fn of_device(sentence: impl fmt::Display) -> Self {
+        Self { sentence: sentence.to_string(), lacks_memory: false }
+    }
+
+    /// Whether there was no memory.
+    pub fn lacks_memory(&self) -> bool {
+        self.lacks_memory
+    }
+
+    /// Ends the operation.
+    ///
+    /// # Panics
+    /// With the sentence, always.
+    #[track_caller]
+    pub fn end(self) -> ! {
+        LAST.set(Some(self.clone()));
+        panic!("{self}");
+    }
+
+    /// The failure that a panic of this thread with this text was, if it was one: others are mistakes of the code.
+    pub fn of_panic(text: &str) -> Option<Self> {
+        LAST.take().filter(|last| last.sentence == text)
+    }
+}
+
+impl From<OutOfMemory> for Failure {
+    fn from(refused: OutOfMemory) -> Self {
+        Self { sentence: refused.to_string(), lacks_memory: true }
+    }
+}
+
+/// The sentence.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    fn text(panics: fn()) -> String {
+        let payload = catch_unwind(panics).unwrap_err();
+        let text = payload.downcast_ref::<String>().cloned();
+        text.unwrap_or_else(|| payload.downcast_ref::<&str>().unwrap().to_string())
+    }
+
+    #[test]
+    fn a_failure_is_told_from_other_panics() {
+        let gone = text(|| Failure::of_device("the GPU has failed").end());
+        assert_eq!(gone, "the GPU has failed");
+        let failure = Failure::of_panic(&gone).unwrap();
+        assert!(failure.to_string() == gone && !failure.lacks_memory());
+        assert_eq!(Failure::of_panic(&gone), None, "it is told once");
+        let refused = OutOfMemory { asked: 1 << 20, why: "no more".into() };
+        assert!(Failure::from(refused).lacks_memory());
+        // A mistake is none, also after a failure that somebody has caught.
+        text(|| Failure::of_device("before").end());
+        let mistake = text(|| assert!(std::hint::black_box(false), "rows beyond the batch"));
+        assert_eq!(Failure::of_panic(&mistake), None);
+    }
+}
