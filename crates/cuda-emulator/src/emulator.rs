@@ -6,6 +6,7 @@ use crate::region::damage_between;
 use crate::tensor_core::TensorCore;
 use crate::trap;
 use crate::unit::{Export, Replaced, Unit};
+use crate::work::Work;
 use crate::worker::{Launch, Worker};
 use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Source};
 use isentrope_kernels::OutOfMemory;
@@ -188,7 +189,9 @@ impl Emulator {
         let workers = if launch.races { 1 } else { worth as usize };
         let kept = waiting.len().max(workers);
         waiting.resize_with(kept, Worker::new);
+        let running = Work::begin(function.name);
         let result = run(&launch, &mut waiting[..workers], blocks);
+        running.end(None);
         if result.is_err() {
             // Fibers and shared memory are as the failure has left them.
             waiting.clear();
@@ -275,14 +278,18 @@ impl Device for Emulator {
     }
 
     fn upload(&self, bytes: &[u8], to: &EmulatedMemory, offset: usize) {
+        let work = Work::begin("upload");
         // SAFETY: `range` has checked that they fit; launches have ended.
         unsafe { bytes.as_ptr().copy_to(to.range(offset, bytes.len()), bytes.len()) };
+        work.end(Some(bytes.len()));
     }
 
     fn download(&self, from: &EmulatedMemory, offset: usize, bytes: &mut [u8]) {
         self.synchronize();
+        let work = Work::begin("download");
         // SAFETY: as above.
         unsafe { from.range(offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
+        work.end(Some(bytes.len()));
     }
 
     fn copy(
@@ -295,13 +302,17 @@ impl Device for Emulator {
     ) {
         let (from, to) = (from.range(from_offset, bytes), to.range(to_offset, bytes));
         assert!(from.addr().abs_diff(to.addr()) >= bytes, "a copy whose two ranges touch each other");
+        let work = Work::begin("copy");
         // SAFETY: as above.
         unsafe { from.copy_to(to, bytes) };
+        work.end(Some(bytes));
     }
 
     fn clear(&self, memory: &EmulatedMemory, offset: usize, bytes: usize) {
+        let work = Work::begin("clear");
         // SAFETY: as above.
         unsafe { memory.range(offset, bytes).write_bytes(0, bytes) };
+        work.end(Some(bytes));
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Mutex<Vec<u8>>, OutOfMemory> {

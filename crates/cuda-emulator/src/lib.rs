@@ -19,6 +19,7 @@ mod shared;
 mod tensor_core;
 mod trap;
 mod unit;
+mod work;
 mod worker;
 
 pub use emulator::{Emulator, Settings};

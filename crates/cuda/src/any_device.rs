@@ -1,8 +1,9 @@
-//! A device whose type is known at run time only.
+//! A device whose type is known at run time only. What the host asks of it is in traces.
 
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
 use crate::kernels::{Argument, Function, Grid};
 use isentrope_kernels::OutOfMemory;
+use isentrope_trace::call;
 use std::any::Any;
 
 /// Some device: a program that computes on a GPU, or in tests on the emulator, has one instance of the backend for both. A
@@ -182,18 +183,23 @@ impl Device for AnyDevice {
         self.0.keeps_memory()
     }
     fn allocate(&self, bytes: usize) -> Result<AnyMemory, OutOfMemory> {
+        let _call = call("allocate").with("bytes", bytes);
         self.0.allocate(bytes)
     }
     fn upload(&self, bytes: &[u8], to: &AnyMemory, offset: usize) {
+        let _call = call("upload").with("bytes", bytes.len());
         self.0.upload(bytes, to, offset);
     }
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]) {
+        let _call = call("download").with("bytes", bytes.len());
         self.0.download(from, offset, bytes);
     }
     fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize) {
+        let _call = call("copy").with("bytes", bytes);
         self.0.copy(from, from_offset, to, to_offset, bytes);
     }
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize) {
+        let _call = call("clear").with("bytes", bytes);
         self.0.clear(memory, offset, bytes);
     }
     fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory> {
@@ -207,6 +213,7 @@ impl Device for AnyDevice {
         to_offset: usize,
         bytes: usize,
     ) {
+        let _call = call("copy in").with("bytes", bytes);
         self.0.copy_in(from, from_offset, to, to_offset, bytes);
     }
     fn copy_out(
@@ -217,15 +224,19 @@ impl Device for AnyDevice {
         to_offset: usize,
         bytes: usize,
     ) {
+        let _call = call("copy out").with("bytes", bytes);
         self.0.copy_out(from, from_offset, to, to_offset, bytes);
     }
     fn read_host(&self, from: &AnyHostMemory, offset: usize, bytes: &mut [u8]) {
+        let _call = call("read host memory").with("bytes", bytes.len());
         self.0.read_host(from, offset, bytes);
     }
     fn write_host(&self, bytes: &[u8], to: &AnyHostMemory, offset: usize) {
+        let _call = call("write host memory").with("bytes", bytes.len());
         self.0.write_host(bytes, to, offset);
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        let _call = call("launch").named("kernel", function.name);
         self.0.launch(function, grid, arguments);
     }
     fn product_library(&self) -> Option<String> {
@@ -235,9 +246,11 @@ impl Device for AnyDevice {
         self.0.examine(product)
     }
     fn product(&self, product: &Product) -> bool {
+        let _call = call("product").with("rows", product.rows).with("columns", product.columns);
         self.0.product(product)
     }
     fn synchronize(&self) {
+        let _call = call("synchronize");
         self.0.synchronize();
     }
 }

@@ -19,6 +19,7 @@ mod results_table;
 mod standard_output;
 mod template_variables;
 mod terminal;
+mod trace;
 mod visible;
 
 use clap::{Parser, Subcommand};

@@ -6,6 +6,7 @@ use crate::memory::Memory;
 use crate::messages;
 use crate::standard_output::ReaderGone;
 use crate::terminal::{Terminal, phase_name};
+use crate::trace::StepTrace;
 use anyhow::{Error, Result, anyhow};
 use isentrope_kernels::thread_count;
 use isentrope_ranks::{Settings, Watch, World};
@@ -197,11 +198,18 @@ impl Ranks {
 pub struct Watcher {
     terminal: Option<Terminal>,
     world: Arc<World>,
+    /// The step of which a trace is wanted.
+    trace: Option<StepTrace>,
 }
 
 impl Watcher {
     pub fn new(ranks: &Ranks) -> Self {
-        Self { terminal: ranks.is_first().then(Terminal::new), world: Arc::clone(&ranks.world) }
+        Self { terminal: ranks.is_first().then(Terminal::new), world: Arc::clone(&ranks.world), trace: None }
+    }
+
+    /// Traces a step.
+    pub fn tracing(&mut self, trace: Option<StepTrace>) {
+        self.trace = trace;
     }
 
     /// A line before the first step.
@@ -212,6 +220,7 @@ impl Watcher {
     /// Takes the live line away.
     pub fn finish(&self) {
         self.terminal.iter().for_each(Terminal::finish);
+        self.trace.iter().for_each(StepTrace::finish);
     }
 }
 
@@ -232,6 +241,20 @@ impl ProgressObserver for Watcher {
 }
 
 impl Observer for Watcher {
+    fn begins(&mut self, step: u64, steps: u64) {
+        self.trace.iter_mut().for_each(|trace| trace.begins(step, steps));
+    }
+
+    fn is_over(&mut self) {
+        let said = self.trace.as_mut().map(StepTrace::is_over).unwrap_or_default();
+        for text in &said {
+            match &mut self.terminal {
+                Some(terminal) => terminal.note(text),
+                None => messages::note(text),
+            }
+        }
+    }
+
     fn step(&mut self, step: &StepReport<'_>) {
         self.terminal.iter_mut().for_each(|terminal| terminal.step(step));
     }

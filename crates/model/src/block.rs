@@ -8,6 +8,7 @@ use crate::layout::BlockLayout;
 use crate::model::Model;
 use crate::rope_table::Rotations;
 use isentrope_kernels::{Backend, HostBatch, Role, Turn};
+use isentrope_trace::operation;
 use std::sync::Arc;
 
 /// The rows of a batch on the device, as every block sees them.
@@ -54,6 +55,7 @@ impl<B: Backend> Model<B> {
             b.copy(x, &mut middle, tokens);
             (attention, middle)
         });
+        let _span = operation("MLP");
         let gate_up = self.gate_and_up(block, x, tokens);
         let mut activated = self.activations(tokens, s.intermediate);
         b.swiglu(s.intermediate, &gate_up, &mut activated, tokens);
@@ -85,6 +87,7 @@ impl<B: Backend> Model<B> {
         rows: &Rows<B>,
         CacheLayer { cache, layer }: CacheLayer<'_, B>,
     ) -> AttentionInternals<B::Buffer> {
+        let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
         let eps = self.config.rms_norm_eps;
@@ -144,6 +147,7 @@ impl<B: Backend> Model<B> {
             internals;
 
         // MLP.
+        let mlp = operation("MLP backward");
         let mut activated = self.activations(tokens, s.intermediate);
         b.linear_backward_input(s.down, dx, &w[block.down], &mut activated, tokens);
         b.swiglu_backward(s.intermediate, &mut activated, &mut gate_up, tokens);
@@ -163,8 +167,10 @@ impl<B: Backend> Model<B> {
         drop(gate_up);
         self.norm_backward(&middle, block.mlp_norm, &d_normed, dx, gradient, tokens);
         drop(middle);
+        drop(mlp);
 
         // Attention.
+        let _span = operation("attention backward");
         let g = &mut gradient.parameters;
         b.linear_backward_weight(s.output, dx, &attended, &mut g[block.output], tokens);
         if let Some(id) = block.output_bias {

@@ -9,6 +9,7 @@ use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
 use isentrope_kernels::{Backend, EntropySlopes, Grouped, HeadScores, SamplingMasks};
+use isentrope_trace::operation;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -260,6 +261,7 @@ impl<B: Backend> Model<B> {
         masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> (Scores, B::Statistics) {
+        let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let mut statistics =
             b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), masks, temperature);
@@ -301,6 +303,7 @@ impl<B: Backend> Model<B> {
         derivatives: Derivatives<'_>,
         gradient: &mut Gradient<B>,
     ) -> B::Buffer {
+        let _span = operation("head backward");
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Derivatives { logprobs, entropies, log_masses } = derivatives;
         let targets = logprobs.len();

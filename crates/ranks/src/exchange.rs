@@ -151,6 +151,7 @@ impl Exchange {
         failed: bool,
         exchange: impl FnOnce(&Self, &[Header]) -> Result<T>,
     ) -> Result<T> {
+        let _span = isentrope_trace::span("exchange with other ranks");
         let mut state = self.state();
         if let Some(error) = &state.over {
             return Err(error.clone());

@@ -12,6 +12,7 @@ use crate::sample::{Interrupt, Sampled, Sampler, Work};
 use crate::sequence::Completion;
 use isentrope_data::Problem;
 use isentrope_kernels::Backend;
+use isentrope_trace::{name_thread, span};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,6 +75,7 @@ pub(crate) fn judge_beside<B: Backend, E: From<Error>>(
 impl Bench<'_> {
     /// The work of a thread: judges one response after the other until there will be no more.
     fn judge_all(&self, answer: Sender<Judged>) {
+        name_thread("verification");
         loop {
             let next = self.sampled.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((place, completion)) = next else { return };
@@ -124,6 +126,7 @@ impl Bench<'_> {
             }
         };
         drop(ask);
+        let _span = span("wait for verdicts");
         let begun = Instant::now();
         loop {
             if sampled.is_break() || interrupt == Interrupt::WhenAsked && observer.stop_requested() {

@@ -7,6 +7,7 @@ use isentrope_data::Problem;
 use isentrope_reward::{
     BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierSettings, overlong_penalty,
 };
+use isentrope_trace::span;
 
 /// A verifier and the penalties that turn its scores into rewards.
 pub struct Judge {
@@ -29,10 +30,15 @@ impl Judge {
         }
         let batch: Vec<(Item<'_>, &str)> =
             sampled.iter().map(|(problem, completion)| (verifier_item(problem), text(completion))).collect();
-        let judgements = self.verifier.verify_batch(&batch)?;
+        let judgements = self.verify(&batch)?;
         drop(batch);
         let completions = sampled.into_iter().map(|(_, completion)| completion);
         Ok(completions.zip(judgements).map(|(c, j)| self.rewarded(c, j)).collect())
+    }
+
+    fn verify(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>> {
+        let _span = span("verify").with("responses", batch.len());
+        Ok(self.verifier.verify_batch(batch)?)
     }
 
     /// Judges a single response.
@@ -40,7 +46,7 @@ impl Judge {
     /// # Errors
     /// As [`responses`](Self::responses).
     pub(crate) fn response(&self, problem: &Problem, completion: Completion) -> Result<Response> {
-        let judgements = self.verifier.verify_batch(&[(verifier_item(problem), text(&completion))])?;
+        let judgements = self.verify(&[(verifier_item(problem), text(&completion))])?;
         let judgement = judgements.into_iter().next().expect("a batch has a judgement for each response");
         Ok(self.rewarded(completion, judgement))
     }

@@ -1,6 +1,7 @@
 //! Where a step's time goes.
 
 use crate::metrics::Metrics;
+use isentrope_trace::span;
 use std::time::{Duration, Instant};
 
 /// Where a step's time goes, and how many tokens went through each phase.
@@ -20,8 +21,9 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Times a phase.
+    /// Times a phase, which is a span of a trace as well.
     pub fn time<R>(&mut self, phase: &'static str, work: impl FnOnce() -> R) -> R {
+        let _span = span(phase);
         let started = Instant::now();
         let result = work();
         self.add(phase, started.elapsed());

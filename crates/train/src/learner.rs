@@ -13,6 +13,7 @@ use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
     ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, apart, units,
 };
+use isentrope_trace::span;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +97,9 @@ impl<B: Backend> Learner<B> {
     ) -> Result<Scores> {
         let mut own = Scores::default();
         for Cut { sequences: range, .. } in self.cut(sequences) {
-            own.extend(model.score(&Packed::new(&sequences[range]), temperature));
+            let packed = Packed::new(&sequences[range]);
+            let _span = span("score").with("tokens", packed.token_count());
+            own.extend(model.score(&packed, temperature));
         }
         self.ranks.gather_scores(own)
     }
@@ -127,6 +130,7 @@ impl<B: Backend> Learner<B> {
         let (mut own, mut slopes) = (Scores::default(), Vec::new());
         for Cut { sequences: range, targets, .. } in self.cut(sequences) {
             let packed = Packed::new(&sequences[range]).with_masks(masks.part(targets));
+            let _span = span("score").with("tokens", packed.token_count());
             let (scores, more) = self.model.entropy_slopes(&packed, temperature);
             own.extend(scores);
             slopes.extend(more);
@@ -169,7 +173,10 @@ impl<B: Backend> Learner<B> {
         }
 
         let scores = ranks.gather_scores(scores)?;
-        let (coefficients, said) = loss(&scores);
+        let (coefficients, said) = {
+            let _span = span("loss").with("targets", scores.logprobs.len());
+            loss(&scores)
+        };
 
         for (pass, tape) in passes.iter().zip(tapes) {
             let derivatives = coefficients.part(pass.targets.clone());
@@ -177,12 +184,14 @@ impl<B: Backend> Learner<B> {
             if derivatives.are_zero() {
                 continue;
             }
+            let _span = pass.span("micro-batch");
             let tape = tape.unwrap_or_else(|| {
                 let (again, tape) = pass.tape(model, masks, temperature, limits);
                 let before = || scores.part(pass.targets.clone());
                 debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape
             });
+            let _span = pass.span("backward");
             model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
         }
         Ok(said)
@@ -206,10 +215,15 @@ impl<B: Backend> Learner<B> {
         let busy = vec![false; sequences.len()];
         let cuts = cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
         for Cut { sequences: range, targets, shard, .. } in cuts {
-            let packed = Packed::apart(&sequences[range]);
-            let keep = limits.keep_one(model, packed.token_count());
+            let packed = Packed::apart(&sequences[range.clone()]);
+            let tokens = packed.token_count();
+            let _span = span("micro-batch").with("tokens", tokens).with("sequences", range.len());
+            let forward = span("forward").with("tokens", tokens);
+            let keep = limits.keep_one(model, tokens);
             let (scores, tape) = model.forward(packed, temperature, keep);
             own.extend(scores);
+            drop(forward);
+            let _span = span("backward").with("tokens", tokens);
             model.backward(tape, weights.part(targets), gradient.of_shard(model, shard));
         }
         ranks.gather_scores(own)

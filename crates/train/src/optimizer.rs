@@ -6,6 +6,7 @@ use crate::ranks::Ranks;
 use crate::settings::{self, POLICY_OPTIMIZER};
 use isentrope_kernels::{AdamW, Backend, Role, norm};
 use isentrope_model::{Model, Parameters};
+use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 
 /// After this many gradients in a row that are not finite, the run has failed.
@@ -99,9 +100,11 @@ impl<B: Backend> Optimizer<B> {
     ) -> Result<Update> {
         let b = &*model.backend;
         let slices = &self.moments.slices;
+        let summing = span("norm of the gradient");
         ranks.sum_gradients(b, gradient, slices)?;
         let own = b.square_sums(&self.moments.of_gradient(gradient));
         let sums = ranks.gather_slices(own, |rank| slices.blocks_of_rank(rank))?;
+        drop(summing);
         let norm = norm(slices.blocks_of_parameters().map(|blocks| &sums[blocks]));
         if !norm.is_finite() {
             self.progress.skipped += 1;
@@ -127,6 +130,7 @@ impl<B: Backend> Optimizer<B> {
             step: self.progress.updates,
             gradient_scale: (clip_norm / norm).min(1.0) as f32,
         };
+        let _span = span("AdamW");
         b.adamw(step, &mut self.moments.updated(&mut model.weights, gradient));
         ranks.share(b, &mut model.weights, &self.moments.slices)?;
         Ok(Update { norm, applied: true })

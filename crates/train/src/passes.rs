@@ -7,6 +7,7 @@ use crate::ranks::Ranks;
 use crate::shards::shards_of;
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
+use isentrope_trace::{Span, span};
 use std::ops::Range;
 
 /// What bounds a pass. The gradient's bits do not depend on it.
@@ -121,10 +122,14 @@ impl<'a, B: Backend> Pass<'a, B> {
         match self.way {
             Way::Cached { .. } | Way::OnPolicy => (self.sampled(), None),
             Way::Forward(keep) => {
+                let _span = self.span("forward");
                 let (scores, tape) = model.forward(self.packed(masks), temperature, keep);
                 (scores, Some(tape))
             }
-            Way::ScoreOnly => (model.score(&self.packed(masks), temperature), None),
+            Way::ScoreOnly => {
+                let _span = self.span("score");
+                (model.score(&self.packed(masks), temperature), None)
+            }
         }
     }
 
@@ -138,12 +143,21 @@ impl<'a, B: Backend> Pass<'a, B> {
     ) -> (Scores, Tape<'a, B>) {
         let packed = self.packed(masks);
         match &self.way {
-            Way::Cached { cache, slots } => model.tape_from_cache(packed, temperature, cache, slots),
+            Way::Cached { cache, slots } => {
+                let _span = self.span("forward from the cache");
+                model.tape_from_cache(packed, temperature, cache, slots)
+            }
             Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
+                let _span = self.span("forward");
                 let keep = limits.keep_one(model, packed.token_count());
                 model.forward(packed, temperature, keep)
             }
         }
+    }
+
+    /// A part of a trace that this pass is in.
+    pub fn span(&self, name: &'static str) -> Span {
+        span(name).with("targets", self.targets.len()).with("sequences", self.sequences.len())
     }
 
     /// `masks` are those of all the update's targets.

@@ -15,6 +15,7 @@ use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
 use isentrope_rollout::Sampling;
+use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
@@ -186,7 +187,9 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.end_update(); // moments were read by way of the gradient
         let mut stop = self.begin()?;
         while !stop && self.run.step < self.run.steps {
+            self.observer.begins(self.run.step + 1, self.run.steps);
             stop = self.step()?;
+            self.observer.is_over();
         }
         Ok(if stop { Ending::Interrupted } else { Ending::Complete })
     }
@@ -209,6 +212,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
     /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
     fn step(&mut self) -> Result<bool, Failure> {
         self.run.begin_step();
+        let _span = span("step").with("number", self.run.step as usize);
         let mut record = StepRecord::default();
         let mut context = GatherContext {
             step: self.run.step,

@@ -5,7 +5,7 @@
 
 use super::symbols::{self, functions};
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUfunction, CUmodule, CUresult, CUstream, CUuuid,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult, CUstream, CUuuid,
 };
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
@@ -31,6 +31,12 @@ functions! {
         cuStreamCreate(*mut CUstream, c_uint) -> c_int;
         cuStreamSynchronize(CUstream) -> c_int;
         cuStreamDestroy_v2(CUstream) -> c_int;
+        cuStreamIsCapturing(CUstream, *mut c_uint) -> c_int;
+        cuEventCreate(*mut CUevent, c_uint) -> c_int;
+        cuEventRecord(CUevent, CUstream) -> c_int;
+        cuEventSynchronize(CUevent) -> c_int;
+        cuEventElapsedTime(*mut f32, CUevent, CUevent) -> c_int;
+        cuEventDestroy_v2(CUevent) -> c_int;
         cuMemGetInfo_v2(*mut usize, *mut usize) -> c_int;
         cuMemAlloc_v2(*mut CUdeviceptr, usize) -> c_int;
         cuMemFree_v2(CUdeviceptr) -> c_int;

@@ -4,6 +4,7 @@ use super::blas::Blas;
 use super::calls::{Calls, Failed};
 use super::compile::Compiled;
 use super::places::Surroundings;
+use super::timeline::Timeline;
 use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, Version, cache};
 use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
@@ -62,6 +63,8 @@ pub(super) struct Stream {
     pub handle: sys::CUstream,
     /// The kernels that were launched last, until the host has waited for them.
     launched: Mutex<Vec<&'static str>>,
+    /// When it did what it was given, while a trace is recorded.
+    pub timeline: Timeline,
 }
 
 // SAFETY: as for `Gpu`.
@@ -349,6 +352,7 @@ impl Device for Gpu {
     fn copy(&self, from: &GpuMemory, from_offset: usize, to: &GpuMemory, to_offset: usize, bytes: usize) {
         let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
         if bytes > 0 {
+            let _timed = self.stream.timed("copy", Some(bytes));
             // SAFETY: both ranges are within their memories.
             self.stream
                 .expect(|calls| unsafe { (calls.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream.handle) });
@@ -358,6 +362,7 @@ impl Device for Gpu {
     fn clear(&self, memory: &GpuMemory, offset: usize, bytes: usize) {
         let address = Self::range(memory, offset, bytes);
         if bytes > 0 {
+            let _timed = self.stream.timed("clear", Some(bytes));
             // SAFETY: the range is within the memory.
             self.stream
                 .expect(|calls| unsafe { (calls.cuMemsetD8Async)(address, 0, bytes, self.stream.handle) });
@@ -397,6 +402,7 @@ impl Device for Gpu {
         let locked = from.lock();
         let from = from.range(&locked, from_offset, bytes);
         if bytes > 0 {
+            let _timed = self.stream.timed("upload", Some(bytes));
             // SAFETY: both ranges are within their memories. Whoever writes the host's next holds its lock, and waits for the
             // stream first; the memory is freed behind the stream.
             self.stream.expect(|calls| unsafe {
@@ -417,6 +423,7 @@ impl Device for Gpu {
         let locked = to.lock();
         let to = to.range(&locked, to_offset, bytes);
         if bytes > 0 {
+            let _timed = self.stream.timed("download", Some(bytes));
             // SAFETY: as above, of whoever reads or writes it next.
             self.stream.expect(|calls| unsafe {
                 (calls.cuMemcpyDtoHAsync_v2)(to.cast(), address, bytes, self.stream.handle)
@@ -456,6 +463,7 @@ impl Device for Gpu {
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
         self.stream.note(function.name);
+        let _timed = self.stream.timed(function.name, None);
         let launched = self.stream.call(|calls| {
             // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
             // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
@@ -528,7 +536,14 @@ impl Stream {
             check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
         }
         // From here on whatever fails releases the context.
-        let mut stream = Self { calls, device, context, handle: ptr::null_mut(), launched: Mutex::default() };
+        let mut stream = Self {
+            calls,
+            device,
+            context,
+            handle: ptr::null_mut(),
+            launched: Mutex::default(),
+            timeline: Timeline::default(),
+        };
         // SAFETY: the context is retained as long as the stream lives, and the driver writes one handle.
         unsafe {
             check(stream.calls.check((stream.calls.cuCtxSetCurrent)(context)))?;
@@ -549,7 +564,7 @@ impl Stream {
     }
 
     /// Calls the driver in this context.
-    fn call(&self, f: impl FnOnce(&Calls) -> c_int) -> Result<(), Failed> {
+    pub fn call(&self, f: impl FnOnce(&Calls) -> c_int) -> Result<(), Failed> {
         // SAFETY: the context is retained as long as this lives.
         self.calls.check(unsafe { (self.calls.cuCtxSetCurrent)(self.context) })?;
         self.calls.check(f(&self.calls))
@@ -570,6 +585,7 @@ impl Stream {
     /// # Safety
     /// Until then the bytes stay as they are, and there is as much memory at the address.
     unsafe fn upload(&self, to: sys::CUdeviceptr, bytes: &[u8]) {
+        let _timed = self.timed("upload", Some(bytes.len()));
         // SAFETY: by the caller's word.
         self.expect(|calls| unsafe {
             (calls.cuMemcpyHtoDAsync_v2)(to, bytes.as_ptr().cast(), bytes.len(), self.handle)
@@ -581,6 +597,7 @@ impl Stream {
     /// # Safety
     /// Until then nobody uses the bytes, and there is as much memory at the address.
     unsafe fn download(&self, from: sys::CUdeviceptr, bytes: &mut [u8]) {
+        let _timed = self.timed("download", Some(bytes.len()));
         // SAFETY: by the caller's word.
         self.expect(|calls| unsafe {
             (calls.cuMemcpyDtoHAsync_v2)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
@@ -592,6 +609,9 @@ impl Stream {
         // SAFETY: the stream lives as long as this.
         self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
         self.launched().clear();
+        if isentrope_trace::is_on() {
+            self.tell_times();
+        }
     }
 
     fn launched(&self) -> MutexGuard<'_, Vec<&'static str>> {
@@ -636,6 +656,7 @@ impl Drop for Stream {
             // A null handle is the default stream, and nobody's to destroy: this one was never made.
             if !self.handle.is_null() {
                 (self.calls.cuStreamSynchronize)(self.handle);
+                self.timeline.destroy(&self.calls);
                 (self.calls.cuStreamDestroy_v2)(self.handle);
             }
             (self.calls.cuDevicePrimaryCtxRelease_v2)(self.device);
@@ -658,6 +679,7 @@ impl Drop for GpuMemory {
         if self.address == 0 {
             return;
         }
+        let _call = isentrope_trace::call("free").with("bytes", self.bytes);
         // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or will.
         // SAFETY: the memory was allocated in this context, and is not used again.
         let _ = self.stream.call(|calls| unsafe {

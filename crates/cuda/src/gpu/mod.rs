@@ -5,6 +5,7 @@
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
 //! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.
+//! - `timeline`: when the GPU did what it was asked, for traces.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
 #![allow(unsafe_code, reason = "functions of the driver and of libraries that are loaded at run time")]
@@ -22,6 +23,7 @@ mod install;
 mod libraries;
 mod places;
 mod symbols;
+mod timeline;
 mod version;
 
 pub use architecture::Architecture;

@@ -8,6 +8,7 @@ use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
 use crate::standard_output::print_text;
+use crate::trace::TraceFile;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::Backend;
@@ -82,6 +83,9 @@ pub struct Generate {
     /// Memory for keys and values, in MiB [default: half of what is available]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     kv_memory: Option<u64>,
+    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev opens (docs/trace.md)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -111,13 +115,14 @@ impl Generate {
     pub fn run(self) -> Result<()> {
         // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
         let asked = self.prompts.read()?;
+        let trace = self.trace.as_deref().map(|path| TraceFile::new(path, 0, 1)).transpose()?;
         let single = asked.count() == 1 && self.n == 1;
         let display = match (&self.out, stdout().is_terminal()) {
             (None, true) if single => Display::Stream { shown: 0 },
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        self.model.run(Sampler { command: &self, asked, display })
+        self.model.run(Sampler { command: &self, asked, display, trace })
     }
 
     /// Runs the engine to the end, showing what happens.
@@ -272,11 +277,12 @@ struct Sampler<'a> {
     command: &'a Generate,
     asked: Asked<'a>,
     display: Display,
+    trace: Option<TraceFile>,
 }
 
 impl ModelJob for Sampler<'_> {
     fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
-        let Self { command, asked, mut display } = self;
+        let Self { command, asked, mut display, trace } = self;
         let (sampling, source) = command.sampling(loaded)?;
         let sampling = Arc::new(sampling);
         let prompts = asked.tokens(loaded)?;
@@ -294,7 +300,11 @@ impl ModelJob for Sampler<'_> {
             engine.submit(request).map_err(|e| asked.error(i, e))?;
         }
         interrupt::wind_up_first("keeping the finished responses");
-        let summary = command.drive(&mut engine, &prompts, &mut display)?;
+        let mut drive = || command.drive(&mut engine, &prompts, &mut display);
+        let summary = match trace {
+            Some(file) => file.record("what was sampled", &loaded.device, drive)?,
+            None => drive()?,
+        };
         if let Display::Lines(output) = display {
             output.finish()?;
         }

@@ -11,6 +11,7 @@ use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
 use crate::standard_output::{print, print_text};
 use crate::terminal;
+use crate::trace::{StepTrace, TraceFile};
 use anyhow::{Context, Error, Result, anyhow};
 use card::Card;
 use clap::Args;
@@ -79,6 +80,13 @@ pub struct RunArguments {
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceFlag,
+    /// Writes where the time of one step goes, in Chrome's trace event format, which https://ui.perfetto.dev opens
+    /// (docs/trace.md). No result depends on it
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    trace: Option<PathBuf>,
+    /// With --trace: which step [default: the second that is made]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
+    trace_step: Option<u64>,
     /// Takes at most so many GiB of the device's memory for free; the run takes nine tenths of that unless memory.budget_gib says
     /// [default: what is free]. Results do not depend on it
     #[arg(long, value_name = "GIB")]
@@ -122,6 +130,11 @@ impl RunArguments {
                 On::Card(_) => Ok(()),
             };
         }
+        let trace = self
+            .trace
+            .as_deref()
+            .map(|path| self.trace_to(path, recipe.tables().run.steps, ranks))
+            .transpose()?;
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
         }
@@ -147,12 +160,19 @@ impl RunArguments {
         ranks.world.same("arithmetic", device.arithmetic())?;
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
-        device.run(Training { recipe, place, ranks, command, available }).map_err(|error| match error
-            .downcast_ref::<device::Failed>(
-        ) {
-            Some(failed) => self.remedied(failed, &checkpoints),
-            None => error,
-        })
+        device
+            .run(Training {
+                recipe,
+                place,
+                ranks,
+                command,
+                available,
+                trace: trace.map(|file| (file, self.trace_step)),
+            })
+            .map_err(|error| match error.downcast_ref::<device::Failed>() {
+                Some(failed) => self.remedied(failed, &checkpoints),
+                None => error,
+            })
     }
 
     /// A device's failure, with what helps: less memory where that was lacking, and how a run that has saved something goes on.
@@ -166,6 +186,14 @@ impl RunArguments {
             said += &format!("; the same command with {instead} goes on from the last checkpoint");
         }
         Error::msg(said)
+    }
+
+    /// The trace that is asked for, of a run of so many steps.
+    fn trace_to(&self, path: &Path, steps: u64, ranks: &Ranks) -> Result<TraceFile> {
+        if let Some(step) = self.trace_step.filter(|&step| step > steps) {
+            return Err(anyhow!("--trace-step is {step}, and the run has {steps} steps"));
+        }
+        TraceFile::new(path, ranks.world.rank(), ranks.world.size())
     }
 
     /// Where the recipe does not say how many shards an update has: as many as the run has that is resumed, or as there are
@@ -200,13 +228,15 @@ struct Training<'a, R> {
     command: &'a str,
     /// Bytes of the device's memory.
     available: usize,
+    /// Where a trace goes, and of which step, if it was said.
+    trace: Option<(TraceFile, Option<u64>)>,
 }
 
 impl<R: TrainingRecipe> Job for Training<'_, R> {
     type Output = ();
 
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
-        let Self { recipe, place, ranks, command, available } = self;
+        let Self { recipe, place, ranks, command, available, trace } = self;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
@@ -214,6 +244,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
         let mut watcher = Watcher::new(ranks);
+        watcher.tracing(trace.map(|(file, step)| StepTrace::new(file, step, device.clone())));
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         device.heading().iter().for_each(|heading| watcher.heading(heading));
         let config = ModelConfig::read(&model_dir)?;

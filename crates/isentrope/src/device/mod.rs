@@ -215,6 +215,21 @@ impl Device {
         }
     }
 
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match &self.computes {
+            Computes::Cpu(_) => "CPU".into(),
+            Computes::Gpu { backend, .. } => backend.device().name(),
+        }
+    }
+
+    /// Waits until it has done all that it was asked.
+    pub fn settle(&self) {
+        if let Computes::Gpu { backend, .. } = &self.computes {
+            backend.device().synchronize();
+        }
+    }
+
     /// Whether it is a GPU.
     pub fn is_gpu(&self) -> bool {
         matches!(self.computes, Computes::Gpu { .. })

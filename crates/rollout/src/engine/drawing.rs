@@ -5,6 +5,7 @@ use crate::sequence::{Completion, FinishReason};
 use crate::stop::Text;
 use crate::{Error, Result};
 use isentrope_kernels::{Backend, Draw};
+use isentrope_trace::span;
 
 /// A token to be drawn from a row of hidden states.
 pub(super) struct Due {
@@ -21,7 +22,9 @@ impl<B: Backend> Engine<'_, B> {
         }
         due.sort_by_key(|due| due.row);
         let draws: Vec<Draw> = due.iter().map(|due| self.running[due.sample].next(due.row)).collect();
+        let drawing = span("draw").with("responses", draws.len());
         let drawn = self.model.draw(hidden, &draws);
+        drop(drawing);
         let mut events = Vec::with_capacity(due.len());
         let mut ended = Vec::new();
         for (&Due { sample: at, .. }, drawn) in due.iter().zip(drawn) {

@@ -19,6 +19,7 @@ use drawing::Due;
 use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
+use isentrope_trace::{count, span};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -185,8 +186,18 @@ impl<'a, B: Backend> Engine<'a, B> {
         if self.step.rows() == 0 {
             return Ok(events);
         }
+        count("live sequences", self.running.len() as u64);
+        count("free cache pages", self.cache.free_pages() as u64);
+        let of_prompts = self.step.rows() - decoding;
+        let name = match (decoding, of_prompts) {
+            (_, 0) => "decode",
+            (0, _) => "prefill",
+            _ => "prefill and decode",
+        };
+        let pass = span(name).with("responses", decoding).with("prompt tokens", of_prompts);
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
         let hidden = Arc::new(model.step(step, cache, self.activation_slots.0.as_deref_mut()));
+        drop(pass);
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
             self.groups[group].state = GroupState::Ready { hidden: hidden.clone(), row: row as u32 };

@@ -31,6 +31,7 @@ use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
 use isentrope_rollout::{Prompter, Response};
+use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -184,6 +185,7 @@ impl Trainer for PolicyGradient {
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
         for (number, (of_update, advantages)) in minibatches.enumerate() {
             let batch = TrainingBatch::new(of_update, advantages, mask_truncated);
+            let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
             if !batch.is_empty() {
                 let (loss, norm) = self.update(number, &batch, &in_force, context)?;
                 state.entropy_control.after_update(objective, &mut in_force, loss.entropy);

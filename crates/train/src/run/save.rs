@@ -5,6 +5,7 @@ use super::{Run, StepRecord};
 use crate::error::Result;
 use crate::observer::{Observer, Phase, Progress};
 use isentrope_kernels::Backend;
+use isentrope_trace::span;
 use serde::Serialize;
 use std::path::Path;
 
@@ -88,6 +89,7 @@ impl Run {
         unrecorded: Option<StepRecord>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        let _span = span("checkpoint");
         observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
         // If the base model is gone by now, the last checkpoint has the files that are copied from it.
         let has_model = |dir: &&Path| dir.join("config.json").is_file();

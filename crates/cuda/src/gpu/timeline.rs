@@ -1,0 +1,171 @@
+//! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's around each launch and copy, whose
+//! times are asked for once the host has waited for the stream anyway.
+//!
+//! Nothing here fails: what the driver has no time of is not in the trace. An error that an earlier kernel has left is seen by the
+//! call that it is measured around, as without a trace.
+
+use super::calls::Calls;
+use super::device::Stream;
+use cudarc::driver::sys::CUevent;
+use isentrope_trace::{Argument, is_on, on_device};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Work that is measured before the host waits; more than that is left out.
+const MOST: usize = 1 << 16;
+/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer.
+const RENEWED: Duration = Duration::from_secs(1);
+
+/// Times of what is in a stream.
+#[derive(Default)]
+pub(super) struct Timeline(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// An event whose time is known on the host's clock.
+    base: Option<(Event, Instant)>,
+    /// In the order of the stream.
+    waiting: Vec<Measured>,
+    /// Events to be used again.
+    free: Vec<Event>,
+}
+
+/// An event of the driver's, which stays as long as the stream.
+#[derive(Clone, Copy)]
+struct Event(CUevent);
+
+// SAFETY: the driver's functions take its events on any thread that has the context; whoever holds the lock uses them.
+unsafe impl Send for Event {}
+
+struct Measured {
+    name: &'static str,
+    bytes: Option<usize>,
+    began: Event,
+    ended: Event,
+}
+
+/// Work that is being put into the stream. What was put there since it began is measured when this is dropped.
+pub(super) struct Timed<'a>(Option<(&'a Stream, &'static str, Option<usize>, Event)>);
+
+impl Stream {
+    /// Measures what is put into the stream until the result is dropped, if a trace is recorded: a kernel, or a copy of so many
+    /// bytes. What is put into a graph that is being captured has no time yet.
+    pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
+        Timed(if is_on() { self.begin(name, bytes) } else { None })
+    }
+
+    #[cold]
+    fn begin(
+        &self,
+        name: &'static str,
+        bytes: Option<usize>,
+    ) -> Option<(&Self, &'static str, Option<usize>, Event)> {
+        let mut state = self.timeline.state();
+        if state.waiting.len() >= MOST || self.is_capturing() {
+            return None;
+        }
+        let is_old = |(_, at): (Event, Instant)| at.elapsed() > RENEWED;
+        if state.waiting.is_empty() && state.base.is_none_or(is_old) {
+            let old = state.base.take();
+            state.free.extend(old.map(|(event, _)| event));
+            state.base = Some(self.base(&mut state)?);
+        }
+        let began = self.record(&mut state)?;
+        Some((self, name, bytes, began))
+    }
+
+    fn is_capturing(&self) -> bool {
+        let mut status = 0;
+        // SAFETY: the stream lives as long as this, and the driver writes one number.
+        let asked = self.call(|calls| unsafe { (calls.cuStreamIsCapturing)(self.handle, &raw mut status) });
+        asked.is_err() || status != 0
+    }
+
+    /// An event that the stream has passed, and when that was.
+    fn base(&self, state: &mut State) -> Option<(Event, Instant)> {
+        let event = self.record(state)?;
+        // SAFETY: the event was recorded in this context.
+        self.call(|calls| unsafe { (calls.cuEventSynchronize)(event.0) }).ok()?;
+        Some((event, Instant::now()))
+    }
+
+    /// Puts an event into the stream.
+    fn record(&self, state: &mut State) -> Option<Event> {
+        let event = match state.free.pop() {
+            Some(event) => event,
+            None => {
+                let mut event = ptr::null_mut();
+                // SAFETY: the driver writes the event. With flags 0 it has a time.
+                self.call(|calls| unsafe { (calls.cuEventCreate)(&raw mut event, 0) }).ok()?;
+                Event(event)
+            }
+        };
+        // SAFETY: event and stream are of this context, and live as long as it.
+        match self.call(|calls| unsafe { (calls.cuEventRecord)(event.0, self.handle) }) {
+            Ok(()) => Some(event),
+            Err(_) => {
+                state.free.push(event);
+                None
+            }
+        }
+    }
+
+    /// Hands over the times of what the stream has done. To be called where the host has waited for it.
+    pub(super) fn tell_times(&self) {
+        let mut state = self.timeline.state();
+        let State { base, waiting, free } = &mut *state;
+        let Some((mut event, mut at)) = *base else { return };
+        let mut known = 0;
+        for Measured { name, bytes, began, ended } in &*waiting {
+            // Another thread may have put it there after the host has waited.
+            let (Some(until), Some(took)) = (self.between(event, *began), self.between(*began, *ended))
+            else {
+                break;
+            };
+            let bytes = bytes.map(|bytes| ("bytes", Argument::Number(bytes as u64)));
+            on_device(name, at + until, took, [bytes, None]);
+            // From its end on, since what the driver says of long times is not exact.
+            free.extend([event, *began]);
+            (event, at) = (*ended, at + until + took);
+            known += 1;
+        }
+        waiting.drain(..known);
+        *base = Some((event, at));
+    }
+
+    fn between(&self, began: Event, ended: Event) -> Option<Duration> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: both events were recorded, and the driver writes one number.
+        let asked =
+            self.call(|calls| unsafe { (calls.cuEventElapsedTime)(&raw mut milliseconds, began.0, ended.0) });
+        asked.ok().map(|()| Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
+    }
+}
+
+impl Timeline {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the events back to the driver, in their context.
+    pub(super) fn destroy(&self, calls: &Calls) {
+        let State { base, waiting, free } = std::mem::take(&mut *self.state());
+        let measured = waiting.into_iter().flat_map(|measured| [measured.began, measured.ended]);
+        for event in base.map(|(event, _)| event).into_iter().chain(free).chain(measured) {
+            // SAFETY: the event is of the context that is current, and is not used again.
+            unsafe { (calls.cuEventDestroy_v2)(event.0) };
+        }
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        let Some((stream, name, bytes, began)) = self.0.take() else { return };
+        let mut state = stream.timeline.state();
+        match stream.record(&mut state) {
+            Some(ended) => state.waiting.push(Measured { name, bytes, began, ended }),
+            None => state.free.push(began),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The recorder of a process.
+
+use crate::event::{Argument, DEVICE_THREAD, Event, Kind};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Whether something is recorded.
+static ON: AtomicBool = AtomicBool::new(false);
+/// Which recording it is, so that nothing of an earlier one is taken for its own.
+static RECORDING: AtomicU64 = AtomicU64::new(0);
+static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+/// The number of the next thread that records something.
+static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
+
+thread_local! {
+    /// The number of this thread; 0 where it has none yet.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+    /// What this thread is called, where it was named here.
+    static NAME: RefCell<Option<&'static str>> = const { RefCell::new(None) };
+}
+
+/// Phases that are recorded beyond the limit: there are few, and they hold what is inside together.
+const PHASES_BEYOND: usize = 10_000;
+
+struct Recorder {
+    began: Instant,
+    began_at: SystemTime,
+    limit: usize,
+    /// Events that are there or under way.
+    reserved: usize,
+    events: Vec<Event>,
+    threads: BTreeMap<u32, String>,
+    dropped: u64,
+    first_dropped: Option<Duration>,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// When it began.
+    pub began: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// What has happened, in the order of ends.
+    pub events: Vec<Event>,
+    /// The names of threads, by their numbers.
+    pub threads: BTreeMap<u32, String>,
+    /// How many events there was no room for.
+    pub dropped: u64,
+    /// When the first of these began.
+    pub first_dropped: Option<Duration>,
+    /// Most events that it was to have, but for phases.
+    pub limit: usize,
+}
+
+/// Whether something is recorded.
+#[inline]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Begins to record. What was recorded before and not [ended](end) is lost. There is room for so many events, and for some more
+/// phases; what comes after them is counted.
+pub fn begin(limit: usize) {
+    let mut recorder = recorder();
+    RECORDING.fetch_add(1, Ordering::Relaxed);
+    *recorder = Some(Recorder {
+        began: Instant::now(),
+        began_at: SystemTime::now(),
+        limit,
+        reserved: 0,
+        events: Vec::new(),
+        threads: BTreeMap::new(),
+        dropped: 0,
+        first_dropped: None,
+    });
+    ON.store(true, Ordering::Relaxed);
+}
+
+/// Ends the recording, if there is one. Spans that are still open are not in it.
+pub fn end() -> Option<Trace> {
+    let recorder = recorder().take()?;
+    ON.store(false, Ordering::Relaxed);
+    let Recorder { began, began_at, limit, events, threads, dropped, first_dropped, .. } = recorder;
+    Some(Trace { began: began_at, took: began.elapsed(), events, threads, dropped, first_dropped, limit })
+}
+
+/// Records that a number is this from now on.
+#[inline]
+pub fn count(name: &'static str, value: u64) {
+    if is_on() {
+        let value = [Some(("value", Argument::Number(value))), None];
+        let now = Instant::now();
+        add(Kind::Counter, name, this_thread(), now, Duration::ZERO, value);
+    }
+}
+
+/// Records work of the device's. Nothing where nothing is recorded.
+pub fn on_device(
+    name: &'static str,
+    began: Instant,
+    took: Duration,
+    arguments: [Option<(&'static str, Argument)>; 2],
+) {
+    add(Kind::Device, name, DEVICE_THREAD, began, took, arguments);
+}
+
+/// What this thread is called in traces, unless it has a name of its own.
+pub fn name_thread(name: &'static str) {
+    NAME.set(Some(name));
+}
+
+fn add(
+    kind: Kind,
+    name: &'static str,
+    thread: u32,
+    began: Instant,
+    took: Duration,
+    arguments: [Option<(&'static str, Argument)>; 2],
+) {
+    if reserve(kind, began).is_some() {
+        push(Reserved {
+            recording: RECORDING.load(Ordering::Relaxed),
+            kind,
+            name,
+            thread,
+            began,
+            took,
+            arguments,
+        });
+    }
+}
+
+/// An event that there is room for.
+pub(crate) struct Reserved {
+    pub recording: u64,
+    pub kind: Kind,
+    pub name: &'static str,
+    pub thread: u32,
+    pub began: Instant,
+    pub took: Duration,
+    pub arguments: [Option<(&'static str, Argument)>; 2],
+}
+
+/// Takes room for an event, before what is inside of it takes all there is. Returns the recording's number.
+pub(crate) fn reserve(kind: Kind, began: Instant) -> Option<u64> {
+    let mut recorder = recorder();
+    let recorder = recorder.as_mut()?;
+    let limit = if kind.is_fine() { recorder.limit } else { recorder.limit.saturating_add(PHASES_BEYOND) };
+    if recorder.reserved >= limit {
+        recorder.dropped += 1;
+        recorder.first_dropped.get_or_insert(began.saturating_duration_since(recorder.began));
+        return None;
+    }
+    recorder.reserved += 1;
+    Some(RECORDING.load(Ordering::Relaxed))
+}
+
+/// Records an event that there is room for, unless its recording is over.
+pub(crate) fn push(event: Reserved) {
+    let mut recorder = recorder();
+    let Some(recorder) = recorder.as_mut() else { return };
+    let Reserved { recording, kind, name, thread, began, took, arguments } = event;
+    if recording != RECORDING.load(Ordering::Relaxed) {
+        return;
+    }
+    recorder.threads.entry(thread).or_insert_with(|| {
+        let own = thread::current();
+        match (thread, NAME.with_borrow(|name| *name)) {
+            (DEVICE_THREAD, _) => "device".to_owned(),
+            (_, Some(name)) => name.to_owned(),
+            (thread, None) => own.name().map_or_else(|| format!("thread {thread}"), str::to_owned),
+        }
+    });
+    let began = began.saturating_duration_since(recorder.began);
+    recorder.events.push(Event { kind, name, thread, began, took, arguments });
+}
+
+/// The number of this thread.
+pub(crate) fn this_thread() -> u32 {
+    THREAD.with(|thread| {
+        if thread.get() == 0 {
+            thread.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+        }
+        thread.get()
+    })
+}
+
+fn recorder() -> MutexGuard<'static, Option<Recorder>> {
+    RECORDER.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,81 @@
+//! Work that is under way.
+
+use crate::event::{Argument, Kind};
+use crate::recorder::{Reserved, is_on, push, reserve, this_thread};
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+/// Work under way on this thread. It ends when this is dropped.
+#[must_use = "a span ends when it is dropped: `let _span = ...`"]
+pub struct Span {
+    event: Option<Reserved>,
+    /// It ends on the thread that it has begun on.
+    _thread: PhantomData<*const ()>,
+}
+
+/// A part of a step, which begins now.
+#[inline]
+pub fn span(name: &'static str) -> Span {
+    Span::of(Kind::Phase, name)
+}
+
+/// A part of a pass through a model, which begins now: there are many, so these are left out first.
+#[inline]
+pub fn operation(name: &'static str) -> Span {
+    Span::of(Kind::Operation, name)
+}
+
+/// A call that asks something of the device, which begins now.
+#[inline]
+pub fn call(name: &'static str) -> Span {
+    Span::of(Kind::Call, name)
+}
+
+impl Span {
+    #[inline]
+    fn of(kind: Kind, name: &'static str) -> Self {
+        let event = if is_on() { begin(kind, name) } else { None };
+        Self { event, _thread: PhantomData }
+    }
+
+    /// Says a number of it. There is room for two numbers or names.
+    #[inline]
+    pub fn with(mut self, key: &'static str, value: usize) -> Self {
+        self.say(key, Argument::Number(value as u64));
+        self
+    }
+
+    /// Says a name of it.
+    #[inline]
+    pub fn named(mut self, key: &'static str, value: &'static str) -> Self {
+        self.say(key, Argument::Name(value));
+        self
+    }
+
+    #[inline]
+    fn say(&mut self, key: &'static str, value: Argument) {
+        if let Some(event) = &mut self.event
+            && let Some(empty) = event.arguments.iter_mut().find(|argument| argument.is_none())
+        {
+            *empty = Some((key, value));
+        }
+    }
+}
+
+#[cold]
+fn begin(kind: Kind, name: &'static str) -> Option<Reserved> {
+    let began = Instant::now();
+    let recording = reserve(kind, began)?;
+    let thread = this_thread();
+    Some(Reserved { recording, kind, name, thread, began, took: Duration::ZERO, arguments: [None; 2] })
+}
+
+impl Drop for Span {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(mut event) = self.event.take() {
+            event.took = event.began.elapsed();
+            push(event);
+        }
+    }
+}
