@@ -29,6 +29,20 @@ impl Tokens {
     }
 }
 
+impl Tokens {
+    /// The prompts of [`of_groups`](Self::of_groups) alone, which no token is drawn of yet.
+    pub fn of_prefill(prompts: f64, prompt: f64) -> Self {
+        Self { tokens: prompts * prompt, scored: 0.0, visible: prompts * prompt * (prompt + 1.0) / 2.0 }
+    }
+
+    /// The responses of [`of_groups`](Self::of_groups) alone. The first token is drawn of the prompt, and the last is not fed.
+    pub fn of_decoding(prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
+        let (responses, fed) = (prompts * group, (new - 1.0).max(0.0));
+        let visible = fed * prompt + fed * (fed + 1.0) / 2.0;
+        Self { tokens: responses * fed, scored: responses * new, visible: responses * visible }
+    }
+}
+
 impl Sum for Tokens {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |a, b| Self {
@@ -69,5 +83,9 @@ mod tests {
         let of = Tokens::of_groups(2.0, 3.0, 4.0, 5.0);
         // Position i sees i keys: 1 + 2 + 3 + 4 once, and 5 + 6 + 7 + 8 + 9 for each response.
         assert_eq!(of, Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) });
+        // The prompts, and 5 + 6 + 7 + 8 for each response.
+        assert_eq!(Tokens::of_prefill(2.0, 4.0), Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 });
+        let decoded = Tokens::of_decoding(2.0, 3.0, 4.0, 5.0);
+        assert_eq!(decoded, Tokens { tokens: 24.0, scored: 30.0, visible: 6.0 * 26.0 });
     }
 }

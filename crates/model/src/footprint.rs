@@ -44,6 +44,14 @@ impl Layout {
         self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
+    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the rows of its tokens, unless
+    /// that is the head as well.
+    pub fn read_bytes(&self, backend: &impl Backend) -> usize {
+        let all = self.parameter_bytes(backend, Role::Weight);
+        let embedding = backend.bytes(Role::Weight(self.parameters[self.embedding.0].kind));
+        if self.embedding == self.head { all } else { all - embedding }
+    }
+
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
     pub fn tape_bytes_per_token(&self, backend: &impl Backend, keep: Keep) -> usize {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))

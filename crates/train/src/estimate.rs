@@ -3,6 +3,10 @@
 //! An estimate, for two reasons. How long responses get is not known: they are counted as long as they may be. And norms,
 //! attention and draws are slower per operation than products, on small models above all.
 
+mod limit;
+
+pub use limit::{Cost, Limit, Peak, StepCost};
+
 use crate::error::Result;
 use isentrope_kernels::{Backend, Kind, Linear, Role};
 use isentrope_model::{Layout, Tokens};
@@ -25,6 +29,12 @@ pub struct Workload {
     pub steps: u64,
     /// What a step samples; nothing where it does not.
     pub sampled: Tokens,
+    /// Of this, the prompts.
+    pub prefilled: Tokens,
+    /// And the responses.
+    pub decoded: Tokens,
+    /// Updates of a step.
+    pub updates: f64,
     /// Responses sampled at a time.
     pub sampled_at_a_time: usize,
     /// What a step's updates go through, once.
@@ -75,6 +85,12 @@ pub struct Estimate {
 }
 
 impl Workload {
+    /// How often updates go forward and backward. Where the memory does not keep activations, they go forward once more.
+    fn update_passes(&self, memory: Kept) -> [f64; 2] {
+        let (forward, backward) = self.passes;
+        [if memory.of_passes { forward } else { forward + backward }, backward]
+    }
+
     /// How long it will take at this speed.
     pub fn estimate(self, layout: &Layout, memory: Kept, speed: Speed) -> Estimate {
         let seconds = |flops: f64, speed: f64| {
@@ -82,13 +98,12 @@ impl Workload {
             Duration::try_from_secs_f64(each / speed.max(1.0)).unwrap_or(Duration::MAX)
         };
         let sampling = seconds(layout.forward_flops(self.sampled), speed.sampling);
-        let (forward, backward) = self.passes;
+        let [forward, backward] = self.update_passes(memory);
         let once = layout.forward_flops(self.trained);
-        let again = if memory.of_passes { 0.0 } else { backward * once };
         // Also with what sampling has kept, a pass goes through the head.
         let spared =
             self.spared * memory.of_sampling * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
-        let updates = seconds((forward + 2.0 * backward) * once + again - spared, speed.updates);
+        let updates = seconds((forward + 2.0 * backward) * once - spared, speed.updates);
         let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling)
             .saturating_add(seconds(layout.forward_flops(self.held_out), speed.updates));
         let step = sampling.saturating_add(updates);

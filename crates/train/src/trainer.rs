@@ -1,7 +1,7 @@
 //! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
 
 use crate::error::Result;
-use crate::estimate::{Estimate, Kept, Speeds, Workload};
+use crate::estimate::{Estimate, Kept, Limit, Peak, Speeds, Workload};
 use crate::learner::Learner;
 use crate::observer::Observer;
 use crate::plan::{Demand, ParameterSets, Plan};
@@ -244,13 +244,38 @@ impl<T: Trainer> Prepared<T> {
         speeds: &mut Speeds,
     ) -> Result<Estimate> {
         let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
+        Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
+    }
+
+    /// How long a step takes at least where a device has these peaks.
+    pub fn limit<B: Backend>(&self, backend: &B, plan: &Plan, peak: Peak) -> Limit {
+        Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
+    }
+
+    /// The same where its peaks are what is measured here: for a tenth of a second, but for what has been measured before.
+    ///
+    /// # Errors
+    /// As [`estimate`](Self::estimate).
+    pub fn measured_limit<B: Backend>(
+        &self,
+        backend: &B,
+        plan: &Plan,
+        speeds: &mut Speeds,
+    ) -> Result<(Limit, Peak)> {
+        let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
+        let peak = Peak::measure(backend, speed)?;
+        Ok((self.limit(backend, plan, peak), peak))
+    }
+
+    /// What a plan has room to keep for backward passes.
+    fn kept<B: Backend>(&self, backend: &B, plan: &Plan) -> Kept {
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
         let kept = forward_first.saturating_mul(longest_trained).max(pass);
         let each = self.layout.tape_bytes_per_token(backend, Keep::Activations);
         let of_passes = plan.tape >= kept.saturating_mul(each);
-        Ok(self.workload.estimate(&self.layout, Kept { of_sampling, of_passes }, speed))
+        Kept { of_sampling, of_passes }
     }
 
     /// The first texts that the run will learn from, as the model will see them.

@@ -21,6 +21,7 @@ use isentrope_kernels::{Backend, Isa};
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
+use isentrope_train::estimate::Speeds;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::plan::Plan;
 use isentrope_train::run::{Ending, Existing, Place, RunSummary};
@@ -72,6 +73,10 @@ pub struct RunArguments {
     /// With --dry-run: plans for a GPU of so many GB, such as 24, 80 or 141, whether there is one here or not
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
+    /// With --dry-run: plans for such a GPU, as a100, h100, h200, b200, l40s or rtx4090, and says how long a step takes at least by
+    /// its data sheet
+    #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
+    gpu: Option<String>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
     #[arg(long, exclusive = true)]
     keys: bool,
@@ -119,7 +124,11 @@ impl RunArguments {
         let most = most_memory(self.free_memory)?;
         let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
         if self.dry_run {
-            let card = self.gpu_memory.map(Card::new).transpose()?;
+            let card = match (&self.gpu, self.gpu_memory) {
+                (Some(name), _) => Some(Card::named(name)?),
+                (None, Some(gb)) => Some(Card::new(gb)?),
+                (None, None) => None,
+            };
             let on = match card {
                 Some(card) => On::Card(card),
                 None => On::Device(open(&recipe, wanted, ranks).map(|device| (device, most))),
@@ -399,7 +408,22 @@ impl<T: Trainer> Job for Looking<'_, T> {
         let plan = plan.map_err(|error| device.unfitting(error))?;
         plan.check_host(self.of_host)?;
         let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
-        Ok(format!("# {plan}\n{heading}# {}\n", self.prepared.estimate(&*backend, &plan)?))
+        let mut speeds = Speeds::default();
+        let estimate = self.prepared.estimate_with(&*backend, &plan, &mut speeds)?;
+        let limit = match device.data_sheet() {
+            Some((sheet, dtype)) => {
+                let limit = self.prepared.limit(&*backend, &plan, card::peak(sheet, dtype));
+                format!("{}: {limit}", card::at_peak(sheet))
+            }
+            None => {
+                let (limit, peak) = self.prepared.measured_limit(&*backend, &plan, &mut speeds)?;
+                let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
+                format!(
+                    "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} GB/s that were measured here: {limit}"
+                )
+            }
+        };
+        Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::Index;
 use contained::contained;
-use isentrope_cuda::{AnyDevice, Cuda, Device as _, Dtype, Layer, Products, self_test};
+use isentrope_cuda::{AnyDevice, Cuda, DataSheet, Device as _, Dtype, Layer, Products, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
@@ -220,6 +220,14 @@ impl Device {
         match &self.computes {
             Computes::Cpu(_) => "CPU".into(),
             Computes::Gpu { backend, .. } => backend.device().name(),
+        }
+    }
+
+    /// What its data sheet says, of a GPU that is known, and which numbers it computes with.
+    pub fn data_sheet(&self) -> Option<(&'static DataSheet, Dtype)> {
+        match &self.computes {
+            Computes::Cpu(_) => None,
+            Computes::Gpu { backend, about, .. } => Some((DataSheet::of_name(&about.name)?, backend.dtype())),
         }
     }
 

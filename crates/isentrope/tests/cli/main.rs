@@ -43,6 +43,7 @@ mod sweep;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;
+mod trace;
 mod train_alarms;
 mod train_bad_recipe;
 mod train_data;

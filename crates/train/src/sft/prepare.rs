@@ -114,6 +114,7 @@ impl TrainingRecipe for Recipe {
             sampled_at_a_time: sampled,
             trained: mean_example(&mut examples, &prompter) * recipe.sft.batch as f64,
             passes: (1.0, 1.0),
+            updates: 1.0,
             evaluated: EvaluationSet::work(&sets, context),
             held_out: held_out.iter().map(work).sum(),
             evaluations: recipe.eval.evaluations(recipe.run.steps),

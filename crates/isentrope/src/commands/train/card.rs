@@ -1,14 +1,20 @@
-//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many bytes everything takes.
+//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many bytes everything takes, and
+//! data sheets how long a step takes at least.
 
 use anyhow::{Result, anyhow};
-use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
+use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
+use isentrope_train::estimate::Peak;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
 /// The memory of a GPU that is planned for, in GiB. What is sold as 80 GB has a little less than 80 GiB, and a run takes nine
 /// tenths of it unless `memory.budget_gib` says.
-#[derive(Clone, Copy, Debug)]
-pub struct Card(f64);
+#[derive(Clone, Debug)]
+pub struct Card {
+    gib: f64,
+    /// Those that have so much, or the one that was named.
+    sheets: Vec<&'static DataSheet>,
+}
 
 /// Most GiB that are taken for a GPU's.
 const MOST: f64 = 1e6;
@@ -20,21 +26,39 @@ impl Card {
     /// When it is none.
     pub fn new(gib: f64) -> Result<Self> {
         if gib > 0.0 && gib <= MOST {
-            Ok(Self(gib))
+            Ok(Self { gib, sheets: DataSheet::of_memory(gib).collect() })
         } else {
             Err(anyhow!("--gpu-memory is {gib}: it must be above 0, and at most {MOST}"))
         }
     }
 
-    /// Plans of a run with either type of numbers, a line each. Beside them, why it fits with neither.
-    pub fn plans<T: Trainer>(self, prepared: &Prepared<T>) -> (String, Result<()>) {
-        let memory = (self.0 * f64::from(1 << 30)) as usize;
+    /// What `--gpu` names.
+    ///
+    /// # Errors
+    /// When it is not known, with those that are.
+    pub fn named(key: &str) -> Result<Self> {
+        let known = || DATA_SHEETS.iter().map(|sheet| sheet.key).collect::<Vec<_>>().join(", ");
+        let sheet = DataSheet::of_key(key).ok_or_else(|| {
+            anyhow!("--gpu {key} is not known; known are {}; --gpu-memory plans for any other", known())
+        })?;
+        Ok(Self { gib: sheet.memory_gb, sheets: vec![sheet] })
+    }
+
+    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least on GPUs that are known.
+    /// Beside them, why it fits with neither.
+    pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
+        let memory = (self.gib * f64::from(1 << 30)) as usize;
         let (mut text, mut fits, mut last) = (String::new(), false, String::new());
+        let mut limits = vec![Vec::new(); self.sheets.len()];
         for (name, dtype) in [("bf16", Dtype::Bf16), ("f32", Dtype::F32)] {
             let backend = Cuda::new(Arc::new(PlanningDevice { memory }), dtype);
             let line = match prepared.plan(&backend, memory) {
                 Ok(plan) => {
                     fits = true;
+                    for (sheet, limits) in self.sheets.iter().zip(&mut limits) {
+                        let limit = prepared.limit(&backend, &plan, peak(sheet, dtype));
+                        limits.push(format!("with {name} {limit}"));
+                    }
                     plan.to_string()
                 }
                 Err(error) => {
@@ -42,11 +66,34 @@ impl Card {
                     last.clone()
                 }
             };
-            text += &format!("a GPU of {} GB with {name}: {line}\n", self.0);
+            text += &format!("a GPU of {} GB with {name}: {line}\n", self.gib);
         }
-        let refused = || anyhow!("the run fits no GPU of {} GB; with f32: {last}", self.0);
+        for (sheet, limits) in self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty()) {
+            text += &format!("{}: {}\n", at_peak(sheet), limits.join("; "));
+        }
+        let refused = || anyhow!("the run fits no GPU of {} GB; with f32: {last}", self.gib);
         (text, if fits { Ok(()) } else { Err(refused()) })
     }
+}
+
+/// What a data sheet says of products and of memory.
+pub fn peak(sheet: &DataSheet, dtype: Dtype) -> Peak {
+    let flops = match dtype {
+        Dtype::Bf16 => sheet.bf16,
+        Dtype::F32 => sheet.f32,
+    };
+    Peak { flops, bandwidth: sheet.bandwidth }
+}
+
+/// What is said before the time at which a GPU would be at its limit.
+pub fn at_peak(sheet: &DataSheet) -> String {
+    let DataSheet { name, bf16, f32, bandwidth, source, .. } = sheet;
+    format!(
+        "limit, not a forecast: if a {name} ran at its peak of {:.0} TFLOP/s in bf16, {:.1} in f32 and {:.0} GB/s all along ({source})",
+        bf16 / 1e12,
+        f32 / 1e12,
+        bandwidth / 1e9
+    )
 }
 
 /// The least GPU that a run fits whose budget must be so many bytes.

@@ -1,0 +1,294 @@
+//! `--trace`: what a traced step shows, and that nothing depends on it.
+
+use crate::program::{Scratch, failure_saying, isentrope, stderr, token_model};
+use crate::training::{Bench, assert_same_results, succeed};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Microseconds within which times agree that were rounded.
+const ROUNDED: f64 = 0.01;
+
+/// What took time in a trace.
+struct Traced {
+    file: Value,
+    /// By thread, in the order in which they begin, the outer ones first.
+    spans: BTreeMap<u64, Vec<Span>>,
+}
+
+#[derive(Clone)]
+struct Span {
+    name: String,
+    kind: String,
+    began: f64,
+    took: f64,
+    arguments: Value,
+    /// The names of those around it.
+    within: Vec<String>,
+}
+
+impl Span {
+    fn ended(&self) -> f64 {
+        self.began + self.took
+    }
+}
+
+/// The thread that stands for the device.
+const DEVICE: u64 = 1_000_000;
+
+fn read(path: &Path) -> Traced {
+    let file: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let mut spans: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+    for event in file["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X") {
+        let text = |key: &str| event[key].as_str().unwrap().to_owned();
+        let span = Span {
+            name: text("name"),
+            kind: text("cat"),
+            began: event["ts"].as_f64().unwrap(),
+            took: event["dur"].as_f64().unwrap(),
+            arguments: event["args"].clone(),
+            within: Vec::new(),
+        };
+        assert!(span.began >= 0.0 && span.took >= 0.0, "{event}");
+        spans.entry(event["tid"].as_u64().unwrap()).or_default().push(span);
+    }
+    for spans in spans.values_mut() {
+        spans.sort_by(|a, b| a.began.total_cmp(&b.began).then(b.took.total_cmp(&a.took)));
+        let mut around: Vec<Span> = Vec::new();
+        for span in spans {
+            around.retain(|outer| span.began < outer.ended() - ROUNDED);
+            for outer in &around {
+                assert!(
+                    span.ended() <= outer.ended() + ROUNDED,
+                    "{} reaches beyond {}",
+                    span.name,
+                    outer.name
+                );
+            }
+            span.within = around.iter().map(|outer| outer.name.clone()).collect();
+            around.push(span.clone());
+        }
+    }
+    Traced { file, spans }
+}
+
+impl Traced {
+    fn all(&self) -> impl Iterator<Item = &Span> {
+        self.spans.values().flatten()
+    }
+
+    /// The only one of this name.
+    fn only(&self, name: &str) -> &Span {
+        let mut found = self.all().filter(|span| span.name == name);
+        let only = found.next().unwrap_or_else(|| panic!("no {name}"));
+        assert!(found.next().is_none(), "several {name}");
+        only
+    }
+
+    /// Whether each of these is in one of those.
+    fn assert_within(&self, name: &str, outer: &str) {
+        let mut found = self.all().filter(|span| span.name == name).peekable();
+        assert!(found.peek().is_some(), "no {name}");
+        for span in found {
+            assert!(
+                span.within.iter().any(|around| around == outer),
+                "{name} in {:?}, not in {outer}",
+                span.within
+            );
+        }
+    }
+
+    /// The thread of this name.
+    fn thread(&self, name: &str) -> &[Span] {
+        let events = self.file["traceEvents"].as_array().unwrap();
+        let named =
+            events.iter().find(|event| event["name"] == "thread_name" && event["args"]["name"] == name);
+        let thread = named.unwrap_or_else(|| panic!("no thread is called {name}"))["tid"].as_u64().unwrap();
+        &self.spans[&thread]
+    }
+}
+
+const SMALL: [&str; 5] =
+    ["run.steps=3", "eval.problems=2", "eval.samples=1", "checkpoint.every=1", "checkpoint.keep=9"];
+
+#[test]
+fn a_traced_step_shows_its_phases_and_changes_nothing() {
+    let bench = Bench::train();
+    let plain = bench.run("plain", &SMALL, &[]);
+    let file = bench.scratch.path("trace.json");
+    let said = {
+        let output = bench.command("traced", &SMALL, &["--trace", &file]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    assert_same_results(&plain, &bench.out("traced"));
+    assert!(said.contains("the trace of step 2") && said.contains("trace.json"), "{said}");
+
+    let traced = read(Path::new(&file));
+    let step = traced.only("step");
+    assert_eq!((step.kind.as_str(), &step.arguments["number"]), ("phase", &2.into()));
+    for (name, outer) in [
+        ("rollout", "step"),
+        ("prefill", "rollout"),
+        ("decode", "rollout"),
+        ("draw", "rollout"),
+        ("verify", "rollout"),
+        ("attention", "decode"),
+        ("MLP", "decode"),
+        ("minibatch", "step"),
+        ("update", "minibatch"),
+        ("loss", "update"),
+        ("micro-batch", "update"),
+        ("backward", "micro-batch"),
+        ("MLP backward", "backward"),
+        ("head backward", "backward"),
+        ("optimizer", "minibatch"),
+        ("AdamW", "optimizer"),
+        ("eval", "step"),
+        ("checkpoint", "step"),
+    ] {
+        if name == "decode" || name == "draw" || name == "prefill" || name == "verify" {
+            // Evaluations sample as well.
+            let mut found = traced.all().filter(|span| span.name == name);
+            assert!(
+                found.any(|span| span.within.iter().any(|around| around == outer)),
+                "no {name} in {outer}"
+            );
+        } else if name != "attention" && name != "MLP" {
+            traced.assert_within(name, outer);
+        }
+    }
+    // The phases of the step are what it consists of, and as long as timings.jsonl says.
+    let parts: Vec<&Span> = traced.all().filter(|span| span.within == ["step"]).collect();
+    let sum: f64 = parts.iter().map(|span| span.took).sum();
+    assert!(sum <= step.took + ROUNDED && sum > 0.7 * step.took, "{sum} of {}", step.took);
+    let timings = fs::read_to_string(bench.out("traced").join("timings.jsonl")).unwrap();
+    let timings: Vec<Value> = timings.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let timings = timings.iter().find(|line| line["step"] == 2).unwrap();
+    for phase in ["rollout", "update", "optimizer", "eval"] {
+        let traced: f64 = traced.all().filter(|span| span.name == phase).map(|span| span.took).sum();
+        let timed = 1e6 * timings[format!("time/{phase}_s")].as_f64().unwrap();
+        assert!((traced - timed).abs() < 0.05 * timed + 2000.0, "{phase}: {traced} and {timed} us");
+    }
+    // Counters.
+    let counters = traced.file["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "C");
+    let names: BTreeSet<&str> = counters.map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["free cache pages", "live sequences"]));
+
+    // Every name is explained.
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace.md")).unwrap();
+    let names: BTreeSet<&str> = traced.all().map(|span| span.name.as_str()).chain(names).collect();
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "docs/trace.md does not say what {name} is");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
+    let bench = Bench::train();
+    let sets = [&SMALL[..], &["run.steps=2", "rollout.max_batches=40", "eval.every=0"]].concat();
+    let plain = bench.run("plain", &sets, &[]);
+    let file = bench.scratch.path("trace.json");
+    let flags = ["--device", "cuda", "--trace", &file, "--trace-step", "1"];
+    succeed(&mut bench.emulated("traced", &sets, &flags));
+    assert_same_results(&plain, &bench.out("traced"));
+
+    let traced = read(Path::new(&file));
+    assert_eq!(traced.only("step").arguments["number"], 1);
+    let device = traced.thread("device: emulated sm_90");
+    assert!(device.iter().all(|span| span.kind == "device" && span.within.is_empty()), "they overlap");
+    // Each kernel was launched by the host, and here has run in the launch.
+    let launches: Vec<&Span> = traced.all().filter(|span| span.name == "launch").collect();
+    let kernels: Vec<&Span> = device.iter().filter(|span| span.arguments["bytes"].is_null()).collect();
+    assert!(launches.len() > 500 && launches.len() == kernels.len(), "{} {}", launches.len(), kernels.len());
+    for (launch, kernel) in launches.iter().zip(&kernels) {
+        assert_eq!(launch.arguments["kernel"], kernel.name.as_str());
+        assert!(
+            launch.began <= kernel.began && kernel.ended() <= launch.ended() + ROUNDED,
+            "{}",
+            kernel.name
+        );
+    }
+    // The round trip of each token that is drawn: the host waits for what the device has.
+    traced.assert_within("download", "step");
+    for draw in traced.all().filter(|span| span.name == "draw") {
+        let within = |span: &&Span| {
+            span.name == "download" && span.began >= draw.began && span.ended() <= draw.ended()
+        };
+        assert!(traced.all().filter(within).count() >= 1, "a draw without a download");
+    }
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace.md")).unwrap();
+    let calls: BTreeSet<&str> =
+        traced.all().filter(|span| span.kind == "call").map(|span| span.name.as_str()).collect();
+    for name in calls {
+        assert!(page.contains(&format!("`{name}`")), "docs/trace.md does not say what {name} is");
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_is_refused_before_the_run_begins() {
+    let bench = Bench::train();
+    let nowhere = bench.scratch.path("nowhere/trace.json");
+    let directory = bench.scratch.path("");
+    let good = bench.scratch.path("trace.json");
+    for (flags, why) in [
+        (&["--trace", &nowhere][..], "nowhere/trace.json"),
+        (&["--trace", &directory], "is a directory"),
+        (&["--trace", "-"], "name a file"),
+        (&["--trace", &good, "--trace-step", "9"], "--trace-step is 9, and the run has 3 steps"),
+        (&["--trace", &good, "--dry-run"], "--dry-run"),
+        (&["--trace-step", "1"], "--trace"),
+    ] {
+        let output = bench.command("out", &SMALL, flags).output().unwrap();
+        assert!(!output.status.success() && stderr(&output).contains(why), "{flags:?}: {}", stderr(&output));
+    }
+    assert!(!bench.out("out").exists() && !Path::new(&good).exists());
+    // A step that is not made is missed.
+    let output = bench.command("out", &["run.steps=1"], &[]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = bench.command("out", &["run.steps=1"], &["--resume", "--trace", &good]).output().unwrap();
+    assert!(stderr(&output).contains("there is no trace in"), "{}", stderr(&output));
+    assert!(!Path::new(&good).exists());
+}
+
+/// Asked to end in the step that is traced, the run ends after it, with the trace of the whole step.
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_interrupted_leaves_a_whole_trace_or_none() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    let bench = Bench::train();
+    let file = bench.scratch.path("trace.json");
+    let sets = [&SMALL[..], &["run.steps=500"]].concat();
+    let mut child = crate::train_resume::start(bench.command("out", &sets, &["--trace", &file]));
+    crate::train_resume::wait_until(&mut child, || crate::train_resume::lines(&bench.out("out")) >= 2);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    if Path::new(&file).exists() {
+        assert_eq!(read(Path::new(&file)).only("step").arguments["number"], 2);
+    }
+    let left = fs::read_dir(bench.scratch.path("")).unwrap().flatten();
+    assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".isentrope")));
+}
+
+#[test]
+fn a_command_that_samples_is_traced_as_a_whole() {
+    let scratch = Scratch::new();
+    let prompts = scratch.lines("prompts.jsonl", &[serde_json::json!({"tokens": [3, 4, 5]})]);
+    let (model, file) = (token_model("qwen3"), scratch.path("trace.json"));
+    let generate = ["generate", &model, "--prompts", &prompts, "--max-tokens", "5", "--ignore-eos"];
+    let plain = isentrope(&generate).output().unwrap();
+    let output = isentrope(&[&generate[..], &["--trace", &file]].concat()).output().unwrap();
+    assert_eq!(plain.stdout, output.stdout);
+    assert!(stderr(&output).contains("the trace of what was sampled"), "{}", stderr(&output));
+    let traced = read(Path::new(&file));
+    let passes: Vec<&str> = traced
+        .all()
+        .map(|span| span.name.as_str())
+        .filter(|name| ["prefill", "decode"].contains(name))
+        .collect();
+    assert_eq!(passes, ["prefill", "decode", "decode", "decode", "decode"]);
+    failure_saying(&mut isentrope(&[&generate[..], &["--trace", ""]].concat()), "name a file");
+}

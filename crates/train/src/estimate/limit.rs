@@ -1,0 +1,156 @@
+//! How long a step takes at least: counted work over the peaks of a device, by the roofline model (Williams et al. 2009).
+//!
+//! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the peak of the memory, whichever
+//! is longer. Counted are weights, keys and values, gradients and moments; activations are not, nor what caches spare. No
+//! device runs at its peaks all along, so this is what can be hoped for, not what will be.
+
+use super::{Kept, Speed, Workload, human};
+use crate::error::Result;
+use crate::plan::Plan;
+use isentrope_kernels::{Backend, Role};
+use isentrope_model::{Layout, Tokens};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// Numbers that are copied to measure a memory's bandwidth: far more than caches hold.
+const COPIED: usize = 16 << 20;
+
+/// What a device can do at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Floating-point operations of products, per second.
+    pub flops: f64,
+    /// Bytes read or written, per second.
+    pub bandwidth: f64,
+}
+
+/// What a phase takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes that are read or written.
+    pub bytes: f64,
+}
+
+/// What a step takes on each rank, without its evaluation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepCost {
+    /// Prompts, once for each group.
+    pub prefill: Cost,
+    /// Responses, token by token.
+    pub decode: Cost,
+    /// Forward and backward passes.
+    pub updates: Cost,
+    /// AdamW.
+    pub optimizer: Cost,
+}
+
+/// How long a step takes at least.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    cost: StepCost,
+    peak: Peak,
+}
+
+impl Peak {
+    /// What was measured here: the products of a model's updates, and copies in memory.
+    ///
+    /// # Errors
+    /// When there is no memory for two buffers of 64 MiB.
+    pub fn measure<B: Backend>(backend: &B, speed: Speed) -> Result<Self> {
+        let role = Role::Exact(1, COPIED);
+        let allocate = || backend.allocate(role).map_err(isentrope_model::Error::from);
+        let (mut from, mut to) = (allocate()?, allocate()?);
+        // Pages that were never written to are all one page of zeros, and that is in the cache.
+        backend.fill(&mut from, 0.5);
+        backend.fill(&mut to, 0.5);
+        let (begun, mut fastest) = (Instant::now(), f64::INFINITY);
+        while fastest.is_infinite() || begun.elapsed() < super::MEASURED_FOR {
+            let started = Instant::now();
+            backend.copy(&from, &mut to, 1);
+            backend.read_numbers(&to, 0, &mut [0.0]); // whatever the host reads is finished
+            fastest = fastest.min(started.elapsed().as_secs_f64());
+        }
+        let bandwidth = 2.0 * backend.bytes(role) as f64 / fastest.max(1e-9);
+        Ok(Self { flops: speed.updates.max(speed.sampling), bandwidth })
+    }
+}
+
+impl Cost {
+    /// How long it takes at least.
+    pub fn at(self, peak: Peak) -> Duration {
+        let seconds = (self.flops / peak.flops.max(1.0)).max(self.bytes / peak.bandwidth.max(1.0));
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// What it waits for.
+    fn bound(self, peak: Peak) -> &'static str {
+        let by_memory = self.bytes / peak.bandwidth.max(1.0) > self.flops / peak.flops.max(1.0);
+        if by_memory { "memory" } else { "arithmetic" }
+    }
+}
+
+impl Workload {
+    /// What a step takes on each rank, so many responses being decoded at a time.
+    pub fn cost<B: Backend>(self, backend: &B, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
+        let ranks = self.ranks.max(1) as f64;
+        let (flops, weights) =
+            (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
+        let position = layout.cache_page_bytes(backend) as f64 / B::PAGE as f64;
+        let visible = |of: Tokens| of.visible * position / ranks;
+        // Each pass reads the weights once, whatever it goes through.
+        let limits = plan.sampling();
+        let prefills = (self.prefilled.tokens / ranks / limits.prefill_tokens as f64).ceil();
+        let prefill = Cost { flops: flops(self.prefilled), bytes: prefills * weights };
+        let in_turn = self.longest.saturating_sub(1) as f64;
+        let decodes = in_turn.max(self.decoded.tokens / ranks / limits.sequences as f64);
+        let decode = Cost { flops: flops(self.decoded), bytes: decodes * weights + visible(self.decoded) };
+
+        let passes = self.trained.tokens / ranks / plan.micro_batch_tokens.max(1) as f64;
+        let [forward, backward] = self.update_passes(memory);
+        let gradient = layout.parameter_bytes(backend, Role::Gradient) as f64;
+        let blocks = Tokens { scored: 0.0, ..self.trained };
+        let updates = Cost {
+            flops: (forward + 2.0 * backward) * flops(self.trained)
+                - self.spared * memory.of_sampling * flops(blocks),
+            bytes: passes * ((forward + backward) * weights + 2.0 * backward * gradient),
+        };
+        // Each rank updates a part. Moments in the host's memory are none of this one's bytes.
+        let moment = |kind| Role::Moment(backend.numbers(kind));
+        let moments =
+            if plan.moments > 0 { 2.0 * layout.parameter_bytes(backend, moment) as f64 } else { 0.0 };
+        let of_weights = layout.parameter_bytes(backend, Role::Weight) as f64;
+        let each = 2.0 * of_weights + gradient + 2.0 * moments;
+        let optimizer = Cost { flops: 0.0, bytes: self.updates * each / ranks };
+        StepCost { prefill, decode, updates, optimizer }
+    }
+}
+
+impl Limit {
+    /// At these peaks.
+    pub fn new(cost: StepCost, peak: Peak) -> Self {
+        Self { cost, peak }
+    }
+
+    /// A step without its evaluation.
+    pub fn step(&self) -> Duration {
+        let StepCost { prefill, decode, updates, optimizer } = self.cost;
+        [prefill, decode, updates, optimizer].iter().map(|cost| cost.at(self.peak)).sum()
+    }
+}
+
+/// `at least 1.2 s a step (...)`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cost: StepCost { prefill, decode, updates, optimizer }, peak } = *self;
+        write!(f, "at least {} a step (", human(self.step()))?;
+        let parts = [("prefill", prefill), ("decoding", decode), ("updates", updates), ("AdamW", optimizer)];
+        let taken = parts.into_iter().filter(|(_, cost)| !cost.at(peak).is_zero());
+        for (number, (name, cost)) in taken.enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            write!(f, "{comma}{name} {} by its {}", human(cost.at(peak)), cost.bound(peak))?;
+        }
+        write!(f, ")")
+    }
+}
