@@ -6,7 +6,7 @@ mod shapes;
 mod together;
 
 pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};
-pub use contained::Failed;
+pub use contained::{Failed, contained};
 pub use shapes::check_shapes;
 pub use together::settle;
 
@@ -15,7 +15,6 @@ use crate::memory::Memory;
 use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::Index;
-use contained::contained;
 use isentrope_cuda::{AnyDevice, Cuda, DataSheet, Device as _, Dtype, Layer, Products, self_test};
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
@@ -60,6 +59,11 @@ pub fn set_gpus(gpus: Box<dyn Gpus>) {
 
 fn gpus() -> &'static dyn Gpus {
     &**GPUS.get_or_init(|| Box::new(crate::gpus::NvidiaGpus))
+}
+
+/// Every GPU that there is, opened by its number, or why it cannot be used.
+pub fn each_gpu() -> impl Iterator<Item = (usize, Result<OpenGpu, String>)> {
+    (0..gpus().count().unwrap_or(0)).map(|index| (index, gpus().open(index)))
 }
 
 /// The CPU, with as many threads as flag and environment say.

@@ -1,6 +1,6 @@
 //! What `doctor` reports.
 
-use crate::program::{Scratch, isentrope, stderr, stdout_of};
+use crate::program::{Scratch, emulated, isentrope, stderr, stdout_of};
 use crate::train_ranks::Launcher;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -34,6 +34,53 @@ fn json_is_one_object_with_sane_values() {
     let attempts = report["sandbox"]["self_test"].as_array().unwrap();
     assert_eq!(report["sandbox"]["tier"].is_string(), attempts.len() > 25, "{}", report["sandbox"]);
     assert!(attempts.iter().all(|attempt| attempt["held"] == true), "{}", report["sandbox"]);
+}
+
+/// With so many threads, and more of them.
+#[test]
+fn more_is_measured_when_it_is_asked_for() {
+    let report: Value = serde_json::from_str(&stdout_of(&mut isentrope(&[
+        "doctor",
+        "--json",
+        "--measure",
+        "--threads",
+        "2",
+    ])))
+    .unwrap();
+    let speeds = report["measured"]["cpu"].as_array().unwrap();
+    assert_eq!(speeds.iter().map(|speed| speed["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+    for speed in speeds {
+        for (key, least) in [
+            ("training_gflop_per_s", 0.01),
+            ("decoding_gflop_per_s", 0.01),
+            ("memory_bandwidth_gb_per_s", 0.05),
+        ] {
+            let value = speed[key].as_f64().unwrap();
+            assert!(value > least && value < 1e6, "{speed}");
+        }
+    }
+}
+
+/// What an emulated GPU is measured to do is nobody's idea of a GPU.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_emulated_gpu_is_measured_and_called_one() {
+    let text = stdout_of(&mut emulated(&["doctor", "--measure", "--threads", "1"]));
+    let from =
+        text.find("  GPU 0: emulated; these are the emulator's speeds").unwrap_or_else(|| panic!("{text}"));
+    let lines: Vec<&str> = text[from..].lines().skip(1).take_while(|line| line.starts_with("    ")).collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    assert!(lines.iter().all(|line| line.ends_with(" (emulated)")), "{text}");
+    for what in [
+        "copy, reading",
+        "from locked",
+        "to locked",
+        "f32 products of 64",
+        "bf16 products of 64, own",
+        "a launch",
+    ] {
+        assert!(lines.iter().any(|line| line.trim().starts_with(what)), "{what}: {text}");
+    }
 }
 
 /// One report for all ranks, with what each of them has.

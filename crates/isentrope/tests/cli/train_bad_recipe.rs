@@ -705,6 +705,31 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         assert!(line.contains(" in the host's memory; sampling: "), "{shown}");
     }
     assert!(!shown.contains("# time: "), "nobody knows how fast it is: {shown}");
+    let limits: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("# limit, not a forecast: ")).collect();
+    assert!(
+        limits.len() == 1
+            && limits[0].contains("if a GPU of type RTX 4090 ran at its peak of 165 TFLOP/s in bf16"),
+        "{shown}"
+    );
+    assert!(
+        limits[0].contains("with bf16 at least ") && limits[0].contains("; with f32 at least "),
+        "{shown}"
+    );
+    // A GPU that is named has the memory that it is sold with.
+    let named = |name: &str| bench.command("out", &[], &["--dry-run", "--gpu", name]).output().unwrap();
+    let h200 = text(&named("h200"));
+    assert!(h200.starts_with("# a GPU of 141 GB with bf16: memory: "), "{h200}");
+    assert!(h200.contains("# limit, not a forecast: if a GPU of type H200 SXM ran at its peak of 989 TFLOP/s in bf16, 67.0 in f32 and 4800 GB/s"));
+    let unknown = named("voodoo2");
+    assert!(
+        !unknown.status.success() && stderr(&unknown).contains("known are a100, "),
+        "{}",
+        stderr(&unknown)
+    );
+    let here = text(&bench.command("out", &[], &["--dry-run", "--device", "cpu"]).output().unwrap());
+    let measured = here.lines().find(|line| line.starts_with("# limit, not a forecast: if all ran at the "));
+    assert!(measured.is_some_and(|line| line.contains("measured here: at least ")), "{here}");
     let small = dry("0.05", &[]);
     assert_eq!(small.status.code(), Some(1));
     let shown = text(&small);

@@ -144,13 +144,21 @@ impl Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cost: StepCost { prefill, decode, updates, optimizer }, peak } = *self;
-        write!(f, "at least {} a step (", human(self.step()))?;
+        write!(f, "at least {} a step (", shown(self.step()))?;
         let parts = [("prefill", prefill), ("decoding", decode), ("updates", updates), ("AdamW", optimizer)];
         let taken = parts.into_iter().filter(|(_, cost)| !cost.at(peak).is_zero());
         for (number, (name, cost)) in taken.enumerate() {
             let comma = if number > 0 { ", " } else { "" };
-            write!(f, "{comma}{name} {} by its {}", human(cost.at(peak)), cost.bound(peak))?;
+            write!(f, "{comma}{name} {} by its {}", shown(cost.at(peak)), cost.bound(peak))?;
         }
         write!(f, ")")
+    }
+}
+
+/// A time for people: where seconds count, a digit more than an estimate has.
+fn shown(time: Duration) -> String {
+    match time.as_secs_f64() {
+        s if (0.095..9.95).contains(&s) => format!("{s:.1} s"),
+        _ => human(time),
     }
 }
