@@ -68,7 +68,8 @@ impl Trace {
 
     /// The names of the process and its threads.
     fn names(&self, origin: Origin<'_>) -> Vec<Value> {
-        let of = |what: &str, thread: u32, arguments: Value| json!({ "ph": "M", "name": what, "pid": origin.rank, "tid": thread, "args": arguments });
+        let pid = origin.rank;
+        let of = |what: &str, tid: u32, args: Value| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": args });
         let mut names = vec![of("process_name", 0, json!({ "name": origin.process }))];
         for (&thread, name) in &self.threads {
             let name =

@@ -73,8 +73,8 @@ pub struct RunArguments {
     /// With --dry-run: plans for a GPU of so many GB, such as 24, 80 or 141, whether there is one here or not
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
-    /// With --dry-run: plans for such a GPU, as a100, h100, h200, b200, l40s or rtx4090, and says how long a step takes at least by
-    /// its data sheet
+    /// With --dry-run: plans for such a GPU, as a100, h100, h200, b200, l40s or rtx4090, and says how long a step takes at
+    /// least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
@@ -419,7 +419,8 @@ impl<T: Trainer> Job for Looking<'_, T> {
                 let (limit, peak) = self.prepared.measured_limit(&*backend, &plan, &mut speeds)?;
                 let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
                 format!(
-                    "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} GB/s that were measured here: {limit}"
+                    "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} GB/s that were measured here: \
+                     {limit}"
                 )
             }
         };

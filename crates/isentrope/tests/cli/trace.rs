@@ -83,9 +83,9 @@ impl Traced {
         only
     }
 
-    /// Whether each of these is in one of those.
+    /// Whether each of these that is the host's is in one of those.
     fn assert_within(&self, name: &str, outer: &str) {
-        let mut found = self.all().filter(|span| span.name == name).peekable();
+        let mut found = self.all().filter(|span| span.name == name && span.kind != "device").peekable();
         assert!(found.peek().is_some(), "no {name}");
         for span in found {
             assert!(
@@ -206,9 +206,12 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     }
     // The round trip of each token that is drawn: the host waits for what the device has.
     traced.assert_within("download", "step");
-    for draw in traced.all().filter(|span| span.name == "draw") {
+    for draw in traced.all().filter(|span| span.name == "draw" && span.kind == "phase") {
         let within = |span: &&Span| {
-            span.name == "download" && span.began >= draw.began && span.ended() <= draw.ended()
+            span.name == "download"
+                && span.kind == "call"
+                && span.began >= draw.began
+                && span.ended() <= draw.ended()
         };
         assert!(traced.all().filter(within).count() >= 1, "a draw without a download");
     }

@@ -158,6 +158,8 @@ impl fmt::Display for Limit {
 /// A time for people: where seconds count, a digit more than an estimate has.
 fn shown(time: Duration) -> String {
     match time.as_secs_f64() {
+        s if s < 0.001 => format!("{:.0} us", 1e6 * s),
+        s if s < 0.01 => format!("{:.1} ms", 1e3 * s),
         s if (0.095..9.95).contains(&s) => format!("{s:.1} s"),
         _ => human(time),
     }
