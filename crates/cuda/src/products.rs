@@ -68,8 +68,8 @@ impl fmt::Display for Products {
 
 impl<D: Device> Cuda<D> {
     /// Finds out what computes the products of a model with these linear layers and this head, whose gradient is computed for
-    /// at most `rows` tokens at a time, or for none where it only samples and scores. To be called before the model is loaded: comparing takes the memory of the largest
-    /// layer's weights, and some gigabytes at most.
+    /// at most `rows` tokens at a time, or for none where it only samples and scores. To be called before the model is loaded:
+    /// comparing takes the memory of the largest layer's weights, and some gigabytes at most.
     pub fn examine_products(&self, layers: &[Layer], head: Linear, rows: usize) -> Products {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
         let mut kinds: Vec<Examined> = Vec::new();

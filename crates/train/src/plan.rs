@@ -195,9 +195,9 @@ impl Plan {
         }
         if self.host_moments == 0 {
             return Err(Error::Run(format!(
-                "the run needs {} of the host's memory, for weights on their way to the GPU and to checkpoints, for the loss and for \
-                 tokens that truncated sampling keeps, and {} are free there: a smaller model, fewer responses in an update, a \
-                 smaller rollout.max_tokens or a smaller rollout.top_k need less",
+                "the run needs {} of the host's memory, for weights on their way to the GPU and to checkpoints, for the loss \
+                 and for tokens that truncated sampling keeps, and {} are free there: a smaller model, fewer responses in an \
+                 update, a smaller rollout.max_tokens or a smaller rollout.top_k need less",
                 human(self.host_program),
                 human(free)
             )));

@@ -75,7 +75,7 @@ fn measure<D: Device>(
     let pages_each = KvCache::<Cuda<D>>::pages_for(prompt + sampled);
     let mut cache = match KvCache::new(model, sequences * pages_each) {
         Ok(cache) => cache,
-        Err(error) => return report.verdict("models", &name, Ok(format!("not measured: {error}"))),
+        Err(error) => return report.verdict("models", name, Ok(format!("not measured: {error}"))),
     };
     let pages: Vec<Vec<u32>> = (0..sequences)
         .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
@@ -130,7 +130,7 @@ fn measure<D: Device>(
 
     let mut gradient = match Gradient::zeros(model) {
         Ok(gradient) => gradient,
-        Err(error) => return report.verdict("models", &name, Ok(format!("no training: {error}"))),
+        Err(error) => return report.verdict("models", name, Ok(format!("no training: {error}"))),
     };
     let coefficients = vec![1.0; bits.len()];
     let mut pass = || {

@@ -157,7 +157,8 @@ fn a_refusal_names_what_would_fit() {
     plan.check_host(60 * GIB).unwrap();
     let refused = plan.check_host(50 * GIB).unwrap_err().to_string();
     assert!(refused.starts_with("memory.offload_moments asks for 56.7 GiB"), "{refused}");
-    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and the embedding when it is saved.
+    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and the embedding when it is
+    // saved.
     let kept = Demand { kept_tokens: 3 * GIB, loss_tokens: 1 << 20, ..demand(false) };
     let half = layout(&HALF);
     assert_eq!((half.loading_bytes(), half.saving_bytes()), (8 * 256 * 4864, 4 * 151_936 * 896));

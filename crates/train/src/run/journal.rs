@@ -39,7 +39,8 @@ pub struct Heading {
 }
 
 impl Heading {
-    /// Of a model that samples with an arithmetic under these settings. Files that the settings name, such as a reward function's, count as well.
+    /// Of a model that samples with an arithmetic under these settings. Files that the settings name, such as a reward
+    /// function's, count as well.
     ///
     /// # Errors
     /// [`Error::Run`] when the settings cannot be written.
