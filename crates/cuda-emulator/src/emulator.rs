@@ -8,7 +8,7 @@ use crate::trap;
 use crate::unit::{Export, Replaced, Unit};
 use crate::work::Work;
 use crate::worker::{Launch, Worker};
-use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Source};
+use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Source, carry_out};
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +45,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// Launches with the arguments that they were captured with.
+pub struct EmulatedGraph(Vec<Operation>);
 
 /// A GPU that is not there. Kernels run on the CPU, by their sources.
 pub struct Emulator {
@@ -247,6 +250,7 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
 impl Device for Emulator {
     type Memory = EmulatedMemory;
     type HostMemory = Mutex<Vec<u8>>;
+    type Graph = EmulatedGraph;
 
     fn name(&self) -> String {
         let (major, minor) = self.settings.capability;
@@ -358,6 +362,15 @@ impl Device for Emulator {
         if let Err(failure) = self.try_launch(function, grid, arguments) {
             isentrope_cuda::Failure::of_device(failure).end();
         }
+    }
+
+    fn capture(&self, operations: &[Operation]) -> Result<EmulatedGraph, String> {
+        Ok(EmulatedGraph(operations.to_vec()))
+    }
+
+    /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed by the kernel that uses it.
+    fn replay(&self, graph: &EmulatedGraph) {
+        carry_out(self, &graph.0);
     }
 
     fn synchronize(&self) {

@@ -311,6 +311,66 @@ fn attention<B: Backend>(backend: &B) -> Results {
     results
 }
 
+/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which number is rounded up.
+const DECODED: usize = 9;
+
+fn decoded_len(sequence: usize) -> usize {
+    3 + 2 * sequence
+}
+
+/// Where a sequence's rows are among those of all.
+fn decoded_rows(sequence: usize) -> std::ops::Range<usize> {
+    let before = (0..sequence).map(decoded_len).sum();
+    before..before + decoded_len(sequence)
+}
+
+/// A decoding step with a row that is in no run, and so in no page.
+fn decoding<B: Backend>(backend: &B) -> Results {
+    let shape = tiled(None);
+    let (row, width, pages) = (shape.row(), shape.heads * shape.head_dim, 2 * DECODED);
+    let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages }).unwrap();
+    let total = decoded_rows(DECODED - 1).end;
+    let (mut all, mut last) = (HostBatch::default(), HostBatch::default());
+    let numbers = noise(1, total * row);
+    let mut queries = Vec::new();
+    for sequence in 0..DECODED {
+        let pages: Vec<u32> = (2 * sequence as u32..2 * sequence as u32 + 2).rev().collect();
+        let len = decoded_len(sequence);
+        all.push(&vec![0; len - 1], 0, &pages);
+        last.push(&[0], len - 1, &pages);
+        // The last row of each gets into the cache as it is decoded.
+        all.tokens.push(0);
+        queries.extend_from_slice(&numbers[(decoded_rows(sequence).end - 1) * row..][..row]);
+    }
+    last.tokens.push(0);
+    queries.extend(noise(2, row));
+    let qkv = rows(backend, Role::Activation, 1, total, row);
+    backend.store_kv(shape, &qkv, &backend.batch(&all), &mut cache, 0);
+    let mut x = backend.buffer(Role::Activation(DECODED + 1, row));
+    backend.write(&mut x, 0, &queries);
+    let mut out = rows(backend, Role::Activation, 3, DECODED + 1, width);
+    let batch = backend.batch(&last);
+    backend.store_kv(shape, &x, &batch, &mut cache, 0);
+    backend.attention(shape, &x, &batch, &cache, 0, &mut out);
+    read(backend, &out, DECODED + 1, width)
+}
+
+fn decoding_expected() -> Results {
+    let shape = tiled(None);
+    let qkv = noise(1, decoded_rows(DECODED - 1).end * shape.row());
+    let by_row: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
+    let reference = Reference { shape, chain: &chain };
+    let output = |sequence: usize| {
+        let (rows, position) = (&by_row[decoded_rows(sequence)], decoded_len(sequence) - 1);
+        (0..shape.heads).flat_map(|head| reference.output(rows, position, head)).collect::<Vec<f32>>()
+    };
+    let mut outputs: Vec<f32> = (0..DECODED).flat_map(output).collect();
+    let width = shape.heads * shape.head_dim;
+    // What is in no run is as it was.
+    outputs.extend(&noise(3, (DECODED + 1) * width)[DECODED * width..]);
+    bits(&outputs)
+}
+
 /// More tokens than a block of the sums has.
 fn head<B: Backend>(backend: &B) -> Results {
     let (shape, tokens) = (Linear { inputs: 12, outputs: 1100 }, 5);
@@ -434,6 +494,9 @@ const NORMS: Operations = as_on_cpu!(norms);
 const ELEMENTWISE: Operations = as_on_cpu!(elementwise);
 const OPTIMIZER: Operations = as_on_cpu!(optimizer);
 const ATTENTION: Operations = as_on_cpu!(attention);
+const DECODING: Operations = as_on_cpu!(decoding);
+const DECODING_TILES: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: decoding, expected: decoding_expected };
 const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
@@ -448,6 +511,8 @@ fn operations(name: &str) -> Operations {
         "elementwise" => ELEMENTWISE,
         "optimizer" => OPTIMIZER,
         "attention" => ATTENTION,
+        "decoding" => DECODING,
+        "decoding_tiles" => DECODING_TILES,
         "tiles" => TILES,
         "tiles_gradient" => TILES_GRADIENT,
         "head" => HEAD,
@@ -479,9 +544,19 @@ fn run(
 
 #[test]
 fn kernels_as_they_are_pass() {
-    for operations in
-        [LINEAR, PRODUCTS, NORMS, ELEMENTWISE, OPTIMIZER, ATTENTION, TILES, TILES_GRADIENT, HEAD]
-    {
+    for operations in [
+        LINEAR,
+        PRODUCTS,
+        NORMS,
+        ELEMENTWISE,
+        OPTIMIZER,
+        ATTENTION,
+        DECODING,
+        DECODING_TILES,
+        TILES,
+        TILES_GRADIENT,
+        HEAD,
+    ] {
         let expected = (operations.expected)();
         let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
         for (seed, races) in schedules {

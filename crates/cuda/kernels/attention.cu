@@ -16,7 +16,7 @@
 
 DEVICE u32 first_visible(u32 position, u32 window) { return window && position + 1 > window ? position + 1 - window : 0; }
 
-// Copies keys and values of rows to their slots (16 page + place in it). Grid: 256 numbers a block. Reads and writes a number.
+// Copies keys and values of rows to their slots (16 page + place in it), where they have one. Grid: 256 numbers a block. Reads and writes a number.
 template <typename Word>
 DEVICE void store_kv(const Word* qkv, const u32* rows, const u32* slots, Word* layer, u32 count, u32 heads, u32 kv_heads,
                      u32 head_dim, u32 stride) {
@@ -25,6 +25,7 @@ DEVICE void store_kv(const Word* qkv, const u32* rows, const u32* slots, Word* l
   if (i >= (u64)count * features) return;
   const u32 n = (u32)(i / features), feature = (u32)(i % features);
   const u32 head = feature / head_dim, slot = slots[n];
+  if (slot == NO_SLOT) return;
   const u64 page = (u64)(slot / PAGE) * PAGE * features;
   layer[page + ((u64)head * PAGE + slot % PAGE) * head_dim + feature % head_dim] =
       qkv[(u64)rows[n] * stride + heads * head_dim + feature];
@@ -49,7 +50,7 @@ KERNEL(copy_pages, 256)(u32* cache, const u32* pairs, u64 page_words, u64 layer_
 }
 EXPORT(copy_pages)
 
-// Rows of a block: pairs of a run, numbered token by token and within a token head by head.
+// Rows of a block: pairs of a run, numbered token by token and within a token head by head. A tile without rows does nothing.
 struct Tile {
   // The run's first row and its position, its rows, where the numbers of its pages stand, and the first pair.
   u32 row, position, len, pages, first;
@@ -66,6 +67,7 @@ DEVICE void attention(const T* qkv, const T* layer, const Tile* tiles, const u32
   float* queries = values + KEYS * head_dim;
   float* weights = queries + ROWS * head_dim;
   const Tile tile = tiles[block_x()];
+  if (tile.len == 0) return;
   const u32 kv_head = block_y(), group = heads / kv_heads, pairs = tile.len * group, warp = warp_index(), lane = lane_index();
   const u32 pair = tile.first + warp, position = tile.position + pair / group;
   const bool exists = pair < pairs;

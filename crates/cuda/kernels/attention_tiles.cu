@@ -17,7 +17,7 @@
 // All splits, in order.
 #define ALL 0xffffffffu
 
-// Rows of a block: pairs of a run, numbered token by token and within a token head by head.
+// Rows of a block: pairs of a run, numbered token by token and within a token head by head. A tile without rows does nothing.
 struct Tile {
   // The run's first row and its position, its rows, where the numbers of its pages stand, and the first pair.
   u32 row, position, len, pages, first;
@@ -49,6 +49,7 @@ DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, con
   bf16* const stages = (bf16*)memory;
   float* const merged = (float*)(stages + STAGES * 2 * KEYS * D);
   const Tile tile = tiles[block_x()];
+  if (tile.len == 0) return;
   const u32 kv_head = block_y(), group = heads / kv_heads, pairs = tile.len * group, threads = block_threads();
   const u32 rows = threads / 2, end_pair = tile.first + rows < pairs ? tile.first + rows : pairs;
   // Keys that some row of the block sees, and that it has.

@@ -6,6 +6,9 @@
 // Partial sums of a reduction: element i goes to partial i mod 16.
 #define LANES 16
 
+// The slot of rows that are stored nowhere: `NO_SLOT` of crates/kernels/src/backend.rs.
+#define NO_SLOT 0xffffffffu
+
 // The larger, as the CPU chooses it: the second where either is NaN.
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 

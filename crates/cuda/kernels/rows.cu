@@ -32,14 +32,15 @@ KERNEL(fill_random, THREADS)(bf16* to, u64 halves, u64 seed, float range) {
 }
 EXPORT(fill_random)
 
-// to[slots ? slots[i] : i] = from[rows ? rows[i] : i]. Grid: 1024 numbers a block. Reads and writes a number.
+// to[slots ? slots[i] : i] = from[rows ? rows[i] : i], where there is such a slot. Grid: 1024 numbers a block. Reads and writes a
+// number.
 template <typename Word>
 DEVICE void copy_rows(const Word* from, const u32* rows, Word* to, const u32* slots, u32 count, u32 features, u32 from_stride,
                       u32 to_stride) {
   EACH(i, (u64)count * features) {
     const u32 row = (u32)(i / features), feature = (u32)(i % features);
     const u64 source = rows ? rows[row] : row, target = slots ? slots[row] : row;
-    to[target * to_stride + feature] = from[source * from_stride + feature];
+    if (target != NO_SLOT) to[target * to_stride + feature] = from[source * from_stride + feature];
   }
 }
 KERNEL(copy_rows_f32, THREADS)(const u32* from, const u32* rows, u32* to, const u32* slots, u32 count, u32 features, u32 from_stride,

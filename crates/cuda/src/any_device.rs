@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
 use crate::kernels::{Argument, Function, Grid};
+use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 use isentrope_trace::call;
 use std::any::Any;
@@ -19,6 +20,9 @@ pub struct AnyMemory {
 
 /// Memory of the host's that an [`AnyDevice`] has allocated.
 pub struct AnyHostMemory(Box<dyn Any + Send + Sync>);
+
+/// Launches that an [`AnyDevice`] has made one.
+pub struct AnyGraph(Box<dyn Any + Send + Sync>);
 
 impl AnyDevice {
     /// This device.
@@ -61,6 +65,8 @@ trait Erased: Send + Sync {
     fn product_library(&self) -> Option<String>;
     fn examine(&self, product: &Product) -> Result<(), String>;
     fn product(&self, product: &Product) -> bool;
+    fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String>;
+    fn replay(&self, graph: &AnyGraph);
     fn synchronize(&self);
 }
 
@@ -152,6 +158,15 @@ impl<D: Device> Erased for D {
     fn product(&self, product: &Product) -> bool {
         Device::product(self, product)
     }
+    fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String> {
+        Ok(AnyGraph(Box::new(Device::capture(self, operations)?)))
+    }
+    fn replay(&self, graph: &AnyGraph) {
+        Device::replay(
+            self,
+            graph.0.downcast_ref().expect("a graph goes to the device that has captured it"),
+        );
+    }
     fn synchronize(&self) {
         Device::synchronize(self);
     }
@@ -169,6 +184,7 @@ impl Memory for AnyMemory {
 impl Device for AnyDevice {
     type Memory = AnyMemory;
     type HostMemory = AnyHostMemory;
+    type Graph = AnyGraph;
 
     fn name(&self) -> String {
         self.0.name()
@@ -248,6 +264,12 @@ impl Device for AnyDevice {
     fn product(&self, product: &Product) -> bool {
         let _call = call("product").with("rows", product.rows).with("columns", product.columns);
         self.0.product(product)
+    }
+    fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String> {
+        self.0.capture(operations)
+    }
+    fn replay(&self, graph: &AnyGraph) {
+        self.0.replay(graph);
     }
     fn synchronize(&self) {
         let _call = call("synchronize");

@@ -11,7 +11,7 @@ use crate::layout::{Layout, PAGE};
 use crate::{adamw, attention, draw, head, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadScores, HostBatch, Kind, Linear,
-    OutOfMemory, Role, SamplingMasks, Turn, Updated, Work,
+    OutOfMemory, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ impl<D: Device> Backend for Cuda<D> {
         CudaBuffer::new(self.scratch(layout.bytes()), layout)
     }
     fn trim(&self) {
+        self.graphs.clear();
         self.pool.trim();
     }
 
@@ -75,6 +76,13 @@ impl<D: Device> Backend for Cuda<D> {
     }
     fn index(&self, numbers: &[u32]) -> CudaIndex<D> {
         self.indexed(numbers)
+    }
+
+    fn rows_of_step(&self, rows: usize) -> usize {
+        self.rounded_rows(rows)
+    }
+    fn replayed<R>(&self, key: ReplayKey, f: impl FnOnce() -> R) -> R {
+        self.step(key, f)
     }
 
     fn fill(&self, buffer: &mut CudaBuffer<D>, value: f32) {

@@ -3,9 +3,10 @@
 use crate::device::Device;
 use crate::kernels::Pointer;
 use crate::layout::PAGE;
-use crate::pool::Block;
-use crate::splits::{SplitTiles, split_tiles};
-use isentrope_kernels::{Attention, HostBatch, Run};
+use crate::rounding::rounded_up;
+use crate::splits::{SplitTiles, is_decoding, split_tiles};
+use crate::uploaded::Uploaded;
+use isentrope_kernels::{Attention, HostBatch, NO_SLOT, Run};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +27,8 @@ pub struct CudaBatch<D: Device> {
     least_pages: usize,
     /// Rows that the cache takes.
     stored: usize,
-    /// Tokens, positions, numbers of pages, rows to be stored, and their slots.
-    block: Block<D>,
+    /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
+    block: Uploaded<D>,
     /// Tiles of the attention kernels, by query heads per key-value head.
     tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
     /// Those of its tensor core's kernels, by heads, key-value heads and window.
@@ -41,14 +42,14 @@ type SplitKey = (usize, usize, Option<usize>);
 /// Tiles of rows of the attention kernel.
 pub(crate) struct Tiles<D: Device> {
     pub len: usize,
-    pub block: Block<D>,
+    pub block: Uploaded<D>,
 }
 
 /// Tiles of queries and of keys of the gradient's kernels, and the runs that they refer to.
 pub(crate) struct GradientTiles<D: Device> {
     pub queries: usize,
     pub keys: usize,
-    block: Block<D>,
+    block: Uploaded<D>,
 }
 
 impl<D: Device> GradientTiles<D> {
@@ -68,7 +69,7 @@ fn word(n: usize) -> u32 {
 }
 
 impl<D: Device> CudaBatch<D> {
-    pub(crate) fn new(host: &HostBatch, upload: impl FnOnce(&[u32]) -> Block<D>) -> Self {
+    pub(crate) fn new(host: &HostBatch, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Self {
         let host = host.clone();
         let mut positions = vec![0; host.tokens.len()];
         let all = || host.runs.iter().chain(&host.copied);
@@ -93,11 +94,20 @@ impl<D: Device> CudaBatch<D> {
             let mut sorted = slots.clone();
             sorted.sort_unstable();
             assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "runs share places in the cache");
+            // Rows of no run have a place in the lists, so that the kernel's grid follows from the number of rows.
+            let mut is_in_run = vec![false; host.tokens.len()];
+            for run in &host.runs {
+                is_in_run[run.row..run.row + run.len].fill(true);
+            }
+            let others = (0..host.tokens.len()).filter(|&row| !is_in_run[row]);
+            rows.extend(others.map(word));
+            slots.resize(rows.len(), NO_SLOT);
         }
         let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
         let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
         let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
-        let block = upload(&[&host.tokens[..], &positions, &host.pages, &rows, &slots].concat());
+        // The pages come last: there are more of them with every step or so, and the others should stay where they are.
+        let block = upload(&[&host.tokens[..], &positions, &rows, &slots, &host.pages].concat());
         Self {
             positions: end,
             paged,
@@ -131,16 +141,16 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn positions(&self) -> Pointer {
         self.block.at(4 * self.rows())
     }
-    pub(crate) fn pages(&self) -> Pointer {
-        self.block.at(4 * 2 * self.rows())
-    }
     /// Rows that the cache takes, and how many.
     pub(crate) fn stored(&self) -> (Pointer, usize) {
-        (self.block.at(4 * (2 * self.rows() + self.host.pages.len())), self.stored)
+        (self.block.at(4 * 2 * self.rows()), self.stored)
     }
-    /// Where each of them goes: page times page size and the place there.
+    /// Where each of them goes: page times page size and the place there, or nowhere.
     pub(crate) fn slots(&self) -> Pointer {
-        self.block.at(4 * (2 * self.rows() + self.host.pages.len() + self.stored))
+        self.block.at(4 * (2 * self.rows() + self.stored))
+    }
+    pub(crate) fn pages(&self) -> Pointer {
+        self.block.at(4 * 2 * (self.rows() + self.stored))
     }
 
     /// Checks that a cache of so many pages has those of every position.
@@ -153,7 +163,7 @@ impl<D: Device> CudaBatch<D> {
     }
 
     /// The tiles of attention with so many query heads per key-value head. Uploaded once.
-    pub(crate) fn tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Block<D>) -> Arc<Tiles<D>> {
+    pub(crate) fn tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Arc<Tiles<D>> {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let mut words = Vec::new();
@@ -161,6 +171,9 @@ impl<D: Device> CudaBatch<D> {
                 for first in (0..run.len * group).step_by(ROWS) {
                     words.extend([run.row, run.position, run.len, run.pages.start, first].map(word));
                 }
+            }
+            if is_decoding(&self.host.runs) {
+                words.resize(5 * rounded_up(words.len() / 5), 0);
             }
             Arc::new(Tiles { len: words.len() / 5, block: upload(&words) })
         };
@@ -172,7 +185,7 @@ impl<D: Device> CudaBatch<D> {
         &self,
         shape: Attention,
         processors: usize,
-        upload: impl FnOnce(&[u32]) -> Block<D>,
+        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
     ) -> Arc<SplitTiles<D>> {
         let mut known = self.split_tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(split_tiles(shape, &self.host.runs, processors, upload));
@@ -191,7 +204,7 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn gradient_tiles(
         &self,
         [group, rows, keys]: [usize; 3],
-        upload: impl FnOnce(&[u32]) -> Block<D>,
+        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
     ) -> Arc<GradientTiles<D>> {
         let mut known = self.gradient_tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(self.new_gradient_tiles(group, (rows, keys), upload));
@@ -202,7 +215,7 @@ impl<D: Device> CudaBatch<D> {
         &self,
         group: usize,
         (tile_rows, tile_keys): (usize, usize),
-        upload: impl FnOnce(&[u32]) -> Block<D>,
+        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
     ) -> GradientTiles<D> {
         let runs = &self.host.runs;
         let (mut queries, mut keys) = (Vec::new(), Vec::new());

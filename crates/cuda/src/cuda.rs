@@ -9,18 +9,25 @@ use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
 use crate::pool::{Block, Pool};
+use crate::replay::Graphs;
+use crate::stream::Stream;
+use crate::uploaded::Uploaded;
 use isentrope_kernels::{Isa, OutOfMemory};
 use std::sync::Arc;
 
 /// A GPU as a [`Backend`](isentrope_kernels::Backend).
 pub struct Cuda<D: Device> {
-    pub(crate) device: Arc<D>,
+    pub(crate) device: Box<Stream<D>>,
     pub(crate) dtype: Dtype,
     pub(crate) pool: Arc<Pool<D>>,
     /// What draws on the host are made with.
     pub(crate) isa: Isa,
     /// Numbers of each moment that an update has on the device at a time, where moments live in the host's memory.
     pub(crate) piece: usize,
+    /// Decoding steps that there have been.
+    pub(crate) graphs: Graphs<D>,
+    /// Whether steps are launched as one.
+    pub(crate) replays: bool,
 }
 
 /// Sixteen MiB of each moment: large enough for the bus, and nothing beside what else an update takes.
@@ -29,7 +36,16 @@ const PIECE: usize = 4 << 20;
 impl<D: Device> Cuda<D> {
     /// A backend on a device.
     pub fn new(device: Arc<D>, dtype: Dtype) -> Self {
-        Self { pool: Pool::new(device.clone()), device, dtype, isa: Isa::available()[0], piece: PIECE }
+        let pool = Pool::new(device.clone());
+        Self {
+            device: Box::new(Stream::new(device, pool.clone())),
+            pool,
+            dtype,
+            isa: Isa::available()[0],
+            piece: PIECE,
+            graphs: Graphs::new(),
+            replays: true,
+        }
     }
 
     /// With so many numbers of each moment on the device at a time, where moments live in the host's memory. No bit depends on
@@ -44,7 +60,7 @@ impl<D: Device> Cuda<D> {
 
     /// The device.
     pub fn device(&self) -> &Arc<D> {
-        &self.device
+        self.device.device()
     }
 
     /// What numbers are kept as.
@@ -68,6 +84,13 @@ impl<D: Device> Cuda<D> {
     /// # Panics
     /// When there is none, with a sentence.
     pub(crate) fn scratch(&self, bytes: usize) -> Block<D> {
+        if self.device.is_recording() {
+            if let Ok(block) = self.pool.for_a_step(bytes) {
+                return block;
+            }
+            // What the step has given back already may be enough, once it is launched.
+            self.device.carry_on();
+        }
         self.pool.for_a_moment(bytes).unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
@@ -82,13 +105,16 @@ impl<D: Device> Cuda<D> {
     }
 
     /// These bytes on the device.
-    pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Block<D> {
+    pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Uploaded<D> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
+        if let Some(placed) = self.device.place(bytes, |bytes| self.pool.for_a_step(bytes).ok()) {
+            return placed;
+        }
         let block = self.scratch(bytes.len());
         if !bytes.is_empty() {
             self.device.upload(bytes, block.memory(), 0);
         }
-        block
+        Uploaded::new(Arc::new(block), 0)
     }
 
     /// The first numbers of a block.

@@ -1,6 +1,7 @@
 //! What the backend asks of a GPU.
 
 use crate::kernels::{Argument, Function, Grid};
+use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 
 /// A GPU: memory on it, and kernels that are launched there.
@@ -23,6 +24,8 @@ pub trait Device: Send + Sync + 'static {
     /// Memory of the host's that the device copies from and to by itself, without a way through other memory of the host's.
     /// Dropped, it is given back.
     type HostMemory: Send + Sync + 'static;
+    /// Launches that have become one. It holds none of the memory that they use.
+    type Graph: Send + Sync + 'static;
 
     /// What this device is, for people: its name, and what its driver calls itself.
     fn name(&self) -> String;
@@ -108,6 +111,15 @@ pub trait Device: Send + Sync + 'static {
     fn examine(&self, _product: &Product) -> Result<(), String> {
         Err("there is no library of products".into())
     }
+    /// Makes one launch of many, without making any of them. Each has been made before. A list of launches has nothing in it
+    /// that a capture refuses: no memory is asked for or given back, nothing is waited for, nothing comes from the host.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String>;
+    /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they use: [`Cuda`](crate::Cuda) does
+    /// so in the place of the very launches that it would make otherwise.
+    fn replay(&self, graph: &Self::Graph);
     /// Waits for all that has been called.
     fn synchronize(&self);
 }

@@ -9,6 +9,7 @@ use crate::head::{LOGITS, block_rows, shared};
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
 use crate::pool::Block;
+use crate::uploaded::Uploaded;
 use isentrope_kernels::{Draw, Drawn, Linear};
 
 /// Tokens whose weights are summed before the search for a draw looks at single ones.
@@ -119,7 +120,7 @@ fn temperature(draw: &Draw) -> f32 {
 struct OfDevice<D: Device> {
     len: usize,
     /// What is wanted, rows and temperatures.
-    asked: Block<D>,
+    asked: Uploaded<D>,
     /// What was found, and statistics `[5, len]`.
     answered: Block<D>,
 }

@@ -11,6 +11,7 @@ use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
 use crate::pool::Block;
+use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub struct CudaStatistics<D: Device> {
 
 /// The tokens that masks keep, on the device.
 struct Kept<D: Device> {
-    block: Block<D>,
+    block: Uploaded<D>,
     rows: usize,
 }
 

@@ -2,15 +2,16 @@
 
 use crate::device::Device;
 use crate::kernels::Pointer;
-use crate::pool::Block;
+use crate::uploaded::Uploaded;
+use isentrope_kernels::NO_SLOT;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
 /// Uploaded numbers, which the host goes on knowing.
 pub struct CudaIndex<D: Device> {
     pub(crate) host: Vec<u32>,
-    block: Block<D>,
-    /// One more than the largest.
+    block: Uploaded<D>,
+    /// One more than the largest, [`NO_SLOT`] left out.
     end: usize,
     distinct: OnceLock<bool>,
     groups: OnceLock<Groups<D>>,
@@ -19,7 +20,7 @@ pub struct CudaIndex<D: Device> {
 /// Places of an index by the number that stands there.
 pub(crate) struct Groups<D: Device> {
     pub len: usize,
-    block: Block<D>,
+    block: Uploaded<D>,
     places: usize,
 }
 
@@ -40,8 +41,8 @@ impl<D: Device> Groups<D> {
 }
 
 impl<D: Device> CudaIndex<D> {
-    pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Block<D>) -> Self {
-        let end = host.iter().max().map_or(0, |&n| n as usize + 1);
+    pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Self {
+        let end = host.iter().filter(|&&n| n != NO_SLOT).max().map_or(0, |&n| n as usize + 1);
         let block = upload(host);
         Self { host: host.to_vec(), block, end, distinct: OnceLock::new(), groups: OnceLock::new() }
     }
@@ -62,16 +63,16 @@ impl<D: Device> CudaIndex<D> {
         assert!(self.end <= bound, "{what} {} of {bound}", self.end.saturating_sub(1));
     }
 
-    /// Whether no number comes twice.
+    /// Whether no number comes twice but [`NO_SLOT`].
     pub(crate) fn is_distinct(&self) -> bool {
         *self.distinct.get_or_init(|| {
             let mut seen = HashSet::with_capacity(self.host.len());
-            self.host.iter().all(|&n| seen.insert(n))
+            self.host.iter().all(|&n| n == NO_SLOT || seen.insert(n))
         })
     }
 
     /// Its places by number, which are uploaded once.
-    pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Block<D>) -> &Groups<D> {
+    pub(crate) fn groups(&self, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> &Groups<D> {
         self.groups.get_or_init(|| {
             let mut order: Vec<u32> = (0..self.host.len() as u32).collect();
             order.sort_by_key(|&place| self.host[place as usize]);

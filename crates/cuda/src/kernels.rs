@@ -58,7 +58,7 @@ impl<P: Arguments> Kernel<P> {
 }
 
 /// What is known of a kernel beside its types.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name in C.
     pub name: &'static str,

@@ -2,6 +2,7 @@
 
 use crate::device::{Device, Limits, Memory, MemoryInfo};
 use crate::kernels::{Argument, Function, Grid};
+use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 use std::convert::Infallible;
 
@@ -33,6 +34,7 @@ fn refused(asked: usize) -> OutOfMemory {
 impl Device for PlanningDevice {
     type Memory = NoMemory;
     type HostMemory = NoMemory;
+    type Graph = NoMemory;
 
     fn name(&self) -> String {
         format!("a GPU of {} GiB that is planned for", self.memory >> 30)
@@ -78,6 +80,12 @@ impl Device for PlanningDevice {
     }
     fn launch(&self, function: &Function, _: Grid, _: &[Argument]) {
         panic!("the kernel {} was launched on a device for plans", function.name);
+    }
+    fn capture(&self, _: &[Operation]) -> Result<NoMemory, String> {
+        Err("a device for plans launches nothing".into())
+    }
+    fn replay(&self, graph: &NoMemory) {
+        match graph.0 {}
     }
     fn synchronize(&self) {}
 }

@@ -6,24 +6,48 @@
 //! more, all that waits is given back to it, and it is asked again: memory that waits never stands in the way of memory that
 //! is kept. Nor does it stand in the way of others on the device: what waits is given back as well before the program would have
 //! more than it may take.
+//!
+//! What decoding steps need waits by itself, and is taken from the lowest address on: a step that asks as the one before it did
+//! gets the same memory, so that its launches are the same.
 
 use crate::device::{Device, Memory};
 use crate::held::Held;
 use crate::kernels::Pointer;
 use isentrope_kernels::OutOfMemory;
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The memory of one device.
 pub(crate) struct Pool<D: Device> {
     device: Arc<D>,
     /// By size.
     waiting: Mutex<BTreeMap<usize, Vec<Held<D::Memory>>>>,
+    of_steps: Mutex<OfSteps<D>>,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
     /// Bytes beyond which nothing is to wait.
     most: AtomicUsize,
+}
+
+/// What steps ask for.
+struct OfSteps<D: Device> {
+    /// By size and address.
+    waiting: BTreeMap<(usize, u64), Held<D::Memory>>,
+    /// Whether launches are still to come that use what waits.
+    is_held: bool,
+}
+
+/// Where memory goes that is dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// Back to the device.
+    Device,
+    /// It waits.
+    Waiting,
+    /// It waits for the next step.
+    Steps,
 }
 
 /// Memory out of a pool, which goes back there.
@@ -31,13 +55,14 @@ pub(crate) struct Block<D: Device> {
     /// There until it is dropped.
     memory: Option<Held<D::Memory>>,
     pool: Arc<Pool<D>>,
-    waits: bool,
+    home: Home,
 }
 
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
+        let of_steps = Mutex::new(OfSteps { waiting: BTreeMap::new(), is_held: false });
         let most = AtomicUsize::new(usize::MAX);
-        Arc::new(Self { device, waiting: Mutex::default(), held: Arc::default(), most })
+        Arc::new(Self { device, waiting: Mutex::default(), of_steps, held: Arc::default(), most })
     }
 
     /// From now on nothing waits while the program has more than so many bytes. What it needs at a time it may have all the same.
@@ -54,18 +79,43 @@ impl<D: Device> Pool<D> {
             // Where there is no room for what rounding adds, there may be for what was asked for.
             None => self.ask(size).or_else(|_| self.ask(bytes))?,
         };
-        Ok(Block { memory: Some(memory), pool: self.clone(), waits })
+        let home = if waits { Home::Waiting } else { Home::Device };
+        Ok(Block { memory: Some(memory), pool: self.clone(), home })
+    }
+
+    /// Memory for a step: as [`for_a_moment`](Self::for_a_moment), and the same as in the step before if that has asked for the
+    /// same in the same order, and everything is dropped that it got.
+    pub(crate) fn for_a_step(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
+        let size = if self.device.keeps_memory() { size_class(bytes) } else { bytes };
+        let mut of_steps = self.of_steps();
+        let first = of_steps.waiting.range((size, 0)..=(size, u64::MAX)).next().map(|(&key, _)| key);
+        let memory = first.and_then(|key| of_steps.waiting.remove(&key));
+        drop(of_steps);
+        let memory = memory.map_or_else(|| self.ask(size).or_else(|_| self.ask(bytes)), Ok)?;
+        Ok(Block { memory: Some(memory), pool: self.clone(), home: Home::Steps })
     }
 
     /// Memory to keep: so many bytes, which hold anything.
     pub(crate) fn to_keep(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
-        Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), waits: false })
+        Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), home: Home::Device })
+    }
+
+    /// Says whether launches are still to come that use memory of a step, even where that waits already: as long as they are,
+    /// it is not given back to the device.
+    pub(crate) fn hold_steps(&self, is_held: bool) {
+        self.of_steps().is_held = is_held;
+    }
+
+    fn of_steps(&self) -> MutexGuard<'_, OfSteps<D>> {
+        self.of_steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives all that waits back to the device.
     pub(crate) fn trim(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(waiting);
+        let waiting = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut of_steps = self.of_steps();
+        let of_steps = if of_steps.is_held { BTreeMap::new() } else { mem::take(&mut of_steps.waiting) };
+        drop((waiting, of_steps));
     }
 
     /// Bytes that the device can hand out, once all that waits has been given back.
@@ -111,9 +161,17 @@ impl<D: Device> Block<D> {
 
 impl<D: Device> Drop for Block<D> {
     fn drop(&mut self) {
-        let Some(memory) = self.memory.take().filter(|_| self.waits) else { return };
-        let mut waiting = self.pool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(memory.bytes()).or_default().push(memory);
+        let Some(memory) = self.memory.take() else { return };
+        match self.home {
+            Home::Device => {}
+            Home::Waiting => {
+                let mut waiting = self.pool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.entry(memory.bytes()).or_default().push(memory);
+            }
+            Home::Steps => {
+                self.pool.of_steps().waiting.insert((memory.bytes(), memory.address()), memory);
+            }
+        }
     }
 }
 
@@ -129,6 +187,7 @@ mod tests {
     use super::*;
     use crate::device::{Limits, MemoryInfo};
     use crate::kernels::{Argument, Function, Grid};
+    use crate::operation::Operation;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const TOTAL: usize = 1 << 20;
@@ -163,6 +222,7 @@ mod tests {
     impl Device for Counting {
         type Memory = Counted;
         type HostMemory = ();
+        type Graph = ();
 
         fn name(&self) -> String {
             "a device that counts".into()
@@ -196,6 +256,10 @@ mod tests {
         fn read_host(&self, (): &(), _: usize, _: &mut [u8]) {}
         fn write_host(&self, _: &[u8], (): &(), _: usize) {}
         fn launch(&self, _: &Function, _: Grid, _: &[Argument]) {}
+        fn capture(&self, _: &[Operation]) -> Result<(), String> {
+            Ok(())
+        }
+        fn replay(&self, (): &()) {}
         fn synchronize(&self) {}
     }
 
@@ -223,6 +287,31 @@ mod tests {
         }
         let small = pool.for_a_moment(10).unwrap().memory().bytes();
         assert!(small < 1000, "{small} bytes for 10: what is far larger waits for others");
+    }
+
+    #[test]
+    fn a_step_finds_its_memory_where_the_one_before_it_did() {
+        let pool = pool();
+        // In which order it is dropped makes no difference; others have none of it.
+        let step = |drops_first: usize| {
+            let asked = [1000, 5000, 1000, 1000].map(|bytes| pool.for_a_step(bytes).unwrap());
+            let addresses = asked.each_ref().map(|block| block.memory().address());
+            let mut asked = Vec::from(asked);
+            drop(asked.remove(drops_first));
+            let again = pool.for_a_step(1000).unwrap();
+            (addresses, again.memory().address())
+        };
+        step(0);
+        let first = step(2);
+        step(3);
+        assert_eq!(step(2), first);
+        assert!(!first.0.contains(&pool.for_a_moment(1000).unwrap().memory().address()));
+        pool.hold_steps(true);
+        pool.trim();
+        assert!(used(&pool) > 0, "launches that use it are still to come");
+        pool.hold_steps(false);
+        pool.trim();
+        assert_eq!(used(&pool), 0);
     }
 
     #[test]

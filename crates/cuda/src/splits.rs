@@ -8,7 +8,8 @@ use crate::cuda::word;
 use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::kernels::Pointer;
-use crate::pool::Block;
+use crate::rounding::rounded_up;
+use crate::uploaded::Uploaded;
 use isentrope_kernels::{Attention, Run};
 
 /// Keys of a split; splits begin at multiples of this.
@@ -37,7 +38,7 @@ pub(crate) struct SplitTiles<D: Device> {
     pub places: usize,
     /// Groups of rows whose splits are to be put together.
     pub merged: usize,
-    block: Block<D>,
+    block: Uploaded<D>,
 }
 
 impl<D: Device> SplitTiles<D> {
@@ -61,20 +62,24 @@ pub(crate) fn warps(rows: usize) -> usize {
     rows.div_ceil(WARP_ROWS).clamp(1, WARPS).next_power_of_two()
 }
 
+/// Whether each sequence has one row at most.
+pub(crate) fn is_decoding(runs: &[Run]) -> bool {
+    runs.iter().all(|run| run.len <= 1)
+}
+
 /// Tiles for attention over these runs on a device of so many processors. Where there are too few blocks for these, as when few
 /// sequences are decoded, each split is a block of its own, as long as there are places for what these come to.
 pub(crate) fn split_tiles<D: Device>(
     shape: Attention,
     runs: &[Run],
     processors: usize,
-    upload: impl FnOnce(&[u32]) -> Block<D>,
+    upload: impl FnOnce(&[u32]) -> Uploaded<D>,
 ) -> SplitTiles<D> {
     let group = shape.heads / shape.kv_heads;
     let longest = runs.iter().map(|run| run.len * group).max().unwrap_or(0);
     let rows = WARP_ROWS * warps(longest);
     let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
-    let is_decoding = runs.iter().all(|run| run.len <= 1) || rows == WARP_ROWS;
-    let few = is_decoding && blocks * shape.kv_heads < 2 * processors;
+    let few = (is_decoding(runs) || rows == WARP_ROWS) && blocks * shape.kv_heads < 2 * processors;
     // Of a place: the sums of its rows, their maxima and their sums of weights.
     let place = 4 * shape.kv_heads * rows * (shape.head_dim + 2);
     let most = if few { PARTIAL / place } else { 0 };
@@ -99,6 +104,12 @@ pub(crate) fn split_tiles<D: Device>(
                 tiles.extend(tile.iter().chain(&[ALL, 0]).map(|&n| word(n)));
             }
         }
+    }
+    if is_decoding(runs) {
+        // Tiles without rows, which end at once: their number changes with few of the steps.
+        tiles.resize(WORDS * rounded_up(tiles.len() / WORDS), 0);
+        merged.resize(MERGED_WORDS * rounded_up(merged.len() / MERGED_WORDS), 0);
+        places = rounded_up(places).min(most.max(places));
     }
     let (len, count) = (tiles.len() / WORDS, merged.len() / MERGED_WORDS);
     tiles.extend(merged);

@@ -91,7 +91,10 @@ impl<D: Device> Cuda<D> {
         to.rows(rows, features);
         assert!(to.layout.element == element && to.layout.stride == stride, "rows of another kind");
         let bytes = rows * stride * element.bytes();
-        if bytes > 0 {
+        if self.device.is_recording() {
+            // A launch like others, what pads rows left out.
+            self.copy_rows(from, None, to, None, rows);
+        } else if bytes > 0 {
             self.device.copy(from.block.memory(), 0, to.block.memory(), 0, bytes);
         }
     }

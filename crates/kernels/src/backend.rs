@@ -48,6 +48,9 @@ use crate::sampling_masks::SamplingMasks;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// A slot for rows that are stored nowhere: see [`Backend::rows_of_step`].
+pub const NO_SLOT: u32 = u32::MAX;
+
 /// A device that computes.
 ///
 /// Buffers may have more rows than an operation needs; it then uses the first ones.
@@ -104,11 +107,18 @@ pub trait Backend: Send + Sync + 'static {
     /// Copies rows `first ..` of a parameter (or its gradient, or a moment) to the host.
     fn unpack(&self, kind: Kind, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
 
+    /// How many rows a decoding step of so many should be made with. Those beyond are in no run, and nobody wants anything of
+    /// them: they make steps alike, where a backend [replays](Self::replayed) them. The same is asked for rows whose next token is
+    /// wanted and for rows that are stored; beyond these, [`store_rows`](Self::store_rows) is given the slot [`NO_SLOT`].
+    fn rows_of_step(&self, rows: usize) -> usize {
+        rows
+    }
     /// Calls `f`, a decoding step. Calls with equal keys make the same operations in the same order, on buffers of the same
     /// shapes: a backend that has captured those of an earlier call may launch them as one. The buffers may be others,
     /// and the batch's sequences longer or shorter: with their lengths, the grid of attention's kernels, its scratch,
     /// and whether what it splits must be put together may change. A backend whose attention is so must see to that by itself:
-    /// equal keys do not promise equal launches. `f` runs every time, since it takes the buffers and returns them.
+    /// equal keys do not promise equal launches. `f` runs every time, since it takes the buffers and returns them; its operations
+    /// may take effect when it has returned, so it drops no buffer that it has not taken itself.
     fn replayed<R>(&self, _key: ReplayKey, f: impl FnOnce() -> R) -> R {
         f()
     }

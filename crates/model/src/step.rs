@@ -5,8 +5,11 @@ use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::{CacheLayer, Rows};
 use crate::kv_cache::KvCache;
 use crate::model::Model;
-use isentrope_kernels::{Backend, Draw, Drawn, HostBatch, ReplayKey};
+use crate::rope_table::Rotations;
+use isentrope_kernels::{Backend, Draw, Drawn, HostBatch, NO_SLOT, ReplayKey};
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The rows of one step.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +65,23 @@ impl Step {
         self.cached_rows.slots.clear();
     }
 
+    /// As a backend wants a decoding step: with rows that are in no run, and whose next token nobody wants, in the places up to
+    /// those that it [asks for](Backend::rows_of_step).
+    fn padded<B: Backend>(&self, backend: &B) -> Cow<'_, Self> {
+        let [rows, wanted, cached] = [self.rows(), self.wanted.len(), self.cached_rows.rows.len()];
+        let [more_rows, more_wanted, more_cached] =
+            [rows, wanted, cached].map(|count| backend.rows_of_step(count) - count);
+        if more_rows + more_wanted + more_cached == 0 {
+            return Cow::Borrowed(self);
+        }
+        let mut step = self.clone();
+        step.batch.tokens.resize(rows + more_rows, 0);
+        step.wanted.resize(wanted + more_wanted, 0);
+        step.cached_rows.rows.resize(cached + more_cached, 0);
+        step.cached_rows.slots.resize(cached + more_cached, NO_SLOT);
+        Cow::Owned(step)
+    }
+
     /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what tells them apart is their
     /// [`ReplayKey`], since a chunk of a prompt may have one row as well.
     fn is_decoding(&self) -> bool {
@@ -70,7 +90,8 @@ impl Step {
 }
 
 impl<B: Backend> Model<B> {
-    /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`.
+    /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`, in a buffer that may have
+    /// more rows.
     /// The keys and values of all rows are in the cache afterwards, and what is to be cached is in the activation cache.
     ///
     /// # Panics
@@ -84,12 +105,14 @@ impl<B: Backend> Model<B> {
     ) -> B::Buffer {
         assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
         let activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
-        let rows = self.rows(&step.batch);
+        let rope = self.rope.up_to(&self.backend, step.batch.positions());
         if step.is_decoding() {
-            let key = self.replay_key(step, &rows, cache, activation_cache.as_deref());
-            self.backend.replayed(key, || self.advance(step, &rows, cache, activation_cache))
+            let step = &*step.padded(&*self.backend);
+            let key = self.replay_key(step, rope.positions, cache, activation_cache.as_deref());
+            // The table outlives the step, whoever replaces it meanwhile.
+            self.backend.replayed(key, || self.advance(step, rope.clone(), cache, activation_cache))
         } else {
-            self.advance(step, &rows, cache, activation_cache)
+            self.advance(step, rope, cache, activation_cache)
         }
     }
 
@@ -97,29 +120,30 @@ impl<B: Backend> Model<B> {
     fn replay_key(
         &self,
         step: &Step,
-        rows: &Rows<B>,
+        positions: usize,
         cache: &KvCache<B>,
         activation_cache: Option<&ActivationCache<B>>,
     ) -> ReplayKey {
         ReplayKey {
             model: self.number,
-            rows: rows.count,
+            rows: step.rows(),
             wanted: step.wanted.len(),
             cached_rows: step.cached_rows.rows.len(),
             slots: activation_cache.map_or(0, ActivationCache::slots),
             pages: cache.pages(),
-            positions: rows.rope.positions,
+            positions,
         }
     }
 
     fn advance(
         &self,
         step: &Step,
-        rows: &Rows<B>,
+        rope: Arc<Rotations<B>>,
         cache: &mut KvCache<B>,
         activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
+        let rows = &Rows { count: step.rows(), batch: b.batch(&step.batch), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
@@ -164,7 +188,6 @@ mod tests {
     use super::*;
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
-    use std::sync::Arc;
 
     /// A decoding step in which each sequence has fed so many tokens before, and what is asked of it.
     #[derive(Clone)]
@@ -189,7 +212,8 @@ mod tests {
         let cache = KvCache::new(model, case.pages).unwrap();
         let activation_cache = ActivationCache::new(model, case.slots).unwrap();
         let activation_cache = Some(&activation_cache).filter(|_| case.cached_rows > 0);
-        model.replay_key(&step, &model.rows(&step.batch), &cache, activation_cache)
+        let positions = model.rope.up_to(&model.backend, step.batch.positions()).positions;
+        model.replay_key(&step, positions, &cache, activation_cache)
     }
 
     #[test]

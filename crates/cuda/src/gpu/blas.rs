@@ -17,6 +17,7 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreference_t,
     cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayout_t, cudaDataType_t, cudaStream_t,
 };
+use cudarc::driver::sys::CUstream;
 use half::bf16;
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
@@ -140,10 +141,16 @@ impl Blas {
         self.version
     }
 
-    /// Computes a product if the bits are known to be those of the kernels here; false where they are not, after which nothing
-    /// has been done.
-    pub(super) fn product(&self, gpu: &Gpu, product: &Product) -> bool {
-        self.verdict(gpu, product).is_ok() && self.run(gpu, product)
+    /// Whether products of a kind have been found to have the right bits.
+    pub(super) fn is_right(&self, product: &Product) -> bool {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(verdicts.get(&kind_of(product)), Some(Ok(())))
+    }
+
+    /// Computes a product in a stream if the bits are known to be those of the kernels here; false where they are not, after
+    /// which nothing has been done.
+    pub(super) fn product(&self, gpu: &Gpu, product: &Product, stream: CUstream) -> bool {
+        self.verdict(gpu, product).is_ok() && self.run_in(gpu, product, stream)
     }
 
     /// Whether products of a kind have the right bits, which is found out with the first of them.
@@ -151,7 +158,7 @@ impl Blas {
     /// # Errors
     /// Why they are left to the kernels here.
     pub fn verdict(&self, gpu: &Gpu, product: &Product) -> Result<(), String> {
-        let kind = with_tokens(Product { a: 0, b: 0, d: 0, ..*product }, 0);
+        let kind = kind_of(product);
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = verdicts.get(&kind) {
             return known.clone();
@@ -251,6 +258,10 @@ impl Blas {
 
     /// Computes a product as one chain, whatever bits that gives; false where the library cannot.
     pub fn run(&self, gpu: &Gpu, product: &Product) -> bool {
+        self.run_in(gpu, product, gpu.stream().handle)
+    }
+
+    fn run_in(&self, gpu: &Gpu, product: &Product, handle: CUstream) -> bool {
         let Product { rows, columns, depth, .. } = *product;
         let row_of = |transposed, lines| if transposed { lines } else { depth };
         let widths = [row_of(product.a_transposed, rows), row_of(product.b_transposed, columns), columns];
@@ -291,7 +302,7 @@ impl Blas {
                 &raw const algorithm,
                 ptr::null_mut(),
                 0,
-                stream.handle.cast(),
+                handle.cast(),
             )
         };
         code == 0
@@ -303,6 +314,11 @@ impl Drop for Blas {
         // SAFETY: the handle is the library's, and is not used again.
         unsafe { (self.functions.cublasLtDestroy)(self.handle) };
     }
+}
+
+/// A product without what one of its kind differs in from others.
+fn kind_of(product: &Product) -> Product {
+    with_tokens(Product { a: 0, b: 0, d: 0, ..*product }, 0)
 }
 
 fn open(path: &Path) -> Result<(Functions, Version), String> {

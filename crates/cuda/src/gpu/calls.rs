@@ -5,10 +5,11 @@
 
 use super::symbols::{self, functions};
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult, CUstream, CUuuid,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUresult,
+    CUstream, CUuuid,
 };
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
 use std::fmt;
 use std::path::Path;
 use std::ptr;
@@ -50,6 +51,12 @@ functions! {
         cuModuleGetFunction(*mut CUfunction, CUmodule, *const c_char) -> c_int;
         cuFuncGetAttribute(*mut c_int, c_uint, CUfunction) -> c_int;
         cuFuncSetAttribute(CUfunction, c_uint, c_int) -> c_int;
+        cuStreamBeginCapture_v2(CUstream, c_uint) -> c_int;
+        cuStreamEndCapture(CUstream, *mut CUgraph) -> c_int;
+        cuGraphInstantiateWithFlags(*mut CUgraphExec, CUgraph, c_ulonglong) -> c_int;
+        cuGraphLaunch(CUgraphExec, CUstream) -> c_int;
+        cuGraphExecDestroy(CUgraphExec) -> c_int;
+        cuGraphDestroy(CUgraph) -> c_int;
         cuLaunchKernel(
             CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void
         ) -> c_int;

@@ -3,6 +3,7 @@
 use super::blas::Blas;
 use super::calls::{Calls, Failed};
 use super::compile::Compiled;
+use super::graph::GpuGraph;
 use super::places::Surroundings;
 use super::timeline::Timeline;
 use super::{Architecture, Driver, Error, KernelCache, Nvrtc, Search, Source, Version, cache};
@@ -10,6 +11,7 @@ use crate::catalog::FUNCTIONS;
 use crate::device::{Device, Limits, Memory, MemoryInfo, Product};
 use crate::failure::Failure;
 use crate::kernels::{self, Argument, Function, Grid, HEADERS};
+use crate::operation::Operation;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute, CUstream_flags};
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
@@ -191,8 +193,14 @@ impl Gpu {
     }
 
     /// The stream that everything goes into.
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &Arc<Stream> {
         &self.stream
+    }
+
+    /// Puts a product by the library of products into a stream that captures; false where the library does not compute it, or
+    /// has not yet been found to compute it right.
+    pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
+        self.blas.as_ref().is_some_and(|blas| blas.is_right(product) && blas.product(self, product, stream))
     }
 
     fn compile(&self, source: &'static kernels::Source) -> Result<Compiled, Error> {
@@ -258,6 +266,37 @@ impl Gpu {
         Ok(handle)
     }
 
+    /// Launches a kernel in a stream, which may be one that captures.
+    pub(super) fn launch_in(
+        &self,
+        stream: sys::CUstream,
+        function: &Function,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<(), Failed> {
+        function.check(arguments);
+        let [x, y, z] = grid.blocks;
+        if x == 0 || y == 0 || z == 0 {
+            return Ok(());
+        }
+        let handle = self.function(function);
+        // A parameter of four bytes is read from the low end of its eight.
+        let mut values: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
+        self.stream.note(function.name);
+        self.stream.call(|calls| {
+            // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
+            // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
+            // given is shown on the emulator.
+            unsafe {
+                let (arguments, none) = (pointers.as_mut_ptr(), ptr::null_mut());
+                let (shared, threads) = (grid.shared, grid.threads);
+                (calls.cuLaunchKernel)(handle, x, y, z, threads, 1, 1, shared, stream, arguments, none)
+            }
+        })
+    }
+
     fn staging(&self) -> MutexGuard<'_, Staging> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -272,6 +311,7 @@ impl Gpu {
 impl Device for Gpu {
     type Memory = GpuMemory;
     type HostMemory = LockedMemory;
+    type Graph = GpuGraph;
 
     fn name(&self) -> String {
         self.name.clone()
@@ -452,41 +492,8 @@ impl Device for Gpu {
     }
 
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
-        function.check(arguments);
-        let [x, y, z] = grid.blocks;
-        if x == 0 || y == 0 || z == 0 {
-            return;
-        }
-        let handle = self.function(function);
-        // A parameter of four bytes is read from the low end of its eight.
-        let mut values: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
-        let mut pointers: Vec<*mut c_void> =
-            values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
-        self.stream.note(function.name);
         let _timed = self.stream.timed(function.name, None);
-        let launched = self.stream.call(|calls| {
-            // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
-            // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
-            // given is shown on the emulator.
-            unsafe {
-                let (stream, arguments) = (self.stream.handle, pointers.as_mut_ptr());
-                let (shared, threads) = (grid.shared, grid.threads);
-                (calls.cuLaunchKernel)(
-                    handle,
-                    x,
-                    y,
-                    z,
-                    threads,
-                    1,
-                    1,
-                    shared,
-                    stream,
-                    arguments,
-                    ptr::null_mut(),
-                )
-            }
-        });
-        match launched {
+        match self.launch_in(self.stream.handle, function, grid, arguments) {
             Ok(()) => {}
             Err(refused @ Failed { code: Failed::INVALID_VALUE | Failed::OUT_OF_RESOURCES, .. }) => {
                 panic!("the kernel {} cannot be launched as {grid:?}: {refused}", function.name)
@@ -495,8 +502,17 @@ impl Device for Gpu {
         }
     }
 
+    fn capture(&self, operations: &[Operation]) -> Result<GpuGraph, String> {
+        GpuGraph::of(self, operations)
+    }
+
+    fn replay(&self, graph: &GpuGraph) {
+        self.stream.note("a captured step");
+        self.stream.expect(|calls| graph.launch(calls, self.stream.handle));
+    }
+
     fn product(&self, product: &Product) -> bool {
-        self.blas.as_ref().is_some_and(|blas| blas.product(self, product))
+        self.blas.as_ref().is_some_and(|blas| blas.product(self, product, self.stream.handle))
     }
 
     fn product_library(&self) -> Option<String> {

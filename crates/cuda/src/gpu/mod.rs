@@ -5,6 +5,7 @@
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
 //! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.
+//! - `device`: memory and launches; `graph`: launches that are made one.
 //! - `timeline`: when the GPU did what it was asked, for traces.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
@@ -19,6 +20,7 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+mod graph;
 mod install;
 mod libraries;
 mod places;
@@ -33,6 +35,7 @@ pub use compile::{Compiled, Nvrtc, Source, Usage};
 pub use device::{Gpu, GpuMemory};
 pub use driver::{Driver, GpuDescription, NoDriver};
 pub use error::Error;
+pub use graph::GpuGraph;
 pub use install::{Installed, Installer, Package, Progress};
 pub use libraries::{Candidate, LibraryName, Outcome, Search};
 pub use places::{Place, Surroundings};

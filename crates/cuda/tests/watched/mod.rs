@@ -1,6 +1,6 @@
 //! An emulated device that is looked at, or interfered with, on the way.
 
-use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Product};
+use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Product, carry_out};
 use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::OutOfMemory;
 
@@ -20,6 +20,16 @@ pub trait Watch: Send + Sync + 'static {
     fn examine(&self, _product: &Product) -> Result<(), String> {
         Err("there is no library of products".into())
     }
+    /// As [`Device::capture`]: what is launched when the graph is.
+    fn capture(&self, operations: &[Operation]) -> Result<Vec<Operation>, String> {
+        Ok(operations.to_vec())
+    }
+    /// A graph is launched.
+    fn replayed(&self, _operations: &[Operation]) {}
+    /// A kernel is launched, by itself or of a graph.
+    fn launched(&self, _function: &Function) {}
+    /// So many bytes go to the device.
+    fn uploaded(&self, _bytes: usize) {}
 }
 
 /// The device.
@@ -31,6 +41,7 @@ pub struct Watched<W> {
 impl<W: Watch> Device for Watched<W> {
     type Memory = <Emulator as Device>::Memory;
     type HostMemory = <Emulator as Device>::HostMemory;
+    type Graph = Vec<Operation>;
 
     fn name(&self) -> String {
         self.emulator.name()
@@ -48,6 +59,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.allocate(bytes)
     }
     fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize) {
+        self.watch.uploaded(bytes.len());
         self.emulator.upload(bytes, to, offset);
     }
     fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]) {
@@ -76,6 +88,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.write_host(bytes, to, offset);
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        self.watch.launched(function);
         self.emulator.launch(function, grid, arguments);
     }
     fn product(&self, product: &Product) -> bool {
@@ -86,6 +99,13 @@ impl<W: Watch> Device for Watched<W> {
     }
     fn examine(&self, product: &Product) -> Result<(), String> {
         self.watch.examine(product)
+    }
+    fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String> {
+        self.watch.capture(operations)
+    }
+    fn replay(&self, graph: &Self::Graph) {
+        self.watch.replayed(graph);
+        carry_out(self, graph);
     }
     fn synchronize(&self) {
         self.emulator.synchronize();

@@ -1,0 +1,117 @@
+//! Launches that the driver has made one.
+
+use super::calls::{Calls, Failed};
+use super::device::{Gpu, Stream};
+use crate::operation::Operation;
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUstream, CUstream_flags, CUstreamCaptureMode};
+use std::ffi::c_int;
+use std::mem;
+use std::ptr;
+use std::sync::Arc;
+
+/// A graph that can be launched.
+pub struct GpuGraph {
+    stream: Arc<Stream>,
+    graph: CUgraphExec,
+}
+
+// SAFETY: a graph may be launched from any thread that has the context, as `Stream::call` sees to; it is destroyed once.
+unsafe impl Send for GpuGraph {}
+// SAFETY: launches go into one stream, so that no two run at once; the handle is not changed.
+unsafe impl Sync for GpuGraph {}
+
+/// A stream that executes nothing: what goes into it is captured. Other threads go on with the GPU's own.
+struct Capture<'g> {
+    gpu: &'g Gpu,
+    stream: CUstream,
+    is_open: bool,
+}
+
+impl GpuGraph {
+    /// Captures launches. All of them have been made before, so that whatever is loaded with the first of its kind is there.
+    pub(super) fn of(gpu: &Gpu, operations: &[Operation]) -> Result<Self, String> {
+        let capture = Capture::begin(gpu).map_err(|failed| failed.to_string())?;
+        let mut is_computed = false;
+        for operation in operations {
+            match operation {
+                Operation::Product(product) => is_computed = gpu.captures_product(capture.stream, product),
+                Operation::Launch { function, grid, arguments } => {
+                    if !mem::take(&mut is_computed) {
+                        let launched = gpu.launch_in(capture.stream, function, *grid, arguments);
+                        launched.map_err(|failed| format!("{}: {failed}", function.name))?;
+                    }
+                }
+            }
+        }
+        let graph = capture.end().map_err(|failed| failed.to_string())?;
+        Ok(Self { stream: Arc::clone(gpu.stream()), graph })
+    }
+
+    /// Launches it, and returns the driver's code.
+    pub(super) fn launch(&self, calls: &Calls, stream: CUstream) -> c_int {
+        // SAFETY: the graph was instantiated and is not destroyed before this; that the memory it uses is there is the
+        // caller's word (`Device::replay`).
+        unsafe { (calls.cuGraphLaunch)(self.graph, stream) }
+    }
+}
+
+impl Drop for GpuGraph {
+    fn drop(&mut self) {
+        // A graph that still runs is freed by the driver when it has ended.
+        // SAFETY: it was instantiated in this context, and is not used again.
+        let _ = self.stream.call(|calls| unsafe { (calls.cuGraphExecDestroy)(self.graph) });
+    }
+}
+
+impl<'g> Capture<'g> {
+    fn begin(gpu: &'g Gpu) -> Result<Self, Failed> {
+        let mut stream = ptr::null_mut();
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the driver writes one handle.
+        gpu.stream().call(|calls| unsafe { (calls.cuStreamCreate)(&raw mut stream, flags) })?;
+        let mut capture = Self { gpu, stream, is_open: false };
+        // Of this thread alone something may be refused meanwhile: others allocate and free.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
+        // SAFETY: the stream is this one's own.
+        gpu.stream().call(|calls| unsafe { (calls.cuStreamBeginCapture_v2)(stream, mode) })?;
+        capture.is_open = true;
+        Ok(capture)
+    }
+
+    /// The end of the capture, and what can be launched of it.
+    fn end(mut self) -> Result<CUgraphExec, Failed> {
+        let graph = self.close()?;
+        let mut executable = ptr::null_mut();
+        let stream = self.gpu.stream();
+        let made = stream
+            // SAFETY: the graph is the one that was captured; the driver writes one handle.
+            .call(|calls| unsafe { (calls.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0) });
+        // SAFETY: what was instantiated does not need it, and nobody else has it.
+        let _ = stream.call(|calls| unsafe { (calls.cuGraphDestroy)(graph) });
+        made.map(|()| executable)
+    }
+
+    fn close(&mut self) -> Result<CUgraph, Failed> {
+        self.is_open = false;
+        let mut graph = ptr::null_mut();
+        let stream = self.stream;
+        // SAFETY: the stream captures since `begin`, by this thread; the driver writes one handle, or null.
+        self.gpu.stream().call(|calls| unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) })?;
+        Ok(graph)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if mem::take(&mut self.is_open)
+            && let Ok(graph) = self.close()
+            && !graph.is_null()
+        {
+            // SAFETY: the graph is of no use to anybody.
+            let _ = self.gpu.stream().call(|calls| unsafe { (calls.cuGraphDestroy)(graph) });
+        }
+        let stream = self.stream;
+        // SAFETY: the stream is this one's own, has executed nothing, and is not used again.
+        let _ = self.gpu.stream().call(|calls| unsafe { (calls.cuStreamDestroy_v2)(stream) });
+    }
+}

@@ -1,0 +1,58 @@
+//! Launches that are put down instead of being made at once.
+
+use crate::device::{Device, Product};
+use crate::kernels::{Argument, Function, Grid};
+use std::mem;
+
+/// One launch, or a product that may take its place.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// A kernel's launch.
+    Launch {
+        /// The kernel.
+        function: Function,
+        /// Its blocks.
+        grid: Grid,
+        /// What it is given.
+        arguments: Vec<Argument>,
+    },
+    /// A product. Where the device's library computes it, the launch that follows is not made.
+    Product(Product),
+}
+
+impl PartialEq for Operation {
+    /// Whether the device would be told the same, to the bit.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Launch { function, grid, arguments },
+                Self::Launch { function: other_function, grid: other_grid, arguments: others },
+            ) => {
+                let same = |(a, b): (&Argument, &Argument)| a.kind() == b.kind() && a.bits() == b.bits();
+                (function.name, function.source.file) == (other_function.name, other_function.source.file)
+                    && grid == other_grid
+                    && arguments.len() == others.len()
+                    && arguments.iter().zip(others).all(same)
+            }
+            (Self::Product(product), Self::Product(other)) => product == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Operation {}
+
+/// Makes the launches one after the other.
+pub fn carry_out<D: Device>(device: &D, operations: &[Operation]) {
+    let mut is_computed = false;
+    for operation in operations {
+        match operation {
+            Operation::Product(product) => is_computed = device.product(product),
+            Operation::Launch { function, grid, arguments } => {
+                if !mem::take(&mut is_computed) {
+                    device.launch(function, *grid, arguments);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Decoding steps that are launched as one.
+//!
+//! A step is recorded, not launched ([`Stream`](crate::stream::Stream)). If an earlier one launched the very same (kernels, grids
+//! and arguments, addresses among them), it has become a graph, and the graph is launched in its stead: so a graph never runs but
+//! in the place of launches that code which has their memory has just asked for. What makes steps the same is not needed for
+//! their bits: memory that a step finds where the one before it did, uploads in one place, and numbers of rows and tiles that are
+//! rounded up ([`rounded_up`]).
+
+use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::operation::{Operation, carry_out};
+use crate::rounding::rounded_up;
+use isentrope_kernels::ReplayKey;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Graphs that are kept, at most; the one that was not used for longest goes.
+const MOST: usize = 64;
+
+/// What has become of decoding steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replays {
+    /// Graphs that have been made.
+    pub captured: usize,
+    /// Steps that were launched as one.
+    pub replayed: usize,
+    /// Steps whose operations were launched one by one.
+    pub launched: usize,
+    /// Why the device captures nothing, if it has refused to.
+    pub refused: Option<String>,
+}
+
+pub(crate) struct Graphs<D: Device>(Mutex<Known<D>>);
+
+struct Known<D: Device> {
+    /// What was used last comes last.
+    steps: Vec<Step<D>>,
+    replays: Replays,
+}
+
+struct Step<D: Device> {
+    key: ReplayKey,
+    operations: Vec<Operation>,
+    /// None where there was one such step only.
+    graph: Option<D::Graph>,
+}
+
+impl<D: Device> Graphs<D> {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Known { steps: Vec::new(), replays: Replays::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known<D>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets all steps.
+    pub(crate) fn clear(&self) {
+        self.lock().steps.clear();
+    }
+}
+
+impl<D: Device> Known<D> {
+    /// Makes the launches of a step: as one, if there was the same step before.
+    fn launch(&mut self, device: &D, key: ReplayKey, operations: Vec<Operation>) {
+        let same = |step: &Step<D>| step.key == key && step.operations == operations;
+        let step = self.steps.iter().rposition(same).map(|at| self.steps.remove(at));
+        let is_new = step.is_none();
+        let mut step = step.unwrap_or(Step { key, operations, graph: None });
+        if !is_new && step.graph.is_none() && self.replays.refused.is_none() {
+            match device.capture(&step.operations) {
+                Ok(graph) => {
+                    step.graph = Some(graph);
+                    self.replays.captured += 1;
+                }
+                Err(why) => self.replays.refused = Some(why),
+            }
+        }
+        match &step.graph {
+            Some(graph) => {
+                device.replay(graph);
+                self.replays.replayed += 1;
+            }
+            None => {
+                carry_out(device, &step.operations);
+                self.replays.launched += 1;
+            }
+        }
+        if is_new {
+            // Of steps without a graph the last of each key is of use.
+            self.steps.retain(|step| step.graph.is_some() || step.key != key);
+            if self.steps.len() == MOST {
+                self.steps.remove(0);
+            }
+        }
+        self.steps.push(step);
+    }
+}
+
+impl<D: Device> Cuda<D> {
+    /// Launches decoding steps one by one, to the same bits.
+    pub fn without_replay(self) -> Self {
+        Self { replays: false, ..self }
+    }
+
+    /// What has become of decoding steps so far.
+    pub fn replays(&self) -> Replays {
+        self.graphs.lock().replays.clone()
+    }
+
+    /// How many rows a step of so many is made with.
+    pub(crate) fn rounded_rows(&self, rows: usize) -> usize {
+        if self.replays { rounded_up(rows) } else { rows }
+    }
+
+    /// Makes a step.
+    pub(crate) fn step<R>(&self, key: ReplayKey, f: impl FnOnce() -> R) -> R {
+        let recorded = if self.replays { self.device.record() } else { None };
+        let Some(recorded) = recorded else { return f() };
+        let result = f();
+        if let Some(operations) = recorded.finish() {
+            self.graphs.lock().launch(self.device.device(), key, operations);
+        }
+        result
+    }
+}

@@ -1,0 +1,24 @@
+//! Numbers that have come from the host.
+
+use crate::device::Device;
+use crate::kernels::Pointer;
+use crate::pool::Block;
+use std::sync::Arc;
+
+/// Uploaded numbers, in memory of their own or beside others of a step.
+pub(crate) struct Uploaded<D: Device> {
+    region: Arc<Block<D>>,
+    start: usize,
+}
+
+impl<D: Device> Uploaded<D> {
+    /// What starts so many bytes into a region.
+    pub(crate) fn new(region: Arc<Block<D>>, start: usize) -> Self {
+        Self { region, start }
+    }
+
+    /// So many bytes into it.
+    pub(crate) fn at(&self, offset: usize) -> Pointer {
+        self.region.at(self.start + offset)
+    }
+}
