@@ -5,6 +5,7 @@
 use crate::cuda::Cuda;
 use crate::device::Device;
 use crate::dtype::Dtype;
+use crate::failure::Failure;
 use crate::gpu::chain::chain;
 use half::bf16;
 use isentrope_kernels::{
@@ -88,7 +89,7 @@ fn rows<B: Backend>(backend: &B, numbers: &[f32], features: usize) -> B::Buffer 
 /// # Panics
 /// When there is no memory even for this.
 fn parameter<B: Backend>(backend: &B, role: Role, kind: Kind, numbers: &[f32]) -> B::Buffer {
-    let mut buffer = backend.allocate(role).unwrap_or_else(|refused| panic!("{refused}"));
+    let mut buffer = backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
     backend.pack(kind, 0, numbers, &mut buffer);
     buffer
 }
@@ -169,7 +170,8 @@ fn on_rows<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
     results.push(("a draw's entropy", entropies.collect()));
 
     let mut moments = [9, 10].map(|seed| {
-        let mut moment = b.allocate(Role::Moment(numbers)).unwrap_or_else(|refused| panic!("{refused}"));
+        let mut moment =
+            b.allocate(Role::Moment(numbers)).unwrap_or_else(|refused| Failure::from(refused).end());
         let positive: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
         b.write_numbers(&mut moment, 0, &positive);
         moment
@@ -209,7 +211,7 @@ fn attention<B: Backend>(backend: &B, shape: Attention, qkv: &[f32]) -> Vec<f32>
     let (host, pages) = sequences::<B>();
     let (total, width) = (host.rows(), shape.heads * shape.head_dim);
     let role = Role::Cache { shape, layers: 1, pages };
-    let mut cache = backend.allocate(role).unwrap_or_else(|refused| panic!("{refused}"));
+    let mut cache = backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
     let qkv = rows(backend, qkv, shape.row());
     let mut out = rows(backend, &noise(11, total * width), width);
     let batch = backend.batch(&host);

@@ -108,8 +108,8 @@ pub trait Backend: Send + Sync + 'static {
     fn unpack(&self, kind: Kind, first: usize, packed: &Self::Buffer, rows: &mut [f32]);
 
     /// How many rows a decoding step of so many should be made with. Those beyond are in no run, and nobody wants anything of
-    /// them: they make steps alike, where a backend [replays](Self::replayed) them. The same is asked for rows whose next token is
-    /// wanted and for rows that are stored; beyond these, [`store_rows`](Self::store_rows) is given the slot [`NO_SLOT`].
+    /// them: they make steps alike, where a backend [replays](Self::replayed) them. The same is asked for rows whose next token
+    /// is wanted and for rows that are stored; beyond these, [`store_rows`](Self::store_rows) is given the slot [`NO_SLOT`].
     fn rows_of_step(&self, rows: usize) -> usize {
         rows
     }

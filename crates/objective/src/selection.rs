@@ -88,7 +88,8 @@ impl Selection {
     }
 }
 
-/// Tokens of each part of so many responses of these lengths, of all where no number says otherwise; parts without tokens are left out.
+/// Tokens of each part of so many responses of these lengths, of all where no number says otherwise; parts without tokens are
+/// left out.
 fn parts(responses: Option<usize>, lengths: &[usize]) -> Vec<Range<usize>> {
     let parts = lengths.chunks(responses.unwrap_or(lengths.len()).max(1)).scan(0, |end, part| {
         let start = *end;
@@ -207,11 +208,18 @@ mod tests {
     #[test]
     fn parts_are_of_whole_responses_and_all_of_them() {
         let lengths = [3, 0, 2, 4, 1];
-        assert_eq!(parts(None, &lengths), [0..10]);
-        assert_eq!(parts(Some(2), &lengths), [0..3, 3..9, 9..10]);
-        assert_eq!(parts(Some(1), &lengths), [0..3, 3..5, 5..9, 9..10], "of no tokens none are picked");
-        assert_eq!(parts(Some(9), &lengths), [0..10]);
-        assert_eq!(parts(None, &[]), []);
+        let ends = |responses, lengths| -> Vec<(usize, usize)> {
+            parts(responses, lengths).into_iter().map(|tokens| (tokens.start, tokens.end)).collect()
+        };
+        assert_eq!(ends(None, &lengths[..]), [(0, 10)]);
+        assert_eq!(ends(Some(2), &lengths), [(0, 3), (3, 9), (9, 10)]);
+        assert_eq!(
+            ends(Some(1), &lengths),
+            [(0, 3), (3, 5), (5, 9), (9, 10)],
+            "of no tokens none are picked"
+        );
+        assert_eq!(ends(Some(9), &lengths), [(0, 10)]);
+        assert_eq!(ends(None, &[]), []);
     }
 
     #[test]

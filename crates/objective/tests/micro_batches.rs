@@ -1,8 +1,8 @@
 //! What the reference's micro-batches would select, beside what the minibatch selects.
 //!
 //! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
-//! changes the algorithm. [`objective`] picks from the minibatch, unless a scope says otherwise; here it is given the parts one by
-//! one, as the published code is.
+//! changes the algorithm. [`objective`] picks from the minibatch, unless a scope says otherwise; here it is given the parts
+//! one by one, as the published code is.
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{

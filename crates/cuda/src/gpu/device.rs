@@ -508,6 +508,7 @@ impl Device for Gpu {
 
     fn replay(&self, graph: &GpuGraph) {
         self.stream.note("a captured step");
+        let _timed = self.stream.timed("graph", None);
         self.stream.expect(|calls| graph.launch(calls, self.stream.handle));
     }
 
