@@ -24,8 +24,8 @@
 //!
 //! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance` and
 //! `selection`, `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step,
-//! `target_entropy`, `controller` with `descent`, and `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards; last
-//! `warnings`, `alarms` and `saturation`.
+//! `target_entropy`, `controller` with `descent`, and `entropy_bonus`; `prime` and `process_model`, a second model that gives
+//! tokens rewards; last `warnings`, `alarms` and `saturation`.
 
 mod advantage;
 mod aggregation;
