@@ -3,6 +3,7 @@
     pip install matplotlib
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
+    python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
@@ -169,7 +170,7 @@ def least_squares(x, y):
 def law(found, out):
     """Accuracy against entropy: every evaluation of every run, with the law and the line in H through those of the first group."""
     name, k = evaluation_set(found)
-    figure, axis = plt.subplots(figsize=(5.6, 3.8))
+    figure, axis = plt.subplots(figsize=(8.0, 3.8))
     for colour, (group, runs) in zip(COLOURS, found.items()):
         evaluated = [row for run in runs for row in run if row.get(f"eval/{name}/mean@{k}") is not None]
         x = [row[f"eval/{name}/entropy"] for row in evaluated]
@@ -184,7 +185,7 @@ def law(found, out):
                       label=f"{form}, {group}: R\u00b2 {r2:.3f}")
     axis.set_xlabel("H on the test problems, nats")
     axis.set_ylabel(f"mean@{k}")
-    axis.legend(fontsize=8, markerscale=2)
+    axis.legend(fontsize=8, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout()
     figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
 
