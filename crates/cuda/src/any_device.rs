@@ -266,9 +266,11 @@ impl Device for AnyDevice {
         self.0.product(product)
     }
     fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String> {
+        let _call = call("capture").with("operations", operations.len());
         self.0.capture(operations)
     }
     fn replay(&self, graph: &AnyGraph) {
+        let _call = call("replay");
         self.0.replay(graph);
     }
     fn synchronize(&self) {
