@@ -30,6 +30,10 @@ impl<D: Device> Backend for Cuda<D> {
             role => Layout::new(self.dtype, role).bytes(),
         }
     }
+    fn bytes_read(&self, kind: Kind) -> usize {
+        let layout = Layout::new(self.dtype, Role::Weight(kind));
+        layout.numbers().saturating_mul(layout.element.bytes())
+    }
     fn host_bytes(&self, role: Role) -> usize {
         match role {
             Role::OffloadedMoment(_) => Layout::new(self.dtype, role).bytes(),

@@ -91,11 +91,20 @@ impl<D: Device> Cuda<D> {
             // What the step has given back already may be enough, once it is launched.
             self.device.carry_on();
         }
-        self.pool.for_a_moment(bytes).unwrap_or_else(|refused| Failure::from(refused).end())
+        let asked = self.pool.for_a_moment(bytes).or_else(|_| {
+            self.graphs.clear(); // which have memory of the device's, too
+            self.pool.for_a_moment(bytes)
+        });
+        asked.unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
     pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
-        Ok(CudaBuffer::new(self.pool.to_keep(layout.bytes())?, layout))
+        let bytes = layout.bytes();
+        let block = self.pool.to_keep(bytes).or_else(|_| {
+            self.graphs.clear();
+            self.pool.to_keep(bytes)
+        })?;
+        Ok(CudaBuffer::new(block, layout))
     }
 
     /// A buffer whose numbers live in the host's memory, zeros.
@@ -107,7 +116,7 @@ impl<D: Device> Cuda<D> {
     /// These bytes on the device.
     pub(crate) fn uploaded<T: bytemuck::NoUninit>(&self, words: &[T]) -> Uploaded<D> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
-        if let Some(placed) = self.device.place(bytes, |bytes| self.pool.for_a_step(bytes).ok()) {
+        if let Some(placed) = self.device.place(bytes, |bytes| self.pool.for_uploads(bytes).ok()) {
             return placed;
         }
         let block = self.scratch(bytes.len());

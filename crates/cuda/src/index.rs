@@ -13,6 +13,8 @@ pub struct CudaIndex<D: Device> {
     block: Uploaded<D>,
     /// One more than the largest, [`NO_SLOT`] left out.
     end: usize,
+    /// Whether [`NO_SLOT`] is among them.
+    has_gaps: bool,
     distinct: OnceLock<bool>,
     groups: OnceLock<Groups<D>>,
 }
@@ -43,8 +45,9 @@ impl<D: Device> Groups<D> {
 impl<D: Device> CudaIndex<D> {
     pub(crate) fn new(host: &[u32], upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Self {
         let end = host.iter().filter(|&&n| n != NO_SLOT).max().map_or(0, |&n| n as usize + 1);
+        let has_gaps = host.contains(&NO_SLOT);
         let block = upload(host);
-        Self { host: host.to_vec(), block, end, distinct: OnceLock::new(), groups: OnceLock::new() }
+        Self { host: host.to_vec(), block, end, has_gaps, distinct: OnceLock::new(), groups: OnceLock::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -60,6 +63,15 @@ impl<D: Device> CudaIndex<D> {
     /// # Panics
     /// When one is not.
     pub(crate) fn check(&self, bound: usize, what: &str) {
+        assert!(!self.has_gaps, "{what} {NO_SLOT} of {bound}");
+        self.check_slots(bound, what);
+    }
+
+    /// Checks that all numbers but [`NO_SLOT`] are below a bound.
+    ///
+    /// # Panics
+    /// When one is not.
+    pub(crate) fn check_slots(&self, bound: usize, what: &str) {
         assert!(self.end <= bound, "{what} {} of {bound}", self.end.saturating_sub(1));
     }
 

@@ -35,8 +35,17 @@ pub(crate) struct Pool<D: Device> {
 struct OfSteps<D: Device> {
     /// By size and address.
     waiting: BTreeMap<(usize, u64), Held<D::Memory>>,
+    /// The same of memory for uploads. These are made before any launch of their step, so that memory which a launch has had, and
+    /// which waits since, is of no use to them.
+    uploads: BTreeMap<(usize, u64), Held<D::Memory>>,
     /// Whether launches are still to come that use what waits.
     is_held: bool,
+}
+
+impl<D: Device> OfSteps<D> {
+    fn of(&mut self, home: Home) -> &mut BTreeMap<(usize, u64), Held<D::Memory>> {
+        if home == Home::Uploads { &mut self.uploads } else { &mut self.waiting }
+    }
 }
 
 /// Where memory goes that is dropped.
@@ -48,6 +57,8 @@ enum Home {
     Waiting,
     /// It waits for the next step.
     Steps,
+    /// It waits for the uploads of the next step.
+    Uploads,
 }
 
 /// Memory out of a pool, which goes back there.
@@ -60,7 +71,8 @@ pub(crate) struct Block<D: Device> {
 
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
-        let of_steps = Mutex::new(OfSteps { waiting: BTreeMap::new(), is_held: false });
+        let of_steps =
+            Mutex::new(OfSteps { waiting: BTreeMap::new(), uploads: BTreeMap::new(), is_held: false });
         let most = AtomicUsize::new(usize::MAX);
         Arc::new(Self { device, waiting: Mutex::default(), of_steps, held: Arc::default(), most })
     }
@@ -86,13 +98,24 @@ impl<D: Device> Pool<D> {
     /// Memory for a step: as [`for_a_moment`](Self::for_a_moment), and the same as in the step before if that has asked for the
     /// same in the same order, and everything is dropped that it got.
     pub(crate) fn for_a_step(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
+        self.of_a_step(bytes, Home::Steps)
+    }
+
+    /// Memory for what a step uploads before its launches, likewise.
+    pub(crate) fn for_uploads(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
+        self.of_a_step(bytes, Home::Uploads)
+    }
+
+    fn of_a_step(self: &Arc<Self>, bytes: usize, home: Home) -> Result<Block<D>, OutOfMemory> {
         let size = if self.device.keeps_memory() { size_class(bytes) } else { bytes };
         let mut of_steps = self.of_steps();
-        let first = of_steps.waiting.range((size, 0)..=(size, u64::MAX)).next().map(|(&key, _)| key);
-        let memory = first.and_then(|key| of_steps.waiting.remove(&key));
+        let waiting = of_steps.of(home);
+        // What is smaller than its class was asked for when there was no room for more.
+        let first = waiting.range((bytes, 0)..=(size, u64::MAX)).next().map(|(&key, _)| key);
+        let memory = first.and_then(|key| waiting.remove(&key));
         drop(of_steps);
         let memory = memory.map_or_else(|| self.ask(size).or_else(|_| self.ask(bytes)), Ok)?;
-        Ok(Block { memory: Some(memory), pool: self.clone(), home: Home::Steps })
+        Ok(Block { memory: Some(memory), pool: self.clone(), home })
     }
 
     /// Memory to keep: so many bytes, which hold anything.
@@ -114,8 +137,11 @@ impl<D: Device> Pool<D> {
     pub(crate) fn trim(&self) {
         let waiting = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let mut of_steps = self.of_steps();
-        let of_steps = if of_steps.is_held { BTreeMap::new() } else { mem::take(&mut of_steps.waiting) };
-        drop((waiting, of_steps));
+        if !of_steps.is_held {
+            of_steps.waiting.clear();
+            of_steps.uploads.clear();
+        }
+        drop(waiting);
     }
 
     /// Bytes that the device can hand out, once all that waits has been given back.
@@ -168,8 +194,8 @@ impl<D: Device> Drop for Block<D> {
                 let mut waiting = self.pool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 waiting.entry(memory.bytes()).or_default().push(memory);
             }
-            Home::Steps => {
-                self.pool.of_steps().waiting.insert((memory.bytes(), memory.address()), memory);
+            home @ (Home::Steps | Home::Uploads) => {
+                self.pool.of_steps().of(home).insert((memory.bytes(), memory.address()), memory);
             }
         }
     }
@@ -306,6 +332,11 @@ mod tests {
         step(3);
         assert_eq!(step(2), first);
         assert!(!first.0.contains(&pool.for_a_moment(1000).unwrap().memory().address()));
+        // What a launch of the step may have had is none for what is uploaded before.
+        let (uploads, scratch) = (pool.for_uploads(1000).unwrap(), pool.for_a_step(1000).unwrap());
+        assert!(first.0.contains(&scratch.memory().address()));
+        assert!(!first.0.contains(&uploads.memory().address()));
+        drop((uploads, scratch));
         pool.hold_steps(true);
         pool.trim();
         assert!(used(&pool) > 0, "launches that use it are still to come");

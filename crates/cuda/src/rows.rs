@@ -41,7 +41,7 @@ impl<D: Device> Cuda<D> {
             None => assert!(count <= from.layout.rows, "{count} rows of {}", from.layout.rows),
         }
         match slots {
-            Some(slots) => slots.check(to.layout.rows, "a slot beyond the end:"),
+            Some(slots) => slots.check_slots(to.layout.rows, "a slot beyond the end:"),
             None => assert!(count <= to.layout.rows, "{count} rows of {}", to.layout.rows),
         }
         let of = |index: Option<&CudaIndex<D>>| index.map_or(Pointer::NULL, CudaIndex::start);

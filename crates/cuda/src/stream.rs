@@ -75,7 +75,8 @@ impl<D: Device> Stream<D> {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory for a step. None where none is recorded,
+    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that
+    /// no launch of the step has had. None where none is recorded,
     /// or there is no memory.
     pub(crate) fn place(
         &self,
@@ -161,8 +162,10 @@ impl<D: Device> Recorded<'_, D> {
 
 impl<D: Device> Drop for Recorded<'_, D> {
     fn drop(&mut self) {
-        self.0.lock().take();
+        // Under one lock: the next recording holds steps again.
+        let mut recording = self.0.lock();
         self.0.pool.hold_steps(false);
+        recording.take();
     }
 }
 

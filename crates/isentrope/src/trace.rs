@@ -90,18 +90,26 @@ pub struct StepTrace {
     wanted: Option<u64>,
     under_way: Option<u64>,
     is_made: bool,
+    /// Whether no step has begun.
+    is_first: bool,
 }
 
 impl StepTrace {
     /// Of this step, or of the second that is made.
     pub fn new(file: TraceFile, wanted: Option<u64>, device: Device) -> Self {
-        Self { file, device, wanted, under_way: None, is_made: false }
+        Self { file, device, wanted, under_way: None, is_made: false, is_first: true }
     }
 
     /// A step begins, of so many in all.
     pub fn begins(&mut self, step: u64, steps: u64) {
         // Where the first is the last, there is no second.
         let wanted = *self.wanted.get_or_insert((step + 1).min(steps));
+        if wanted < step && self.is_first && self.file.rank == 0 {
+            messages::warning(&format!(
+                "step {wanted}, which --trace-step names, was made before; this goes on with step {step}, and traces none"
+            ));
+        }
+        self.is_first = false;
         if step == wanted {
             self.under_way = Some(step);
             TraceFile::begin();

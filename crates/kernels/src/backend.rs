@@ -69,6 +69,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Bytes of the device's memory that a buffer takes; `usize::MAX` for what no memory could hold.
     fn bytes(&self, role: Role) -> usize;
+    /// Bytes of a parameter's weights that a pass reads: less than they take where a part is the optimizer's alone.
+    fn bytes_read(&self, kind: Kind) -> usize {
+        self.bytes(Role::Weight(kind))
+    }
     /// Bytes of the host's memory that a buffer takes beside [those](Self::bytes) of the device's: 0 where the two are one.
     fn host_bytes(&self, _role: Role) -> usize {
         0

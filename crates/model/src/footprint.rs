@@ -47,8 +47,8 @@ impl Layout {
     /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the rows of its tokens, unless
     /// that is the head as well.
     pub fn read_bytes(&self, backend: &impl Backend) -> usize {
-        let all = self.parameter_bytes(backend, Role::Weight);
-        let embedding = backend.bytes(Role::Weight(self.parameters[self.embedding.0].kind));
+        let all: usize = self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
+        let embedding = backend.bytes_read(self.parameters[self.embedding.0].kind);
         if self.embedding == self.head { all } else { all - embedding }
     }
 

@@ -281,8 +281,12 @@ impl Blas {
         drop(algorithms);
         let Some(algorithm) = algorithm else { return false };
         let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
-        stream.note("cuBLASLt");
-        let _timed = stream.timed("cuBLASLt", None);
+        // What goes into a graph does not run now.
+        let runs = handle == stream.handle;
+        if runs {
+            stream.note("cuBLASLt");
+        }
+        let _timed = runs.then(|| stream.timed("cuBLASLt", None));
         // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
         // algorithm was proposed for these layouts. Factors are on the host, as the description's default says.
         let code = unsafe {

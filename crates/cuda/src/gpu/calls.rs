@@ -32,7 +32,6 @@ functions! {
         cuStreamCreate(*mut CUstream, c_uint) -> c_int;
         cuStreamSynchronize(CUstream) -> c_int;
         cuStreamDestroy_v2(CUstream) -> c_int;
-        cuStreamIsCapturing(CUstream, *mut c_uint) -> c_int;
         cuEventCreate(*mut CUevent, c_uint) -> c_int;
         cuEventRecord(CUevent, CUstream) -> c_int;
         cuEventSynchronize(CUevent) -> c_int;

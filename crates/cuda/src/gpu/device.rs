@@ -284,7 +284,6 @@ impl Gpu {
         let mut values: Vec<u64> = arguments.iter().map(|argument| argument.bits()).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
-        self.stream.note(function.name);
         self.stream.call(|calls| {
             // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
             // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
@@ -492,6 +491,7 @@ impl Device for Gpu {
     }
 
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
+        self.stream.note(function.name);
         let _timed = self.stream.timed(function.name, None);
         match self.launch_in(self.stream.handle, function, grid, arguments) {
             Ok(()) => {}

@@ -50,7 +50,7 @@ pub(super) struct Timed<'a>(Option<(&'a Stream, &'static str, Option<usize>, Eve
 
 impl Stream {
     /// Measures what is put into the stream until the result is dropped, if a trace is recorded: a kernel, or a copy of so many
-    /// bytes. What is put into a graph that is being captured has no time yet.
+    /// bytes.
     pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
         Timed(if is_on() { self.begin(name, bytes) } else { None })
     }
@@ -62,7 +62,7 @@ impl Stream {
         bytes: Option<usize>,
     ) -> Option<(&Self, &'static str, Option<usize>, Event)> {
         let mut state = self.timeline.state();
-        if state.waiting.len() >= MOST || self.is_capturing() {
+        if state.waiting.len() >= MOST {
             return None;
         }
         let is_old = |(_, at): (Event, Instant)| at.elapsed() > RENEWED;
@@ -73,13 +73,6 @@ impl Stream {
         }
         let began = self.record(&mut state)?;
         Some((self, name, bytes, began))
-    }
-
-    fn is_capturing(&self) -> bool {
-        let mut status = 0;
-        // SAFETY: the stream lives as long as this, and the driver writes one number.
-        let asked = self.call(|calls| unsafe { (calls.cuStreamIsCapturing)(self.handle, &raw mut status) });
-        asked.is_err() || status != 0
     }
 
     /// An event that the stream has passed, and when that was.

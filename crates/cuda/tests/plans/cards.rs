@@ -48,6 +48,23 @@ fn plan(layout: &Layout, gib: usize, dtype: Dtype, demand: Demand) -> isentrope_
     Plan::new(&cuda(gib, dtype), layout, demand, &settings, gib * GIB)
 }
 
+#[test]
+fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
+    let layout = layout(&SEVEN);
+    let weights = layout.parameters.iter().map(|parameter| match parameter.kind {
+        Kind::Matrix(shape) => shape.inputs * shape.outputs,
+        Kind::Vector(_) => 0,
+    });
+    // The embedding is not the head, and a pass reads rows of it alone.
+    let embedding = 152_064 * 3584;
+    let weights = weights.sum::<usize>() - embedding;
+    for (dtype, bytes) in [(Dtype::Bf16, 2), (Dtype::F32, 4)] {
+        let read = layout.read_bytes(&cuda(0, dtype)) as f64;
+        let ratio = read / (bytes * weights) as f64;
+        assert!((1.0..1.01).contains(&ratio), "{dtype:?}: {ratio}");
+    }
+}
+
 /// One line a model and a way to keep its numbers: the least memory, and for each card the tokens of keys and values that
 /// sampling has room for.
 fn table() -> String {

@@ -15,13 +15,13 @@ pub(super) fn of_process(manifest: &Value) -> &str {
 }
 
 impl Arithmetics {
-    /// Those of a run that a process with this manifest goes on with from step `first`, or begins there. `before` is the
-    /// manifest that was there; what was made of later steps is made again.
-    pub fn new(before: Option<&Value>, manifest: &Value, first: u64) -> Self {
+    /// Those of a run of so many steps that a process with this manifest goes on with from step `first`, or begins there. `before`
+    /// is the manifest that was there; what was made of later steps is made again. A run that is complete stays as it is.
+    pub fn new(before: Option<&Value>, manifest: &Value, first: u64, steps: u64) -> Self {
         let mut all = before.map(Self::read).unwrap_or_default();
         all.retain(|(from, _)| *from < first);
         let now = of_process(manifest);
-        if all.last().is_none_or(|(_, last)| last != now) {
+        if all.is_empty() || first <= steps && all.last().is_some_and(|(_, last)| last != now) {
             all.push((first, now.to_owned()));
         }
         Self(all)
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn a_run_remembers_every_arithmetic_through_all_resumes() {
         let (f32, bf16) = (manifest("f32"), manifest("bf16-t16"));
-        let begun = Arithmetics::new(None, &f32, 1);
+        let begun = Arithmetics::new(None, &f32, 1, 99);
         assert_eq!((begun.note(), &begun.added_to(&f32)["arithmetics"]), (None, &json!([[1, "f32"]])));
         let mut written = begun.added_to(&f32);
         let mut said = Vec::new();
         for (now, first) in [(&f32, 3), (&bf16, 5), (&bf16, 7), (&f32, 9), (&f32, 11)] {
-            let all = Arithmetics::new(Some(&written), now, first);
+            let all = Arithmetics::new(Some(&written), now, first, 99);
             written = all.added_to(now);
             said.push(all.note());
         }
@@ -83,17 +83,20 @@ mod tests {
         let written =
             Arithmetics(vec![(1, "f32".into()), (5, "bf16-t16".into())]).added_to(&manifest("bf16-t16"));
         for (first, all) in [(5, json!([[1, "f32"]])), (1, json!([[1, "f32"]]))] {
-            let again = Arithmetics::new(Some(&written), &manifest("f32"), first);
+            let again = Arithmetics::new(Some(&written), &manifest("f32"), first, 99);
             assert_eq!(again.added_to(&written)["arithmetics"], all, "from step {first}");
         }
+        // A run that is complete is looked at with any.
+        let looked = Arithmetics::new(Some(&written), &manifest("f32"), 10, 9).added_to(&written);
+        assert_eq!(looked["arithmetics"], written["arithmetics"]);
         // Nothing of it is left where the run begins anew.
-        let anew = Arithmetics::new(Some(&written), &manifest("bf16-t8"), 1);
+        let anew = Arithmetics::new(Some(&written), &manifest("bf16-t8"), 1, 99);
         assert_eq!(anew, Arithmetics(vec![(1, "bf16-t8".into())]));
     }
 
     #[test]
     fn manifests_without_a_list_say_one_or_are_from_before_there_was_a_choice() {
-        let of = |before: Option<&Value>| Arithmetics::new(before, &manifest("f32"), 4).0;
+        let of = |before: Option<&Value>| Arithmetics::new(before, &manifest("f32"), 4, 99).0;
         assert_eq!(of(Some(&json!({ "seed": 1 }))), [(1, "f32".into())]);
         assert_eq!(of(Some(&manifest("bf16-t8"))), [(1, "bf16-t8".into()), (4, "f32".into())]);
         assert_eq!(of(None), [(4, "f32".into())], "of earlier steps nothing is known");

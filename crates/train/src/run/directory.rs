@@ -128,7 +128,7 @@ impl RunDirectory {
     pub(super) fn write_manifest(
         &self,
         manifest: &Value,
-        after: u64,
+        (after, steps): (u64, u64),
         note: &mut dyn FnMut(&str),
     ) -> Result<()> {
         if !self.is_written() {
@@ -145,7 +145,7 @@ impl RunDirectory {
                 note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
             }
         }
-        let arithmetics = Arithmetics::new(before.as_ref(), manifest, after + 1);
+        let arithmetics = Arithmetics::new(before.as_ref(), manifest, after + 1, steps);
         arithmetics.note().iter().for_each(|text| note(text));
         Ok(write_json(&path, &arithmetics.added_to(manifest))?)
     }

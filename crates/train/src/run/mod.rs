@@ -112,7 +112,9 @@ impl Run {
             .transpose()?;
         directory.begin(place, &mut |text: &str| observer.note(text))?;
         let saved = found.as_ref().map(|found| found.state.step);
-        directory.write_manifest(&manifest, saved.unwrap_or(0), &mut |text: &str| observer.note(text))?;
+        directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut |text: &str| {
+            observer.note(text);
+        })?;
         directory.remove_responses(saved)?;
         let log = match goes_on {
             Some(log) => log,

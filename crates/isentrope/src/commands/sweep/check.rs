@@ -179,7 +179,14 @@ impl<T: Trainer> Job for Looking<'_, T> {
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Needs> {
         let Self { prepared, machine, speeds } = self;
         let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
-        plan.check_host(Memory::now().available as usize / jobs)?;
+        let free = Memory::now().available as usize;
+        let fits = |jobs: usize| plan.check_host(free / jobs);
+        let fewer = if machine.asked { None } else { (1..jobs).rev().find(|&jobs| fits(jobs).is_ok()) };
+        let jobs = if fits(jobs).is_ok() { jobs } else { fewer.unwrap_or(jobs) };
+        fits(jobs).map_err(|error| match (machine.asked, jobs) {
+            (true, 2..) => anyhow!("{error}; or give a smaller --jobs"),
+            _ => error.into(),
+        })?;
         let seconds = prepared.estimate_with(&*backend, &plan, speeds)?.run.as_secs_f64();
         Ok(Needs { seconds, jobs, notes: prepared.notes })
     }

@@ -21,6 +21,9 @@ const READ: Duration = Duration::from_millis(500);
 /// How often a line says how far the sweep is, where there is no terminal.
 const PLAIN: Duration = Duration::from_secs(300);
 
+/// So many runs in a row that fail on a device speak against the device.
+const FAILS: usize = 2;
+
 /// How runs are made.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -43,11 +46,16 @@ impl Schedule {
         Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
     }
 
-    /// The place of the device on which fewest runs are under way, given those on which there are some.
-    fn free_device(&self, taken: impl Iterator<Item = usize>) -> usize {
+    /// The place of the device on which fewest runs are under way, given those on which there are some, and how many have failed on
+    /// each since one was done there. A device that fails again and again would have all that is left: it gets nothing while
+    /// another does not, and what is too much for the others waits.
+    fn free_device(&self, taken: impl Iterator<Item = usize>, failures: &[usize]) -> Option<usize> {
         let mut runs = vec![0; self.devices.len()];
         taken.for_each(|device| runs[device] += 1);
-        (0..runs.len()).min_by_key(|&device| runs[device]).unwrap_or(0)
+        let all_fail = failures.iter().all(|&failures| failures >= FAILS);
+        let most = self.jobs.div_ceil(self.devices.len());
+        let may = |device: &usize| all_fail || failures[*device] < FAILS && runs[*device] < most;
+        (0..runs.len()).filter(may).min_by_key(|&device| runs[device])
     }
 
     /// What the next run gets, of which so many are ready: its part of the threads that are free, so that the last runs, or a
@@ -83,15 +91,21 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -
     let mut screen = Screen::new(runs);
     let mut processes: Vec<Running> = Vec::new();
     let (mut read, mut ends) = (Instant::now(), false);
+    let mut failures = vec![0; schedule.devices.len()];
     loop {
         let mut i = 0;
         while i < processes.len() {
-            let Running { place, process, started, .. } = &mut processes[i];
-            let place = *place;
+            let Running { place, process, started, device, .. } = &mut processes[i];
+            let (place, device) = (*place, *device);
             match process.ended(&runs[place])? {
                 None => i += 1,
                 Some(ended) => {
                     let elapsed = started.elapsed();
+                    match &ended {
+                        Ended::Done => failures[device] = 0,
+                        Ended::Failed(_) => failures[device] += 1,
+                        Ended::Interrupted => {}
+                    }
                     processes.remove(i);
                     let run = &mut progress.0[place];
                     run.runs = false;
@@ -113,8 +127,9 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -
         while !ends && processes.len() < schedule.jobs {
             let ready = ready(runs, progress);
             let Some(place) = ready.first().copied() else { break };
+            let taken = processes.iter().map(|run| run.device);
+            let Some(device) = schedule.free_device(taken, &failures) else { break };
             let share = schedule.share(&processes, ready.len());
-            let device = schedule.free_device(processes.iter().map(|run| run.device));
             match Process::start(&runs[place], share, schedule.devices[device]) {
                 Ok(process) => {
                     processes.push(Running { place, process, started: Instant::now(), share, device });
@@ -272,5 +287,21 @@ impl Screen {
 
     fn clear(&self) {
         self.summary.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_fails_again_and_again_gets_nothing_while_another_does_not() {
+        let machine = Share { threads: 4, memory: 1 << 30 };
+        let schedule = Schedule { jobs: 4, machine, devices: vec![None; 2], fail_fast: false };
+        let of =
+            |taken: &[usize], failures: [usize; 2]| schedule.free_device(taken.iter().copied(), &failures);
+        assert_eq!((of(&[], [0, 0]), of(&[0], [0, 0]), of(&[0, 1, 1], [0, 1])), (Some(0), Some(1), Some(0)));
+        assert_eq!((of(&[1], [2, 0]), of(&[1, 1], [2, 0])), (Some(1), None), "no more than its part, either");
+        assert_eq!(of(&[1], [2, 2]), Some(0), "then it is the runs");
     }
 }

@@ -154,7 +154,7 @@ impl fmt::Display for GpuSpeeds {
             let digits = if *value < 10.0 { 3 } else { 0 };
             write!(f, "    {what:<50} {value:>9.digits$} {unit}{label}")?;
             match peak {
-                Some(peak) => writeln!(f, ", {:.0} % of the peak of {peak:.0}", 100.0 * value / peak)?,
+                Some(peak) => writeln!(f, ", {:.0} % of the peak of {peak}", 100.0 * value / peak)?,
                 None => writeln!(f)?,
             }
         }
