@@ -15,8 +15,9 @@ pub(super) fn of_process(manifest: &Value) -> &str {
 }
 
 impl Arithmetics {
-    /// Those of a run of so many steps that a process with this manifest goes on with from step `first`, or begins there. `before`
-    /// is the manifest that was there; what was made of later steps is made again. A run that is complete stays as it is.
+    /// Those of a run of so many steps that a process with this manifest goes on with from step `first`, or begins there.
+    /// `before` is the manifest that was there; what was made of later steps is made again. A run that is complete stays as
+    /// it is.
     pub fn new(before: Option<&Value>, manifest: &Value, first: u64, steps: u64) -> Self {
         let mut all = before.map(Self::read).unwrap_or_default();
         all.retain(|(from, _)| *from < first);

@@ -46,8 +46,8 @@ impl Schedule {
         Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
     }
 
-    /// The place of the device on which fewest runs are under way, given those on which there are some, and how many have failed on
-    /// each since one was done there. A device that fails again and again would have all that is left: it gets nothing while
+    /// The place of the device on which fewest runs are under way, given those on which there are some, and how many have failed
+    /// on each since one was done there. A device that fails again and again would have all that is left: it gets nothing while
     /// another does not, and what is too much for the others waits.
     fn free_device(&self, taken: impl Iterator<Item = usize>, failures: &[usize]) -> Option<usize> {
         let mut runs = vec![0; self.devices.len()];
