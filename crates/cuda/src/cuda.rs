@@ -91,20 +91,19 @@ impl<D: Device> Cuda<D> {
             // What the step has given back already may be enough, once it is launched.
             self.device.carry_on();
         }
-        let asked = self.pool.for_a_moment(bytes).or_else(|_| {
-            self.graphs.clear(); // which have memory of the device's, too
-            self.pool.for_a_moment(bytes)
-        });
-        asked.unwrap_or_else(|refused| Failure::from(refused).end())
+        self.ask(|| self.pool.for_a_moment(bytes)).unwrap_or_else(|refused| Failure::from(refused).end())
+    }
+
+    /// Asks for memory: where there is none, once more without graphs, which have some of the device's as well.
+    fn ask(&self, ask: impl Fn() -> Result<Block<D>, OutOfMemory>) -> Result<Block<D>, OutOfMemory> {
+        ask().or_else(|_| {
+            self.graphs.clear();
+            ask()
+        })
     }
 
     pub(crate) fn kept(&self, layout: Layout) -> Result<CudaBuffer<D>, OutOfMemory> {
-        let bytes = layout.bytes();
-        let block = self.pool.to_keep(bytes).or_else(|_| {
-            self.graphs.clear();
-            self.pool.to_keep(bytes)
-        })?;
-        Ok(CudaBuffer::new(block, layout))
+        Ok(CudaBuffer::new(self.ask(|| self.pool.to_keep(layout.bytes()))?, layout))
     }
 
     /// A buffer whose numbers live in the host's memory, zeros.

@@ -9,8 +9,7 @@ use crate::failure::Failure;
 use crate::gpu::chain::chain;
 use half::bf16;
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Cpu, Draw, Grouped, HostBatch, Isa, Kind, Linear, Role,
-    SamplingMasks, Updated,
+    AdamW, Attention, Backend, Cpu, Draw, Grouped, HostBatch, Isa, Kind, Linear, Role, SamplingMasks, Updated,
 };
 use std::sync::Arc;
 
@@ -151,15 +150,8 @@ fn on_rows<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
     results.push(("the head's log-probs", scores.logprobs));
     results.push(("the head's entropies", scores.entropies));
     results.push(("the head's log-masses", scores.log_masses));
-    let draws: Vec<Draw> = (0..ROWS)
-        .map(|row| Draw {
-            row,
-            adjustments: Adjustments::temperature(0.8),
-            penalised: Vec::new(),
-            records_kept: false,
-            uniform: (row as f64 + 0.5) / ROWS as f64,
-        })
-        .collect();
+    let draws: Vec<Draw> =
+        (0..ROWS).map(|row| Draw::at_temperature(0.8, row, (row as f64 + 0.5) / ROWS as f64)).collect();
     let drawn = b.draw(SHAPE, &normed, &weights, &draws);
     // None, for logits that are not finite, is no token.
     let tokens = drawn.iter().map(|drawn| drawn.as_ref().map_or(-1.0, |drawn| drawn.token as f32));

@@ -1,11 +1,13 @@
 //! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
+mod guide;
+
+use guide::has_table;
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, Function, Grid, Limits, Memory, MemoryInfo, Operation};
-use isentrope_kernels::{Adjustments, Draw, OutOfMemory};
+use isentrope_kernels::{Draw, OutOfMemory};
 use isentrope_model::{KvCache, Model, Step};
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -137,13 +139,7 @@ fn counted(family: &str, sequences: usize, position: usize, replays: bool) -> ([
         }
         cuda.device().take();
         let hidden = model.step(&step, &mut cache, None);
-        let draw = |row| Draw {
-            row,
-            adjustments: Adjustments::temperature(1.0),
-            penalised: Vec::new(),
-            records_kept: false,
-            uniform: 0.5,
-        };
+        let draw = |row| Draw::at_temperature(1.0, row, 0.5);
         model.draw(&hidden, &(0..sequences).map(draw).collect::<Vec<Draw>>());
         last = cuda.device().take();
         one_by_one += usize::from(last[1] == 0);
@@ -172,16 +168,5 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
-    let (begin, end) = ("<!-- launches -->\n", "<!-- end of launches -->");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(begin).unwrap();
-    let (written, after) = rest.split_once(end).unwrap();
-    let table = table();
-    if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
-        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-        return;
-    }
-    let command = "UPDATE_DOCS=1 cargo test -p isentrope-cuda --test launches";
-    assert!(written == table, "docs/cuda.md has another table of launches; run: {command}");
+    has_table("launches", &table());
 }

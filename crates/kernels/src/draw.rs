@@ -139,6 +139,12 @@ pub(crate) fn draw(
 }
 
 impl Draw {
+    /// A draw at a temperature, from the whole distribution.
+    pub fn at_temperature(temperature: f32, row: usize, uniform: f64) -> Self {
+        let adjustments = Adjustments::temperature(temperature);
+        Self { row, adjustments, penalised: Vec::new(), records_kept: false, uniform }
+    }
+
     /// The draw from its row of logits; None where these are not finite.
     ///
     /// # Panics

@@ -117,13 +117,7 @@ fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
     x[2 * 33_600] = f32::NAN;
     let hidden = device.upload(role, &x);
-    let draw = |row| Draw {
-        row,
-        adjustments: Adjustments::temperature(1.0),
-        penalised: Vec::new(),
-        records_kept: false,
-        uniform: 0.4,
-    };
+    let draw = |row| Draw::at_temperature(1.0, row, 0.4);
     let at = [33_999, 3, 33_553, 33_600, 33_554, 3];
     let drawn = device.draw(shape, &hidden, &packed, &at.map(draw));
     for (&row, drawn) in at.iter().zip(&drawn) {

@@ -8,7 +8,7 @@ use crate::device::Trial;
 use crate::subject::OracleTolerance;
 use crate::{Subject, models, properties};
 use files::{Oracle, names};
-use isentrope_kernels::{Adjustments, Backend, Draw};
+use isentrope_kernels::{Backend, Draw};
 use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
 use noise::{Noise, root_mean_square};
 
@@ -102,13 +102,7 @@ fn greedy_continuations_are_identical<S: Subject>(trial: &Trial<S>) {
             step.push(&input, fed, &pages, true);
             fed += input.len();
             let hidden = model.step(&step, &mut cache, None);
-            let greedy = Draw {
-                row: 0,
-                adjustments: Adjustments::temperature(0.0),
-                penalised: Vec::new(),
-                records_kept: false,
-                uniform: 0.0,
-            };
+            let greedy = Draw::at_temperature(0.0, 0, 0.0);
             let best = model.draw(&hidden, &[greedy])[0].as_ref().expect("finite logits").token;
             ours.push(best);
             input = vec![best];

@@ -5,7 +5,7 @@ use crate::Scale;
 use crate::qwen2::{HALF, Qwen2, SEVEN};
 use crate::report::{Report, Work};
 use isentrope_cuda::{Cuda, Device};
-use isentrope_kernels::{Adjustments, Backend, Draw, Kind};
+use isentrope_kernels::{Backend, Draw, Kind};
 use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
 use serde_json::json;
 use std::sync::Arc;
@@ -91,13 +91,7 @@ fn measure<D: Device>(
         fed = texts[0].len();
         let hidden = model.step(&step, &mut cache, None);
         let draws: Vec<Draw> = (0..sequences)
-            .map(|row| Draw {
-                row,
-                adjustments: Adjustments::temperature(1.0),
-                penalised: Vec::new(),
-                records_kept: false,
-                uniform: ((row * 31 + number * 17) % 97) as f64 / 97.0,
-            })
+            .map(|row| Draw::at_temperature(1.0, row, ((row * 31 + number * 17) % 97) as f64 / 97.0))
             .collect();
         for (row, drawn) in model.draw(&hidden, &draws).into_iter().enumerate() {
             let drawn = drawn.expect("finite logits");

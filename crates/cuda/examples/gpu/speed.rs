@@ -5,8 +5,7 @@ use crate::probe::Random;
 use crate::report::{Report, Work};
 use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype, Memory};
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks,
-    Turn, Updated,
+    AdamW, Attention, Backend, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn, Updated,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,13 +163,7 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
         backend.scores(&mut statistics);
     });
     let drawn = divided(256).min(tokens);
-    let draw = |row| Draw {
-        row,
-        adjustments: Adjustments::temperature(1.0),
-        penalised: Vec::new(),
-        records_kept: false,
-        uniform: 0.5,
-    };
+    let draw = |row| Draw::at_temperature(1.0, row, 0.5);
     let draws: Vec<Draw> = (0..drawn).map(draw).collect();
     let work = Work { flop: 2.0 * (drawn * hidden * vocabulary) as f64, ..moved(hidden * vocabulary) };
     bench.time(&format!("draw, {drawn} rows"), work, || {

@@ -1,5 +1,6 @@
 //! What fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
 
+use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
 use isentrope_cuda::{Cuda, Dtype, PlanningDevice};
 use isentrope_kernels::{Kind, NORM_BLOCK};
@@ -7,7 +8,6 @@ use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::plan::{Demand, OVERHEAD, ParameterSets, Plan};
 use isentrope_train::settings::MemorySettings;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 /// GPUs by what they are sold as. Each has a little less than so many GiB.
@@ -98,18 +98,7 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_fits_on_which_card() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
-    let (begin, end) = ("<!-- plans -->\n", "<!-- end of plans -->");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(begin).unwrap();
-    let (written, after) = rest.split_once(end).unwrap();
-    let table = table();
-    if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
-        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
-        return;
-    }
-    let command = "UPDATE_DOCS=1 cargo test -p isentrope-cuda --test plans";
-    assert!(written == table, "docs/cuda.md has another table of plans; run: {command}");
+    has_table("plans", &table());
 }
 
 /// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows of gradients by outputs and

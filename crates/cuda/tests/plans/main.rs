@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod cards;
+#[path = "../guide/mod.rs"]
+mod guide;
 #[path = "../qwen2/mod.rs"]
 mod qwen2;
 mod runs;

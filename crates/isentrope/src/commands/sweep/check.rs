@@ -181,8 +181,8 @@ impl<T: Trainer> Job for Looking<'_, T> {
         let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
         let free = Memory::now().available as usize;
         let fits = |jobs: usize| plan.check_host(free / jobs);
-        let fewer = if machine.asked { None } else { (1..jobs).rev().find(|&jobs| fits(jobs).is_ok()) };
-        let jobs = if fits(jobs).is_ok() { jobs } else { fewer.unwrap_or(jobs) };
+        let least = if machine.asked { jobs } else { 1 };
+        let jobs = (least..=jobs).rev().find(|&jobs| fits(jobs).is_ok()).unwrap_or(jobs);
         fits(jobs).map_err(|error| match (machine.asked, jobs) {
             (true, 2..) => anyhow!("{error}; or give a smaller --jobs"),
             _ => error.into(),

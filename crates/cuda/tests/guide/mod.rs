@@ -1,0 +1,20 @@
+//! Tables of docs/cuda.md that tests make.
+
+use std::fs;
+use std::path::Path;
+
+/// Asserts that the table of this name, which the test target of the same name makes, is in the guide; with UPDATE_DOCS=1 in the
+/// environment, writes it there.
+pub fn has_table(name: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (written, after) = rest.split_once(&end).unwrap();
+    if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
+        fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+        return;
+    }
+    let command = format!("UPDATE_DOCS=1 cargo test -p isentrope-cuda --test {name}");
+    assert!(written == table, "docs/cuda.md has another table of {name}; run: {command}");
+}
