@@ -8,7 +8,8 @@
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
-those of docs/results.md, so that the pictures can be drawn without hours of runs. Lines are means over the seeds that have
+those of docs/results.md, so that the pictures can be drawn without hours of runs. With `--add` the runs that the table has
+already stay in it: groups and seeds may be made one after the other, on several machines. Lines are means over the seeds that have
 finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the seeds. `--group` chooses groups.
 """
 
@@ -49,10 +50,7 @@ def groups(source, wanted):
     for name in wanted or []:
         if name not in found:
             raise SystemExit(f"{source} has no group {name!r}; it has {', '.join(found)}")
-    chosen = {name: runs for name, runs in found.items() if not wanted or name in wanted}
-    if not chosen or len(chosen) > len(COLOURS):
-        raise SystemExit(f"{len(chosen)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
-    return chosen
+    return {name: runs for name, runs in found.items() if not wanted or name in wanted}
 
 
 def of_sweep(sweep):
@@ -79,9 +77,14 @@ def keep(found, out):
     for group, run, row in runs:
         values = [row.get(name) for name in names]
         if any(value is not None for value in values):
-            table.writerow([group, run, row["step"], *("" if value is None else f"{value:.5g}" for value in values)])
+            table.writerow([group, run, int(row["step"]), *("" if value is None else f"{value:.5g}" for value in values)])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+
+
+def together(before, found):
+    """The runs of both; of a run that both have, what was found now."""
+    return {group: {**before.get(group, {}), **found.get(group, {})} for group in {**before, **found}}
 
 
 def rows(sweep, group, run):
@@ -195,12 +198,15 @@ def main():
     arguments.add_argument("what", choices=["methods", "law", "autopilot", "keep"])
     arguments.add_argument("source", type=Path, help="directory of a sweep that is done, or a table of `keep`")
     arguments.add_argument("out", type=Path)
+    arguments.add_argument("--add", action="store_true", help="keep: besides the runs that OUT has")
     arguments.add_argument("--group", action="append", help="a group of the sweep's table, once for each; default all")
     given = arguments.parse_args()
     found = groups(given.source, given.group)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     if given.what == "keep":
-        return keep(found, given.out)
+        return keep(together(of_table(given.out), found) if given.add else found, given.out)
+    if not 1 <= len(found) <= len(COLOURS):
+        raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
     {"methods": methods, "law": law, "autopilot": autopilot}[given.what](
         {group: list(runs.values()) for group, runs in found.items()}, given.out
     )
