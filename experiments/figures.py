@@ -3,7 +3,8 @@
     pip install matplotlib
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
-    python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg
+    python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg --group grpo --group rloo \\
+        --group reinforce --group on-policy --group base-brief --group base-early --group prime
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-mixtures.svg --group grpo --group easy --group hard
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
