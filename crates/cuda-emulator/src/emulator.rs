@@ -250,6 +250,7 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
 impl Device for Emulator {
     type Memory = EmulatedMemory;
     type HostMemory = Mutex<Vec<u8>>;
+    type Fetch = Vec<u8>;
     type Graph = EmulatedGraph;
 
     fn name(&self) -> String {
@@ -294,6 +295,16 @@ impl Device for Emulator {
         // SAFETY: as above.
         unsafe { from.range(offset, bytes.len()).copy_to(bytes.as_mut_ptr(), bytes.len()) };
         work.end(Some(bytes.len()));
+    }
+
+    fn fetch(&self, from: &EmulatedMemory, offset: usize, bytes: usize) -> Vec<u8> {
+        let mut fetched = vec![0; bytes];
+        self.download(from, offset, &mut fetched);
+        fetched
+    }
+
+    fn fetched(&self, fetch: Vec<u8>, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&fetch);
     }
 
     fn copy(

@@ -21,6 +21,9 @@ pub struct AnyMemory {
 /// Memory of the host's that an [`AnyDevice`] has allocated.
 pub struct AnyHostMemory(Box<dyn Any + Send + Sync>);
 
+/// Bytes on their way from an [`AnyDevice`].
+pub struct AnyFetch(Box<dyn Any + Send>);
+
 /// Launches that an [`AnyDevice`] has made one.
 pub struct AnyGraph(Box<dyn Any + Send + Sync>);
 
@@ -40,6 +43,8 @@ trait Erased: Send + Sync {
     fn allocate(&self, bytes: usize) -> Result<AnyMemory, OutOfMemory>;
     fn upload(&self, bytes: &[u8], to: &AnyMemory, offset: usize);
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]);
+    fn fetch(&self, from: &AnyMemory, offset: usize, bytes: usize) -> AnyFetch;
+    fn fetched(&self, fetch: AnyFetch, bytes: &mut [u8]);
     fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize);
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize);
     fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory>;
@@ -110,6 +115,13 @@ impl<D: Device> Erased for D {
     }
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]) {
         Device::download(self, from.of::<D>(), offset, bytes);
+    }
+    fn fetch(&self, from: &AnyMemory, offset: usize, bytes: usize) -> AnyFetch {
+        AnyFetch(Box::new(Device::fetch(self, from.of::<D>(), offset, bytes)))
+    }
+    fn fetched(&self, fetch: AnyFetch, bytes: &mut [u8]) {
+        let fetch = fetch.0.downcast().expect("bytes are asked for where they were fetched");
+        Device::fetched(self, *fetch, bytes);
     }
     fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize) {
         Device::copy(self, from.of::<D>(), from_offset, to.of::<D>(), to_offset, bytes);
@@ -184,6 +196,7 @@ impl Memory for AnyMemory {
 impl Device for AnyDevice {
     type Memory = AnyMemory;
     type HostMemory = AnyHostMemory;
+    type Fetch = AnyFetch;
     type Graph = AnyGraph;
 
     fn name(&self) -> String {
@@ -209,6 +222,14 @@ impl Device for AnyDevice {
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]) {
         let _call = call("download").with("bytes", bytes.len());
         self.0.download(from, offset, bytes);
+    }
+    fn fetch(&self, from: &AnyMemory, offset: usize, bytes: usize) -> AnyFetch {
+        let _call = call("fetch").with("bytes", bytes);
+        self.0.fetch(from, offset, bytes)
+    }
+    fn fetched(&self, fetch: AnyFetch, bytes: &mut [u8]) {
+        let _call = call("fetched").with("bytes", bytes.len());
+        self.0.fetched(fetch, bytes);
     }
     fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize) {
         let _call = call("copy").with("bytes", bytes);

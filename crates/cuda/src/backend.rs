@@ -4,6 +4,7 @@ use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::device::Device;
+use crate::draw::CudaDrawing;
 use crate::failure::Failure;
 use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
@@ -21,6 +22,7 @@ impl<D: Device> Backend for Cuda<D> {
     type Batch = CudaBatch<D>;
     type Index = CudaIndex<D>;
     type Statistics = CudaStatistics<D>;
+    type Drawing = CudaDrawing<D>;
 
     const PAGE: usize = PAGE;
 
@@ -318,6 +320,18 @@ impl<D: Device> Backend for Cuda<D> {
         draws: &[Draw],
     ) -> Vec<Option<Drawn>> {
         self.draw_tokens(shape, hidden, weights, draws)
+    }
+    fn begin_draw(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        draws: &[Draw],
+    ) -> CudaDrawing<D> {
+        self.begin_drawing(shape, hidden, weights, draws)
+    }
+    fn drawn(&self, drawing: CudaDrawing<D>) -> Vec<Option<Drawn>> {
+        self.read_drawing(drawing)
     }
 
     fn numbers(&self, kind: Kind) -> usize {

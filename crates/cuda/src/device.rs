@@ -8,8 +8,8 @@ use isentrope_kernels::OutOfMemory;
 ///
 /// # Order
 /// There is one stream. Calls take effect in the order in which they are made, though [`launch`](Self::launch),
-/// [`copy`](Self::copy), [`clear`](Self::clear), [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out) may return before
-/// they have been carried out. What [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is
+/// [`copy`](Self::copy), [`clear`](Self::clear), [`fetch`](Self::fetch), [`copy_in`](Self::copy_in) and
+/// [`copy_out`](Self::copy_out) may return before they have been carried out. What [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is
 /// given may be changed once it returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands
 /// it out again, behind them.
 ///
@@ -24,6 +24,8 @@ pub trait Device: Send + Sync + 'static {
     /// Memory of the host's that the device copies from and to by itself, without a way through other memory of the host's.
     /// Dropped, it is given back.
     type HostMemory: Send + Sync + 'static;
+    /// Bytes on their way to the host.
+    type Fetch: Send + 'static;
     /// Launches that have become one. It holds none of the memory that they use.
     type Graph: Send + Sync + 'static;
 
@@ -47,6 +49,11 @@ pub trait Device: Send + Sync + 'static {
     fn upload(&self, bytes: &[u8], to: &Self::Memory, offset: usize);
     /// Copies bytes from `offset ..` to the host.
     fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]);
+    /// Begins to copy so many bytes from `offset ..` to the host.
+    fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch;
+    /// Those bytes, as many as were asked for. The host waits for what was called before they were fetched, and for nothing that
+    /// was called since.
+    fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]);
     /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of the same, where the two
     /// ranges do not touch each other.
     fn copy(

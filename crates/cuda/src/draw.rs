@@ -17,6 +17,15 @@ const BLOCK: usize = 256;
 const SUM_BLOCK: usize = 512;
 const THREADS: u32 = 256;
 
+/// Draws that the device makes, or has made.
+pub struct CudaDrawing<D: Device> {
+    len: usize,
+    /// What comes to the host of their answers; none where there are no draws.
+    fetch: Option<D::Fetch>,
+    /// The place of each draw among those of the device.
+    places: Vec<usize>,
+}
+
 /// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is wanted.
 type Wanted = [u64; 3];
 
@@ -28,6 +37,44 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
 }
 
 impl<D: Device> Cuda<D> {
+    pub(crate) fn begin_drawing(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        draws: &[Draw],
+    ) -> CudaDrawing<D> {
+        assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw is the host's");
+        let block = block_rows(shape, rows(draws));
+        let order = by_row(draws);
+        let of_device = OfDevice::new(self, &order.iter().map(|&i| &draws[i]).collect::<Vec<_>>(), block);
+        let logits = self.scratch(logits_bytes(shape, draws));
+        let mut first_wanted = 0;
+        for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
+            self.logits_of_block(shape, hidden, weights, draws, here, logits.at(0));
+            self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len());
+            first_wanted += here.len();
+        }
+        let mut places = vec![0; draws.len()];
+        order.iter().enumerate().for_each(|(place, &i)| places[i] = place);
+        let len = draws.len();
+        let fetch = (len > 0).then(|| self.device.fetch(of_device.answered.memory(), 0, 4 * ANSWERED * len));
+        CudaDrawing { len, fetch, places }
+    }
+
+    /// What was drawn; None where logits are not finite.
+    pub(crate) fn read_drawing(
+        &self,
+        CudaDrawing { len, fetch, places }: CudaDrawing<D>,
+    ) -> Vec<Option<Drawn>> {
+        let mut words = vec![0u32; ANSWERED * len];
+        if let Some(fetch) = fetch {
+            self.device.fetched(fetch, bytemuck::cast_slice_mut(&mut words));
+        }
+        places.into_iter().map(|place| answer(&words, len, place)).collect()
+    }
+
+    /// Draws, some of which may depart from the model's own distribution: these are made on the host.
     pub(crate) fn draw_tokens(
         &self,
         shape: Linear,
@@ -35,23 +82,16 @@ impl<D: Device> Cuda<D> {
         weights: &CudaBuffer<D>,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>> {
-        let rows = draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0);
-        let stride = hidden.layout.stride;
-        hidden.rows(rows, shape.inputs);
-        let block = block_rows(shape, rows);
-        let mut order: Vec<usize> = (0..draws.len()).collect();
-        order.sort_by_key(|&i| draws[i].row);
         let on_device = |&i: &usize| !draws[i].adjustments.departs();
+        let block = block_rows(shape, rows(draws));
+        let order = by_row(draws);
         let of_device: Vec<&Draw> = order.iter().filter(|i| on_device(i)).map(|&i| &draws[i]).collect();
         let of_device = OfDevice::new(self, &of_device, block);
         let mut drawn = vec![None; draws.len()];
-        let logits = self.scratch(4 * block.min(rows) * shape.outputs);
+        let logits = self.scratch(logits_bytes(shape, draws));
         let mut first_wanted = 0;
         for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
-            let first = draws[here[0]].row / block * block;
-            let count = block.min(rows - first);
-            let x = Matrix { start: hidden.rows_from(first, count, shape.inputs), stride };
-            self.logits(shape, 0..shape.outputs, x, weights, logits.at(0), count);
+            let first = self.logits_of_block(shape, hidden, weights, draws, here, logits.at(0));
             let wanted_here = here.iter().filter(|i| on_device(i)).count();
             self.draw_block(shape, logits.at(0), &of_device, first_wanted, wanted_here);
             first_wanted += wanted_here;
@@ -68,11 +108,30 @@ impl<D: Device> Cuda<D> {
                 drawn[i] = held.as_ref().and_then(|(_, numbers)| draws[i].from_logits(self.isa, numbers));
             }
         }
-        let found = of_device.read(self);
-        for (i, found) in order.into_iter().filter(on_device).zip(found) {
-            drawn[i] = found;
+        let words: Vec<u32> = self.downloaded(&of_device.answered, ANSWERED * of_device.len);
+        for (place, i) in order.into_iter().filter(on_device).enumerate() {
+            drawn[i] = answer(&words, of_device.len, place);
         }
         drawn
+    }
+
+    /// The logits of the rows that lie in the block of those that draws `here` name; the first of them.
+    fn logits_of_block(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        draws: &[Draw],
+        here: &[usize],
+        logits: Pointer,
+    ) -> usize {
+        let rows = rows(draws);
+        let block = block_rows(shape, rows);
+        let first = draws[here[0]].row / block * block;
+        let count = block.min(rows - first);
+        let x = Matrix { start: hidden.rows_from(first, count, shape.inputs), stride: hidden.layout.stride };
+        self.logits(shape, 0..shape.outputs, x, weights, logits, count);
+        first
     }
 
     /// Draws those of `wanted` that are in one block of logits.
@@ -102,6 +161,24 @@ impl<D: Device> Cuda<D> {
             (logits, draws.wanted(), draws.statistics(), draws.found(), vocabulary, word(first), all),
         );
     }
+}
+
+/// How many rows draws look at: those up to the last that one names.
+fn rows(draws: &[Draw]) -> usize {
+    draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
+}
+
+/// Numbers of draws, in the order of their rows.
+fn by_row(draws: &[Draw]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..draws.len()).collect();
+    order.sort_by_key(|&i| draws[i].row);
+    order
+}
+
+/// Bytes of the logits that are held at a time.
+fn logits_bytes(shape: Linear, draws: &[Draw]) -> usize {
+    let rows = rows(draws);
+    4 * block_rows(shape, rows).min(rows) * shape.outputs
 }
 
 fn wanted(draw: &Draw, block: usize) -> Wanted {
@@ -151,19 +228,16 @@ impl<D: Device> OfDevice<D> {
     fn statistics(&self) -> Pointer {
         self.answered.at(8 * self.len)
     }
+}
 
-    /// What was drawn; None where logits are not finite.
-    fn read(&self, cuda: &Cuda<D>) -> Vec<Option<Drawn>> {
-        let len = self.len;
-        // Of the statistics maximum, logarithm of the sum, and entropy.
-        let words: Vec<u32> = cuda.downloaded(&self.answered, (2 + 3) * len);
-        let (found, statistics) = words.split_at(2 * len);
-        let drawn = |i: usize| {
-            let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + i]));
-            let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
-            let (token, logprob) = (found[2 * i], f32::from_bits(found[2 * i + 1]));
-            is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, kept: None })
-        };
-        (0..len).map(drawn).collect()
-    }
+/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum, entropy.
+const ANSWERED: usize = 5;
+
+/// What was drawn at a place of `len`; None where logits are not finite.
+fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {
+    let (found, statistics) = words.split_at(2 * len);
+    let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + place]));
+    let is_finite = [max, log_sum, entropy].iter().all(|x| x.is_finite());
+    let (token, logprob) = (found[2 * place], f32::from_bits(found[2 * place + 1]));
+    is_finite.then_some(Drawn { token, logprob, sampling_logprob: None, entropy, kept: None })
 }

@@ -40,13 +40,14 @@ mod stream;
 mod transfer;
 mod uploaded;
 
-pub use any_device::{AnyDevice, AnyMemory};
+pub use any_device::{AnyDevice, AnyFetch, AnyMemory};
 pub use batch::CudaBatch;
 pub use buffer::CudaBuffer;
 pub use catalog::{FUNCTIONS, SOURCES};
 pub use cuda::Cuda;
 pub use data_sheets::{DATA_SHEETS, DataSheet};
 pub use device::{Device, Limits, Memory, MemoryInfo, Product};
+pub use draw::CudaDrawing;
 pub use dtype::Dtype;
 pub use failure::Failure;
 pub use head::CudaStatistics;

@@ -34,6 +34,7 @@ fn refused(asked: usize) -> OutOfMemory {
 impl Device for PlanningDevice {
     type Memory = NoMemory;
     type HostMemory = NoMemory;
+    type Fetch = NoMemory;
     type Graph = NoMemory;
 
     fn name(&self) -> String {
@@ -56,6 +57,12 @@ impl Device for PlanningDevice {
     }
     fn download(&self, from: &NoMemory, _: usize, _: &mut [u8]) {
         match from.0 {}
+    }
+    fn fetch(&self, from: &NoMemory, _: usize, _: usize) -> NoMemory {
+        match from.0 {}
+    }
+    fn fetched(&self, fetch: NoMemory, _: &mut [u8]) {
+        match fetch.0 {}
     }
     fn copy(&self, from: &NoMemory, _: usize, _: &NoMemory, _: usize, _: usize) {
         match from.0 {}

@@ -248,6 +248,7 @@ mod tests {
     impl Device for Counting {
         type Memory = Counted;
         type HostMemory = ();
+        type Fetch = ();
         type Graph = ();
 
         fn name(&self) -> String {
@@ -272,6 +273,8 @@ mod tests {
         }
         fn upload(&self, _: &[u8], _: &Counted, _: usize) {}
         fn download(&self, _: &Counted, _: usize, _: &mut [u8]) {}
+        fn fetch(&self, _: &Counted, _: usize, _: usize) {}
+        fn fetched(&self, (): (), _: &mut [u8]) {}
         fn copy(&self, _: &Counted, _: usize, _: &Counted, _: usize, _: usize) {}
         fn clear(&self, _: &Counted, _: usize, _: usize) {}
         fn allocate_host(&self, _: usize) -> Result<(), OutOfMemory> {

@@ -172,6 +172,7 @@ impl<D: Device> Drop for Recorded<'_, D> {
 impl<D: Device> Device for Stream<D> {
     type Memory = D::Memory;
     type HostMemory = D::HostMemory;
+    type Fetch = D::Fetch;
     type Graph = D::Graph;
 
     fn name(&self) -> String {
@@ -194,6 +195,13 @@ impl<D: Device> Device for Stream<D> {
     }
     fn download(&self, from: &D::Memory, offset: usize, bytes: &mut [u8]) {
         self.at_once().download(from, offset, bytes);
+    }
+    fn fetch(&self, from: &D::Memory, offset: usize, bytes: usize) -> D::Fetch {
+        self.at_once().fetch(from, offset, bytes)
+    }
+    fn fetched(&self, fetch: D::Fetch, bytes: &mut [u8]) {
+        // It was called before whatever is being recorded.
+        self.device.fetched(fetch, bytes);
     }
     fn copy(&self, from: &D::Memory, from_offset: usize, to: &D::Memory, to_offset: usize, bytes: usize) {
         self.at_once().copy(from, from_offset, to, to_offset, bytes);

@@ -50,6 +50,7 @@ impl Memory for Nowhere {
 impl Device for Counts {
     type Memory = Nowhere;
     type HostMemory = ();
+    type Fetch = ();
     type Graph = ();
 
     fn name(&self) -> String {
@@ -72,6 +73,11 @@ impl Device for Counts {
         count(&self.uploads);
     }
     fn download(&self, _: &Nowhere, _: usize, bytes: &mut [u8]) {
+        count(&self.waits);
+        bytes.fill(0);
+    }
+    fn fetch(&self, _: &Nowhere, _: usize, _: usize) {}
+    fn fetched(&self, (): (), bytes: &mut [u8]) {
         count(&self.waits);
         bytes.fill(0);
     }

@@ -63,6 +63,8 @@ pub trait Backend: Send + Sync + 'static {
     type Index: Send + Sync;
     /// What [`head`](Self::head) has found out about its rows.
     type Statistics: Send + Sync;
+    /// Draws that have been [begun](Self::begin_draw).
+    type Drawing: Send;
 
     /// Positions in a page of keys and values.
     const PAGE: usize;
@@ -321,6 +323,19 @@ pub trait Backend: Send + Sync + 'static {
         weights: &Self::Buffer,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
+    /// Begins to draw, and waits for nothing. What [`drawn`](Self::drawn) returns of it is what [`draw`](Self::draw) would.
+    ///
+    /// # Panics
+    /// When a draw [departs](crate::Adjustments::departs) from the model's own distribution: such draws may be the host's.
+    fn begin_draw(
+        &self,
+        shape: Linear,
+        hidden: &Self::Buffer,
+        weights: &Self::Buffer,
+        draws: &[Draw],
+    ) -> Self::Drawing;
+    /// What was drawn. The host waits for these draws, and for nothing that was called since they were begun.
+    fn drawn(&self, drawing: Self::Drawing) -> Vec<Option<Drawn>>;
 
     /// How many numbers the weights of such a parameter have, and its gradient, what pads them included.
     fn numbers(&self, kind: Kind) -> usize;

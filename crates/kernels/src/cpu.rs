@@ -76,6 +76,8 @@ impl Backend for Cpu {
     type Batch = CpuBatch;
     type Index = Vec<u32>;
     type Statistics = CpuStatistics;
+    /// The CPU draws at once.
+    type Drawing = Vec<Option<Drawn>>;
 
     const PAGE: usize = PAGE;
 
@@ -388,6 +390,19 @@ impl Backend for Cpu {
         let rows = draw::rows(draws);
         let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
         draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
+    }
+    fn begin_draw(
+        &self,
+        shape: Linear,
+        hidden: &CpuBuffer,
+        weights: &CpuBuffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>> {
+        assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw may be the host's");
+        self.draw(shape, hidden, weights, draws)
+    }
+    fn drawn(&self, drawing: Vec<Option<Drawn>>) -> Vec<Option<Drawn>> {
+        drawing
     }
 
     fn numbers(&self, kind: Kind) -> usize {

@@ -71,6 +71,13 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
                     .collect();
                 let drawn: Vec<Drawn> =
                     device.draw(shape, &x, &packed, &draws).into_iter().map(Option::unwrap).collect();
+                if !adjustments.departs() {
+                    let begun = device.begin_draw(shape, &x, &packed, &draws);
+                    let since = device.begin_draw(shape, &x, &packed, &draws[..1]);
+                    let read = device.drawn(begun);
+                    assert_eq!(read.iter().flatten().collect::<Vec<_>>(), drawn.iter().collect::<Vec<_>>());
+                    assert_eq!(device.drawn(since)[0].as_ref(), Some(&drawn[0]));
+                }
                 let mut hidden = device.blank(Role::Activation(draws.len(), 17));
                 let row: Vec<u32> = draws.iter().map(|draw| draw.row as u32).collect();
                 device.gather_rows(&x, &device.index(&row), &mut hidden);
@@ -126,5 +133,7 @@ fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
         assert_eq!(drawn.is_none(), row == 33_600);
     }
     assert!(device.draw(shape, &hidden, &packed, &[]).is_empty());
+    assert_eq!(device.drawn(device.begin_draw(shape, &hidden, &packed, &at.map(draw))), drawn);
+    assert!(device.drawn(device.begin_draw(shape, &hidden, &packed, &[])).is_empty());
     device.trim();
 }

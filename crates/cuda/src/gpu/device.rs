@@ -3,6 +3,7 @@
 use super::blas::Blas;
 use super::calls::{Calls, Failed};
 use super::compile::Compiled;
+use super::fetch::{GpuFetch, Landings};
 use super::graph::GpuGraph;
 use super::places::Surroundings;
 use super::timeline::Timeline;
@@ -37,6 +38,7 @@ pub struct Gpu {
     architecture: Architecture,
     loaded: RwLock<Loaded>,
     staging: Mutex<Staging>,
+    landings: Landings,
     blas: Option<Blas>,
     /// How the search for cuBLASLt went.
     blas_search: Search,
@@ -139,6 +141,7 @@ impl Gpu {
             architecture,
             loaded: RwLock::default(),
             staging: Mutex::new(Staging::new(&stream)?),
+            landings: Landings::default(),
             blas,
             blas_search,
             stream,
@@ -190,6 +193,11 @@ impl Gpu {
     /// What its kernels are compiled for.
     pub fn architecture(&self) -> Architecture {
         self.architecture
+    }
+
+    /// Where what is fetched arrives.
+    pub(super) fn landings(&self) -> &Landings {
+        &self.landings
     }
 
     /// The stream that everything goes into.
@@ -310,6 +318,7 @@ impl Gpu {
 impl Device for Gpu {
     type Memory = GpuMemory;
     type HostMemory = LockedMemory;
+    type Fetch = GpuFetch;
     type Graph = GpuGraph;
 
     fn name(&self) -> String {
@@ -386,6 +395,14 @@ impl Device for Gpu {
         unsafe { self.stream.download(address, staged) };
         self.stream.wait();
         bytes.copy_from_slice(staged);
+    }
+
+    fn fetch(&self, from: &GpuMemory, offset: usize, bytes: usize) -> GpuFetch {
+        self.begin_fetch(from, offset, bytes)
+    }
+
+    fn fetched(&self, fetch: GpuFetch, bytes: &mut [u8]) {
+        self.end_fetch(fetch, bytes);
     }
 
     fn copy(&self, from: &GpuMemory, from_offset: usize, to: &GpuMemory, to_offset: usize, bytes: usize) {
@@ -588,7 +605,7 @@ impl Stream {
     }
 
     /// As [`call`](Self::call), where failing means that the GPU is of no use any more.
-    fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
+    pub fn expect(&self, f: impl FnOnce(&Calls) -> c_int) {
         self.call(f).unwrap_or_else(|error| self.fail(&error));
     }
 
@@ -626,6 +643,11 @@ impl Stream {
         // SAFETY: the stream lives as long as this.
         self.expect(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) });
         self.launched().clear();
+        self.has_waited();
+    }
+
+    /// To be called when the host has waited for something in the stream.
+    pub fn has_waited(&self) {
         if isentrope_trace::is_on() {
             self.tell_times();
         }
@@ -647,7 +669,7 @@ impl Stream {
     }
 
     /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on.
-    fn fail(&self, error: &Failed) -> ! {
+    pub fn fail(&self, error: &Failed) -> ! {
         Failure::of_device(failure(&error.to_string(), &self.launched())).end()
     }
 }
@@ -707,6 +729,22 @@ impl Drop for GpuMemory {
 }
 
 impl LockedMemory {
+    /// How many bytes there are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reads the first bytes, without waiting for the stream.
+    ///
+    /// # Safety
+    /// What the stream has been given that writes them has been carried out.
+    pub(super) unsafe fn read(&self, bytes: &mut [u8]) {
+        let locked = self.lock();
+        let from = self.range(&locked, 0, bytes.len());
+        // SAFETY: the range is within the memory, which by the caller's word nothing writes now.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+    }
+
     fn lock(&self) -> MutexGuard<'_, *mut u8> {
         self.address.lock().unwrap_or_else(PoisonError::into_inner)
     }

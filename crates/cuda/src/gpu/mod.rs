@@ -5,7 +5,7 @@
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
 //! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.
-//! - `device`: memory and launches; `graph`: launches that are made one.
+//! - `device`: memory and launches; `graph`: launches that are made one; `fetch`: bytes that the host waits for alone, by an `event`.
 //! - `timeline`: when the GPU did what it was asked, for traces.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
@@ -20,6 +20,8 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+mod event;
+mod fetch;
 mod graph;
 mod install;
 mod libraries;
@@ -35,6 +37,7 @@ pub use compile::{Compiled, Nvrtc, Source, Usage};
 pub use device::{Gpu, GpuMemory};
 pub use driver::{Driver, GpuDescription, NoDriver};
 pub use error::Error;
+pub use fetch::GpuFetch;
 pub use graph::GpuGraph;
 pub use install::{Installed, Installer, Package, Progress};
 pub use libraries::{Candidate, LibraryName, Outcome, Search};

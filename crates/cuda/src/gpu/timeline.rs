@@ -1,5 +1,5 @@
 //! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's around each launch and copy,
-//! whose times are asked for once the host has waited for the stream anyway.
+//! whose times are asked for once the host has waited for something in the stream anyway.
 //!
 //! Nothing here fails: what the driver has no time of is not in the trace. An error that an earlier kernel has left is seen by
 //! the call that it is measured around, as without a trace.

@@ -41,6 +41,7 @@ pub struct Watched<W> {
 impl<W: Watch> Device for Watched<W> {
     type Memory = <Emulator as Device>::Memory;
     type HostMemory = <Emulator as Device>::HostMemory;
+    type Fetch = <Emulator as Device>::Fetch;
     type Graph = Vec<Operation>;
 
     fn name(&self) -> String {
@@ -64,6 +65,13 @@ impl<W: Watch> Device for Watched<W> {
     }
     fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]) {
         self.emulator.download(from, offset, bytes);
+        self.watch.downloaded(bytes);
+    }
+    fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch {
+        self.emulator.fetch(from, offset, bytes)
+    }
+    fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]) {
+        self.emulator.fetched(fetch, bytes);
         self.watch.downloaded(bytes);
     }
     fn copy(&self, from: &Self::Memory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {

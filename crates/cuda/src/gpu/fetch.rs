@@ -1,0 +1,68 @@
+//! Bytes on their way from the GPU to the host, which waits for them alone.
+
+use super::device::{Gpu, GpuMemory, LockedMemory};
+use super::event::Event;
+use crate::device::Device;
+use crate::failure::Failure;
+use std::sync::{Mutex, PoisonError};
+
+/// The least memory that is locked for a fetch.
+const LEAST: usize = 4 << 10;
+
+/// Bytes that the GPU copies to the host.
+pub struct GpuFetch {
+    bytes: usize,
+    landing: Landing,
+}
+
+/// Where bytes arrive, and the place in the stream behind their copy.
+struct Landing {
+    memory: LockedMemory,
+    arrived: Event,
+}
+
+/// Places that bytes have arrived in and have been read from: locking memory takes the driver long.
+#[derive(Default)]
+pub(super) struct Landings(Mutex<Vec<Landing>>);
+
+impl Landings {
+    /// One that has room for so many bytes.
+    fn take(&self, gpu: &Gpu, bytes: usize) -> Landing {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = free.iter().position(|landing| landing.memory.bytes() >= bytes) {
+            return free.swap_remove(at);
+        }
+        // What is too small is of no more use.
+        free.clear();
+        drop(free);
+        let memory = gpu.allocate_host(bytes.next_power_of_two().max(LEAST));
+        let memory = memory.unwrap_or_else(|refused| Failure::from(refused).end());
+        Landing {
+            memory,
+            arrived: Event::new(gpu.stream()).unwrap_or_else(|failed| gpu.stream().fail(&failed)),
+        }
+    }
+
+    fn give_back(&self, landing: Landing) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(landing);
+    }
+}
+
+impl Gpu {
+    /// As [`Device::fetch`].
+    pub(super) fn begin_fetch(&self, from: &GpuMemory, offset: usize, bytes: usize) -> GpuFetch {
+        let landing = self.landings().take(self, bytes);
+        self.copy_out(from, offset, &landing.memory, 0, bytes);
+        landing.arrived.record();
+        GpuFetch { bytes, landing }
+    }
+
+    /// As [`Device::fetched`].
+    pub(super) fn end_fetch(&self, GpuFetch { bytes, landing }: GpuFetch, to: &mut [u8]) {
+        assert_eq!(to.len(), bytes, "as many bytes as were fetched");
+        landing.arrived.wait();
+        // SAFETY: the copy has been made, and nobody else has the landing.
+        unsafe { landing.memory.read(to) };
+        self.landings().give_back(landing);
+    }
+}
