@@ -97,21 +97,27 @@ ADD_ROWS(scatter_rows_f32, float, float)
 ADD_ROWS(scatter_rows_bf16, bf16, bf16)
 ADD_ROWS(embed_backward_bf16, bf16, float)
 
-// y[t] = embedding[tokens[t]] out of packed weights. Grid: 1024 numbers a block. Reads and writes a number.
+// Set in a token that a draw has left on the device; the rest is the draw's place.
+#define DRAWN 0x80000000u
+
+// y[t] = embedding[tokens[t]] out of packed weights. What was drawn is pairs of a token and its log-prob. Grid: 1024 numbers a block.
+// Reads and writes a number.
 template <typename T>
-DEVICE void embed(const T* packed, const u32* tokens, T* y, u32 count, u32 inputs, u32 outputs, u32 stride, u32 y_stride) {
+DEVICE void embed(const T* packed, const u32* tokens, const u32* drawn, T* y, u32 count, u32 inputs, u32 outputs, u32 stride,
+                  u32 y_stride) {
   EACH(i, (u64)count * inputs) {
     const u32 row = (u32)(i / inputs), input = (u32)(i % inputs);
-    y[(u64)row * y_stride + input] = packed[weight_at(tokens[row], input, inputs, outputs, stride)];
+    const u32 known = tokens[row], token = known & DRAWN ? drawn[2 * (known & ~DRAWN)] : known;
+    y[(u64)row * y_stride + input] = packed[weight_at(token, input, inputs, outputs, stride)];
   }
 }
-KERNEL(embed_f32, THREADS)(const float* packed, const u32* tokens, float* y, u32 count, u32 inputs, u32 outputs, u32 stride,
-                           u32 y_stride) {
-  embed(packed, tokens, y, count, inputs, outputs, stride, y_stride);
+KERNEL(embed_f32, THREADS)(const float* packed, const u32* tokens, const u32* drawn, float* y, u32 count, u32 inputs, u32 outputs,
+                           u32 stride, u32 y_stride) {
+  embed(packed, tokens, drawn, y, count, inputs, outputs, stride, y_stride);
 }
-KERNEL(embed_bf16, THREADS)(const bf16* packed, const u32* tokens, bf16* y, u32 count, u32 inputs, u32 outputs, u32 stride,
-                            u32 y_stride) {
-  embed(packed, tokens, y, count, inputs, outputs, stride, y_stride);
+KERNEL(embed_bf16, THREADS)(const bf16* packed, const u32* tokens, const u32* drawn, bf16* y, u32 count, u32 inputs, u32 outputs,
+                            u32 stride, u32 y_stride) {
+  embed(packed, tokens, drawn, y, count, inputs, outputs, stride, y_stride);
 }
 EXPORT(embed_f32)
 EXPORT(embed_bf16)

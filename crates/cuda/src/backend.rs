@@ -4,11 +4,12 @@ use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::device::Device;
-use crate::draw::CudaDrawing;
+use crate::draw::{CudaDrawing, CudaTokens};
 use crate::failure::Failure;
 use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
+use crate::replay::Key;
 use crate::{adamw, attention, draw, head, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadScores, HostBatch, Kind, Linear,
@@ -23,6 +24,7 @@ impl<D: Device> Backend for Cuda<D> {
     type Index = CudaIndex<D>;
     type Statistics = CudaStatistics<D>;
     type Drawing = CudaDrawing<D>;
+    type Tokens = CudaTokens<D>;
 
     const PAGE: usize = PAGE;
 
@@ -77,8 +79,8 @@ impl<D: Device> Backend for Cuda<D> {
         self.pool.trim();
     }
 
-    fn batch(&self, host: &HostBatch) -> CudaBatch<D> {
-        CudaBatch::new(host, |words| self.uploaded(words))
+    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&CudaTokens<D>>) -> CudaBatch<D> {
+        CudaBatch::new(host, drawn, |words| self.uploaded(words))
     }
     fn index(&self, numbers: &[u32]) -> CudaIndex<D> {
         self.indexed(numbers)
@@ -88,7 +90,7 @@ impl<D: Device> Backend for Cuda<D> {
         self.rounded_rows(rows)
     }
     fn replayed<R>(&self, key: ReplayKey, f: impl FnOnce() -> R) -> R {
-        self.step(key, f)
+        self.step(Key::Step(key), f)
     }
 
     fn fill(&self, buffer: &mut CudaBuffer<D>, value: f32) {
@@ -327,7 +329,7 @@ impl<D: Device> Backend for Cuda<D> {
         hidden: &CudaBuffer<D>,
         weights: &CudaBuffer<D>,
         draws: &[Draw],
-    ) -> CudaDrawing<D> {
+    ) -> (CudaTokens<D>, CudaDrawing<D>) {
         self.begin_drawing(shape, hidden, weights, draws)
     }
     fn drawn(&self, drawing: CudaDrawing<D>) -> Vec<Option<Drawn>> {

@@ -1,12 +1,13 @@
 //! Which rows belong to which sequences: checked on the host, uploaded once, and then known to every kernel of every layer.
 
 use crate::device::Device;
+use crate::draw::CudaTokens;
 use crate::kernels::Pointer;
 use crate::layout::PAGE;
 use crate::rounding::rounded_up;
 use crate::splits::{SplitTiles, is_decoding, split_tiles};
 use crate::uploaded::Uploaded;
-use isentrope_kernels::{Attention, HostBatch, NO_SLOT, Run};
+use isentrope_kernels::{Attention, DRAWN, HostBatch, NO_SLOT, Run};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,8 @@ pub struct CudaBatch<D: Device> {
     stored: usize,
     /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
     block: Uploaded<D>,
+    /// Where tokens of draws are.
+    drawn: Option<CudaTokens<D>>,
     /// Tiles of the attention kernels, by query heads per key-value head.
     tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
     /// Those of its tensor core's kernels, by heads, key-value heads and window.
@@ -69,8 +72,14 @@ fn word(n: usize) -> u32 {
 }
 
 impl<D: Device> CudaBatch<D> {
-    pub(crate) fn new(host: &HostBatch, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Self {
-        let host = host.clone();
+    pub(crate) fn new(
+        host: &HostBatch,
+        drawn: Option<&CudaTokens<D>>,
+        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
+    ) -> Self {
+        // From here on a draw's number is its place on the device.
+        let places: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::places);
+        let host = HostBatch { tokens: host.with_drawn(&places), ..host.clone() };
         let mut positions = vec![0; host.tokens.len()];
         let all = || host.runs.iter().chain(&host.copied);
         assert!(all().all(|run| run.row + run.len <= host.tokens.len()), "rows beyond the batch");
@@ -114,6 +123,7 @@ impl<D: Device> CudaBatch<D> {
             least_pages,
             stored: rows.len(),
             block,
+            drawn: drawn.cloned(),
             tiles: Mutex::default(),
             split_tiles: Mutex::default(),
             gradient_tiles: Mutex::default(),
@@ -131,8 +141,14 @@ impl<D: Device> CudaBatch<D> {
         self.positions
     }
 
-    pub(crate) fn host_tokens(&self) -> &[u32] {
-        &self.host.tokens
+    /// The tokens that the host knows.
+    pub(crate) fn host_tokens(&self) -> impl Iterator<Item = u32> {
+        self.host.tokens.iter().copied().filter(|token| token & DRAWN == 0)
+    }
+
+    /// What tokens that the host does not know are places of.
+    pub(crate) fn drawn(&self) -> Pointer {
+        self.drawn.as_ref().map_or(Pointer::NULL, CudaTokens::start)
     }
 
     pub(crate) fn tokens(&self) -> Pointer {

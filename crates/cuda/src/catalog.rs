@@ -74,8 +74,8 @@ catalog! {
         // from, keys, starts, order, to, groups, features, from's stride, to's stride.
         pair SCATTER_ROWS, SCATTER_ROWS_F32 "scatter_rows_f32", SCATTER_ROWS_BF16 "scatter_rows_bf16"
             (P, P, P, P, P, u32, u32, u32, u32);
-        // packed, tokens, y, count, inputs, outputs, stride, y's stride.
-        pair EMBED, EMBED_F32 "embed_f32", EMBED_BF16 "embed_bf16" (P, P, P, u32, u32, u32, u32, u32);
+        // packed, tokens, what was drawn, y, count, inputs, outputs, stride, y's stride.
+        pair EMBED, EMBED_F32 "embed_f32", EMBED_BF16 "embed_bf16" (P, P, P, P, u32, u32, u32, u32, u32);
     }
     PACK "pack.cu" {
         // rows, packed, first, count, inputs, outputs, stride.

@@ -9,9 +9,9 @@ use isentrope_kernels::OutOfMemory;
 /// # Order
 /// There is one stream. Calls take effect in the order in which they are made, though [`launch`](Self::launch),
 /// [`copy`](Self::copy), [`clear`](Self::clear), [`fetch`](Self::fetch), [`copy_in`](Self::copy_in) and
-/// [`copy_out`](Self::copy_out) may return before they have been carried out. What [`download`](Self::download) gives to the host is finished; what [`upload`](Self::upload) is
-/// given may be changed once it returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands
-/// it out again, behind them.
+/// [`copy_out`](Self::copy_out) may return before they have been carried out. What [`download`](Self::download) and
+/// [`fetched`](Self::fetched) give to the host is finished; what [`upload`](Self::upload) is given may be changed once it
+/// returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands it out again, behind them.
 ///
 /// # Failures
 /// Only [`allocate`](Self::allocate) and [`allocate_host`](Self::allocate_host) may fail. Everything else that goes wrong (a

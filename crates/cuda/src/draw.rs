@@ -9,8 +9,13 @@ use crate::head::{LOGITS, block_rows, shared};
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
 use crate::pool::Block;
+use crate::replay::Key;
+use crate::rounding::rounded_up;
 use crate::uploaded::Uploaded;
-use isentrope_kernels::{Draw, Drawn, Linear};
+use isentrope_kernels::{DRAWN, Draw, Drawn, Linear};
+use std::iter;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Tokens whose weights are summed before the search for a draw looks at single ones.
 const BLOCK: usize = 256;
@@ -19,59 +24,114 @@ const THREADS: u32 = 256;
 
 /// Draws that the device makes, or has made.
 pub struct CudaDrawing<D: Device> {
-    len: usize,
     /// What comes to the host of their answers; none where there are no draws.
     fetch: Option<D::Fetch>,
-    /// The place of each draw among those of the device.
-    places: Vec<usize>,
+    /// Draws of the device, those beyond what was asked for included.
+    len: usize,
+    /// The place of each draw among them.
+    places: Arc<[usize]>,
+}
+
+/// Tokens that the device draws, or has drawn.
+pub struct CudaTokens<D: Device> {
+    answered: Arc<Block<D>>,
+    places: Arc<[usize]>,
+}
+
+impl<D: Device> Clone for CudaTokens<D> {
+    fn clone(&self) -> Self {
+        Self { answered: Arc::clone(&self.answered), places: Arc::clone(&self.places) }
+    }
+}
+
+impl<D: Device> CudaTokens<D> {
+    /// Each draw's token as the kernel takes it: its place.
+    pub(crate) fn places(&self) -> Vec<u32> {
+        self.places.iter().map(|&place| DRAWN | word(place)).collect()
+    }
+
+    /// Where they are, each with its log-prob.
+    pub(crate) fn start(&self) -> Pointer {
+        self.answered.at(0)
+    }
 }
 
 /// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is wanted.
 type Wanted = [u64; 3];
 
+/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum, entropy.
+const ANSWERED: usize = 5;
+
 /// Bytes that draws from so many rows take at most.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
+    let rows = rounded_up(rows);
     let logits = rows.saturating_mul(shape.outputs).min(LOGITS.max(shape.outputs)).saturating_mul(4);
     // Draws, rows, temperatures, statistics, and what was found.
     logits.saturating_add(rows.saturating_mul(24 + 4 + 4 + 20 + 8))
 }
 
 impl<D: Device> Cuda<D> {
+    /// Begins draws of the device's. They are recorded as a step is: those of a decoding step repeat as it does.
     pub(crate) fn begin_drawing(
         &self,
         shape: Linear,
         hidden: &CudaBuffer<D>,
         weights: &CudaBuffer<D>,
         draws: &[Draw],
-    ) -> CudaDrawing<D> {
+    ) -> (CudaTokens<D>, CudaDrawing<D>) {
         assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw is the host's");
-        let block = block_rows(shape, rows(draws));
         let order = by_row(draws);
-        let of_device = OfDevice::new(self, &order.iter().map(|&i| &draws[i]).collect::<Vec<_>>(), block);
-        let logits = self.scratch(logits_bytes(shape, draws));
+        let mut all: Vec<&Draw> = order.iter().map(|&i| &draws[i]).collect();
+        // The last is drawn several times, so that few numbers of draws are told apart.
+        let last = all.last().copied();
+        all.extend(iter::repeat_n(last, self.rounded_rows(draws.len()) - draws.len()).flatten());
+        let rows = self.rounded_rows(rows(draws)).clamp(rows(draws), hidden.layout.rows.max(rows(draws)));
+        let key = Key::Draws { shape, rows, draws: all.len() };
+        let answered = self.step(key, || self.draw_all(shape, hidden, weights, rows, &all));
+        let mut places: Arc<[usize]> = vec![0; draws.len()].into();
+        let of_draws = Arc::get_mut(&mut places).expect("nobody else has it yet");
+        order.into_iter().enumerate().for_each(|(place, i)| of_draws[i] = place);
+        let len = all.len();
+        let fetch = (len > 0).then(|| self.device.fetch(answered.memory(), 0, 4 * ANSWERED * len));
+        let tokens = CudaTokens { answered: Arc::new(answered), places: Arc::clone(&places) };
+        (tokens, CudaDrawing { fetch, len, places })
+    }
+
+    /// Draws in the order of their rows, of which there are so many; the answers.
+    fn draw_all(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        rows: usize,
+        draws: &[&Draw],
+    ) -> Block<D> {
+        let block = block_rows(shape, rows);
+        let of_device = OfDevice::new(self, draws, block);
+        if draws.is_empty() {
+            return of_device.answered;
+        }
+        let logits = self.scratch(4 * block * shape.outputs);
         let mut first_wanted = 0;
-        for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
-            self.logits_of_block(shape, hidden, weights, draws, here, logits.at(0));
+        for here in draws.chunk_by(|a, b| a.row / block == b.row / block) {
+            let first = here[0].row / block * block;
+            self.logits_of_rows(shape, hidden, weights, first..(first + block).min(rows), logits.at(0));
             self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len());
             first_wanted += here.len();
         }
-        let mut places = vec![0; draws.len()];
-        order.iter().enumerate().for_each(|(place, &i)| places[i] = place);
-        let len = draws.len();
-        let fetch = (len > 0).then(|| self.device.fetch(of_device.answered.memory(), 0, 4 * ANSWERED * len));
-        CudaDrawing { len, fetch, places }
+        of_device.answered
     }
 
     /// What was drawn; None where logits are not finite.
     pub(crate) fn read_drawing(
         &self,
-        CudaDrawing { len, fetch, places }: CudaDrawing<D>,
+        CudaDrawing { fetch, len, places }: CudaDrawing<D>,
     ) -> Vec<Option<Drawn>> {
         let mut words = vec![0u32; ANSWERED * len];
         if let Some(fetch) = fetch {
             self.device.fetched(fetch, bytemuck::cast_slice_mut(&mut words));
         }
-        places.into_iter().map(|place| answer(&words, len, place)).collect()
+        places.iter().map(|&place| answer(&words, len, place)).collect()
     }
 
     /// Draws, some of which may depart from the model's own distribution: these are made on the host.
@@ -82,56 +142,57 @@ impl<D: Device> Cuda<D> {
         weights: &CudaBuffer<D>,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>> {
-        let on_device = |&i: &usize| !draws[i].adjustments.departs();
-        let block = block_rows(shape, rows(draws));
-        let order = by_row(draws);
-        let of_device: Vec<&Draw> = order.iter().filter(|i| on_device(i)).map(|&i| &draws[i]).collect();
-        let of_device = OfDevice::new(self, &of_device, block);
+        let (of_host, of_device): (Vec<usize>, Vec<usize>) =
+            by_row(draws).into_iter().partition(|&i| draws[i].adjustments.departs());
+        let on_device: Vec<Draw> = of_device.iter().map(|&i| draws[i].clone()).collect();
+        let (_, drawing) = self.begin_drawing(shape, hidden, weights, &on_device);
         let mut drawn = vec![None; draws.len()];
-        let logits = self.scratch(logits_bytes(shape, draws));
-        let mut first_wanted = 0;
-        for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
-            let first = self.logits_of_block(shape, hidden, weights, draws, here, logits.at(0));
-            let wanted_here = here.iter().filter(|i| on_device(i)).count();
-            self.draw_block(shape, logits.at(0), &of_device, first_wanted, wanted_here);
-            first_wanted += wanted_here;
-            // Draws from one row follow one another.
-            let mut held: Option<(usize, Vec<f32>)> = None;
-            for &i in here.iter().filter(|i| !on_device(i)) {
-                let row = draws[i].row;
-                if held.as_ref().is_none_or(|(of, _)| *of != row) {
-                    let mut numbers = vec![0.0f32; shape.outputs];
-                    let at = 4 * (row - first) * shape.outputs;
-                    self.device.download(logits.memory(), at, bytemuck::cast_slice_mut(&mut numbers));
-                    held = Some((row, numbers));
-                }
-                drawn[i] = held.as_ref().and_then(|(_, numbers)| draws[i].from_logits(self.isa, numbers));
-            }
-        }
-        let words: Vec<u32> = self.downloaded(&of_device.answered, ANSWERED * of_device.len);
-        for (place, i) in order.into_iter().filter(on_device).enumerate() {
-            drawn[i] = answer(&words, of_device.len, place);
+        self.draw_on_host(shape, hidden, weights, draws, &of_host, &mut drawn);
+        for (i, found) in of_device.into_iter().zip(self.read_drawing(drawing)) {
+            drawn[i] = found;
         }
         drawn
     }
 
-    /// The logits of the rows that lie in the block of those that draws `here` name; the first of them.
-    fn logits_of_block(
+    /// Draws those of `draws` whose numbers are in `order`, that of their rows, from logits that come to the host.
+    fn draw_on_host(
         &self,
         shape: Linear,
         hidden: &CudaBuffer<D>,
         weights: &CudaBuffer<D>,
         draws: &[Draw],
-        here: &[usize],
-        logits: Pointer,
-    ) -> usize {
-        let rows = rows(draws);
+        order: &[usize],
+        drawn: &mut [Option<Drawn>],
+    ) {
+        let Some(rows) = order.last().map(|&i| draws[i].row + 1) else { return };
         let block = block_rows(shape, rows);
-        let first = draws[here[0]].row / block * block;
-        let count = block.min(rows - first);
-        let x = Matrix { start: hidden.rows_from(first, count, shape.inputs), stride: hidden.layout.stride };
-        self.logits(shape, 0..shape.outputs, x, weights, logits, count);
-        first
+        let logits = self.scratch(4 * block * shape.outputs);
+        for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
+            let first = draws[here[0]].row / block * block;
+            self.logits_of_rows(shape, hidden, weights, first..(first + block).min(rows), logits.at(0));
+            for of_row in here.chunk_by(|&a, &b| draws[a].row == draws[b].row) {
+                let mut numbers = vec![0.0f32; shape.outputs];
+                let at = 4 * (draws[of_row[0]].row - first) * shape.outputs;
+                self.device.download(logits.memory(), at, bytemuck::cast_slice_mut(&mut numbers));
+                for &i in of_row {
+                    drawn[i] = draws[i].from_logits(self.isa, &numbers);
+                }
+            }
+        }
+    }
+
+    /// The logits of some rows.
+    fn logits_of_rows(
+        &self,
+        shape: Linear,
+        hidden: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        rows: Range<usize>,
+        logits: Pointer,
+    ) {
+        let start = hidden.rows_from(rows.start, rows.len(), shape.inputs);
+        let x = Matrix { start, stride: hidden.layout.stride };
+        self.logits(shape, 0..shape.outputs, x, weights, logits, rows.len());
     }
 
     /// Draws those of `wanted` that are in one block of logits.
@@ -173,12 +234,6 @@ fn by_row(draws: &[Draw]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..draws.len()).collect();
     order.sort_by_key(|&i| draws[i].row);
     order
-}
-
-/// Bytes of the logits that are held at a time.
-fn logits_bytes(shape: Linear, draws: &[Draw]) -> usize {
-    let rows = rows(draws);
-    4 * block_rows(shape, rows).min(rows) * shape.outputs
 }
 
 fn wanted(draw: &Draw, block: usize) -> Wanted {
@@ -229,9 +284,6 @@ impl<D: Device> OfDevice<D> {
         self.answered.at(8 * self.len)
     }
 }
-
-/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum, entropy.
-const ANSWERED: usize = 5;
 
 /// What was drawn at a place of `len`; None where logits are not finite.
 fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {

@@ -47,7 +47,7 @@ pub use catalog::{FUNCTIONS, SOURCES};
 pub use cuda::Cuda;
 pub use data_sheets::{DATA_SHEETS, DataSheet};
 pub use device::{Device, Limits, Memory, MemoryInfo, Product};
-pub use draw::CudaDrawing;
+pub use draw::{CudaDrawing, CudaTokens};
 pub use dtype::Dtype;
 pub use failure::Failure;
 pub use head::CudaStatistics;

@@ -1,4 +1,4 @@
-//! Decoding steps that are launched as one.
+//! Decoding steps that are launched as one, and their draws.
 //!
 //! A step is recorded, not launched ([`Stream`](crate::stream::Stream)). If an earlier one launched the very same (kernels, grids
 //! and arguments, addresses among them), it has become a graph, and the graph is launched in its stead: so a graph never runs but
@@ -10,11 +10,11 @@ use crate::cuda::Cuda;
 use crate::device::Device;
 use crate::operation::{Operation, carry_out};
 use crate::rounding::rounded_up;
-use isentrope_kernels::ReplayKey;
+use isentrope_kernels::{Linear, ReplayKey};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Graphs that are kept, at most; the one that was not used for longest goes.
-const MOST: usize = 64;
+const MOST: usize = 128;
 
 /// What has become of decoding steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +37,17 @@ struct Known<D: Device> {
     replays: Replays,
 }
 
+/// Which launches may be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// Those of a step.
+    Step(ReplayKey),
+    /// Those of its draws, from so many rows.
+    Draws { shape: Linear, rows: usize, draws: usize },
+}
+
 struct Step<D: Device> {
-    key: ReplayKey,
+    key: Key,
     operations: Vec<Operation>,
     /// None where there was one such step only.
     graph: Option<D::Graph>,
@@ -61,7 +70,7 @@ impl<D: Device> Graphs<D> {
 
 impl<D: Device> Known<D> {
     /// Makes the launches of a step: as one, if there was the same step before.
-    fn launch(&mut self, device: &D, key: ReplayKey, operations: Vec<Operation>) {
+    fn launch(&mut self, device: &D, key: Key, operations: Vec<Operation>) {
         let same = |step: &Step<D>| step.key == key && step.operations == operations;
         let step = self.steps.iter().rposition(same).map(|at| self.steps.remove(at));
         let is_new = step.is_none();
@@ -112,8 +121,8 @@ impl<D: Device> Cuda<D> {
         if self.replays { rounded_up(rows) } else { rows }
     }
 
-    /// Makes a step.
-    pub(crate) fn step<R>(&self, key: ReplayKey, f: impl FnOnce() -> R) -> R {
+    /// Makes a step, or its draws.
+    pub(crate) fn step<R>(&self, key: Key, f: impl FnOnce() -> R) -> R {
         let recorded = if self.replays { self.device.record() } else { None };
         let Some(recorded) = recorded else { return f() };
         let result = f();

@@ -133,16 +133,14 @@ impl<D: Device> Cuda<D> {
     ) {
         let rows = batch.rows();
         let Linear { inputs, outputs } = vocabulary;
-        assert!(
-            batch.host_tokens().iter().all(|&token| (token as usize) < outputs),
-            "a token beyond the vocabulary"
-        );
+        assert!(batch.host_tokens().all(|token| (token as usize) < outputs), "a token beyond the vocabulary");
         EMBED.of(self.dtype).launch(
             &*self.device,
             lines(rows * inputs),
             (
                 packed.matrix(vocabulary),
                 batch.tokens(),
+                batch.drawn(),
                 y.rows(rows, inputs),
                 word(rows),
                 word(inputs),

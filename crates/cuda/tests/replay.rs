@@ -189,7 +189,7 @@ fn a_graph_that_does_something_else_is_noticed() {
             return Ok(());
         };
         // Its rows, one less.
-        arguments[3] = isentrope_cuda::Argument::U32(8);
+        arguments[4] = isentrope_cuda::Argument::U32(8);
         Ok(())
     };
     for spoil in [forgets, swaps, another_number] {

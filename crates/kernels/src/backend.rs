@@ -65,6 +65,8 @@ pub trait Backend: Send + Sync + 'static {
     type Statistics: Send + Sync;
     /// Draws that have been [begun](Self::begin_draw).
     type Drawing: Send;
+    /// Their tokens, for a step to be fed with.
+    type Tokens: Send + Sync;
 
     /// Positions in a page of keys and values.
     const PAGE: usize;
@@ -95,7 +97,15 @@ pub trait Backend: Send + Sync + 'static {
     fn trim(&self);
 
     /// Uploads the rows of a pass or of a step.
-    fn batch(&self, host: &HostBatch) -> Self::Batch;
+    fn batch(&self, host: &HostBatch) -> Self::Batch {
+        self.batch_of_drawn(host, None)
+    }
+    /// Uploads the rows of a step, some of whose tokens are those of draws that have been begun, as
+    /// [`push_drawn`](HostBatch::push_drawn) has it.
+    ///
+    /// # Panics
+    /// When there is no such draw.
+    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&Self::Tokens>) -> Self::Batch;
     /// Uploads numbers.
     fn index(&self, numbers: &[u32]) -> Self::Index;
 
@@ -323,7 +333,8 @@ pub trait Backend: Send + Sync + 'static {
         weights: &Self::Buffer,
         draws: &[Draw],
     ) -> Vec<Option<Drawn>>;
-    /// Begins to draw, and waits for nothing. What [`drawn`](Self::drawn) returns of it is what [`draw`](Self::draw) would.
+    /// Begins to draw, and waits for nothing. What [`drawn`](Self::drawn) returns of it is what [`draw`](Self::draw) would. The
+    /// tokens can be fed at once; where logits are not finite, it is some token of the vocabulary.
     ///
     /// # Panics
     /// When a draw [departs](crate::Adjustments::departs) from the model's own distribution: such draws may be the host's.
@@ -333,7 +344,7 @@ pub trait Backend: Send + Sync + 'static {
         hidden: &Self::Buffer,
         weights: &Self::Buffer,
         draws: &[Draw],
-    ) -> Self::Drawing;
+    ) -> (Self::Tokens, Self::Drawing);
     /// What was drawn. The host waits for these draws, and for nothing that was called since they were begun.
     fn drawn(&self, drawing: Self::Drawing) -> Vec<Option<Drawn>>;
 

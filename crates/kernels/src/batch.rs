@@ -7,6 +7,9 @@ use std::ops::Range;
 /// Positions in a page of keys and values on the CPU: as many as a vector has lanes, so that a page is read by whole vectors.
 pub(crate) const PAGE: usize = LANES;
 
+/// Set in a token of [`HostBatch::tokens`] that is not known to the host: the rest is the number of the draw that gives it.
+pub const DRAWN: u32 = 1 << 31;
+
 /// Consecutive rows of a batch that are consecutive positions of one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -24,7 +27,7 @@ pub struct Run {
 /// The rows of a pass or of a step, as the host describes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostBatch {
-    /// Token of each row.
+    /// Token of each row, or with [`DRAWN`] the number of a draw.
     pub tokens: Vec<u32>,
     /// The rows as attention sees them: no two runs share one. A row that is in no run is left alone.
     pub runs: Vec<Run>,
@@ -44,9 +47,28 @@ impl HostBatch {
         self.runs.push(Run { row, len: tokens.len(), position, pages: first..self.pages.len() });
     }
 
+    /// Appends a row for the token of a draw that has been begun, at a position of a sequence.
+    pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
+        self.push(&[DRAWN | draw as u32], position, pages);
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// The tokens, those of draws by what `drawn` says of each.
+    ///
+    /// # Panics
+    /// When there is no such draw.
+    pub fn with_drawn(&self, drawn: &[u32]) -> Vec<u32> {
+        let token = |&token: &u32| match token & DRAWN {
+            0 => token,
+            _ => *drawn
+                .get((token & !DRAWN) as usize)
+                .unwrap_or_else(|| panic!("a row of a draw that there is not")),
+        };
+        self.tokens.iter().map(token).collect()
     }
 
     /// Positions that its rows come to: one more than the last.
@@ -75,8 +97,8 @@ pub struct CpuBatch {
 }
 
 impl CpuBatch {
-    pub(crate) fn new(host: &HostBatch) -> Self {
-        let host = host.clone();
+    pub(crate) fn new(host: &HostBatch, drawn: &[u32]) -> Self {
+        let host = HostBatch { tokens: host.with_drawn(drawn), ..host.clone() };
         let mut positions = vec![0; host.tokens.len()];
         for run in host.runs.iter().chain(&host.copied) {
             assert!(run.row + run.len <= host.tokens.len(), "rows beyond the batch");

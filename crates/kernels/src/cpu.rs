@@ -78,6 +78,7 @@ impl Backend for Cpu {
     type Statistics = CpuStatistics;
     /// The CPU draws at once.
     type Drawing = Vec<Option<Drawn>>;
+    type Tokens = Vec<u32>;
 
     const PAGE: usize = PAGE;
 
@@ -114,8 +115,8 @@ impl Backend for Cpu {
         self.logits.clear();
     }
 
-    fn batch(&self, host: &HostBatch) -> CpuBatch {
-        CpuBatch::new(host)
+    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&Vec<u32>>) -> CpuBatch {
+        CpuBatch::new(host, drawn.map_or(&[], |drawn| drawn))
     }
     fn index(&self, numbers: &[u32]) -> Vec<u32> {
         numbers.to_vec()
@@ -397,9 +398,10 @@ impl Backend for Cpu {
         hidden: &CpuBuffer,
         weights: &CpuBuffer,
         draws: &[Draw],
-    ) -> Vec<Option<Drawn>> {
+    ) -> (Vec<u32>, Vec<Option<Drawn>>) {
         assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw may be the host's");
-        self.draw(shape, hidden, weights, draws)
+        let drawn = self.draw(shape, hidden, weights, draws);
+        (drawn.iter().map(|drawn| drawn.as_ref().map_or(0, |drawn| drawn.token)).collect(), drawn)
     }
     fn drawn(&self, drawing: Vec<Option<Drawn>>) -> Vec<Option<Drawn>> {
         drawing

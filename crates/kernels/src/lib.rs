@@ -33,7 +33,7 @@ mod tile;
 pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, Updated, norm};
 pub use attention::Attention;
 pub use backend::{Backend, NO_SLOT};
-pub use batch::{CpuBatch, HostBatch, Run};
+pub use batch::{CpuBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
 pub use draw::{Adjustments, Draw, Drawn, Kept};

@@ -36,6 +36,13 @@ impl Step {
         }
     }
 
+    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a draw, by its number among those
+    /// whose tokens the step is [made after](Model::step_after). The next token is wanted.
+    pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
+        self.batch.push_drawn(draw, position, pages);
+        self.wanted.push(self.batch.rows() as u32 - 1);
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.batch.rows()
@@ -103,6 +110,20 @@ impl<B: Backend> Model<B> {
         cache: &mut KvCache<B>,
         activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
+        self.step_after(None, step, cache, activation_cache)
+    }
+
+    /// As [`step`](Self::step), with rows for tokens of draws that have been begun.
+    ///
+    /// # Panics
+    /// As [`step`](Self::step), and when a row is for a draw that is not among those of `drawn`.
+    pub fn step_after(
+        &self,
+        drawn: Option<&B::Tokens>,
+        step: &Step,
+        cache: &mut KvCache<B>,
+        activation_cache: Option<&mut ActivationCache<B>>,
+    ) -> B::Buffer {
         assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
         let activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
         let rope = self.rope.up_to(&self.backend, step.batch.positions());
@@ -110,9 +131,9 @@ impl<B: Backend> Model<B> {
             let step = &*step.padded(&*self.backend);
             let key = self.replay_key(step, rope.positions, cache, activation_cache.as_deref());
             // The table outlives the step, whoever replaces it meanwhile.
-            self.backend.replayed(key, || self.advance(step, rope.clone(), cache, activation_cache))
+            self.backend.replayed(key, || self.advance(drawn, step, rope.clone(), cache, activation_cache))
         } else {
-            self.advance(step, rope, cache, activation_cache)
+            self.advance(drawn, step, rope, cache, activation_cache)
         }
     }
 
@@ -137,13 +158,14 @@ impl<B: Backend> Model<B> {
 
     fn advance(
         &self,
+        drawn: Option<&B::Tokens>,
         step: &Step,
         rope: Arc<Rotations<B>>,
         cache: &mut KvCache<B>,
         activation_cache: Option<&mut ActivationCache<B>>,
     ) -> B::Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let rows = &Rows { count: step.rows(), batch: b.batch(&step.batch), rope };
+        let rows = &Rows { count: step.rows(), batch: b.batch_of_drawn(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
         let mut activation_cache = activation_cache.zip(cached_rows.as_ref());
         let mut x = self.activations(rows.count, s.hidden);
@@ -175,6 +197,18 @@ impl<B: Backend> Model<B> {
     pub fn draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
         self.backend.draw(self.layout.shapes.vocabulary, hidden, head, draws)
+    }
+
+    /// Begins to draw from rows of final hidden states; the tokens, and what can be [read](Self::drawn). No draw
+    /// [departs](isentrope_kernels::Adjustments::departs).
+    pub fn begin_draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> (B::Tokens, B::Drawing) {
+        let head = &self.weights[self.layout.head];
+        self.backend.begin_draw(self.layout.shapes.vocabulary, hidden, head, draws)
+    }
+
+    /// What was drawn; None where logits are not finite.
+    pub fn drawn(&self, drawing: B::Drawing) -> Vec<Option<Drawn>> {
+        self.backend.drawn(drawing)
     }
 
     /// An empty buffer for so many rows of final hidden states.

@@ -3,10 +3,17 @@
 use crate::data::{assert_bits, indices, masks, noise};
 use crate::device::{Trial, gradient, weights};
 use crate::{Subject, properties};
-use isentrope_kernels::{Adjustments, Backend, Draw, Drawn, HeadScores, Linear, Role, SamplingMasks};
+use isentrope_kernels::{
+    Adjustments, Backend, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
+};
 use std::ops::Range;
 
-properties!(blocks_of_the_head, draws_have_the_scores_of_targets, blocks_of_draws);
+properties!(
+    blocks_of_the_head,
+    draws_have_the_scores_of_targets,
+    blocks_of_draws,
+    tokens_of_draws_are_fed_as_known_ones_are
+);
 
 /// So many rows that the head works through them, and through the vocabulary, in several blocks.
 fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
@@ -72,8 +79,8 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
                 let drawn: Vec<Drawn> =
                     device.draw(shape, &x, &packed, &draws).into_iter().map(Option::unwrap).collect();
                 if !adjustments.departs() {
-                    let begun = device.begin_draw(shape, &x, &packed, &draws);
-                    let since = device.begin_draw(shape, &x, &packed, &draws[..1]);
+                    let (_, begun) = device.begin_draw(shape, &x, &packed, &draws);
+                    let (_, since) = device.begin_draw(shape, &x, &packed, &draws[..1]);
                     let read = device.drawn(begun);
                     assert_eq!(read.iter().flatten().collect::<Vec<_>>(), drawn.iter().collect::<Vec<_>>());
                     assert_eq!(device.drawn(since)[0].as_ref(), Some(&drawn[0]));
@@ -133,7 +140,56 @@ fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
         assert_eq!(drawn.is_none(), row == 33_600);
     }
     assert!(device.draw(shape, &hidden, &packed, &[]).is_empty());
-    assert_eq!(device.drawn(device.begin_draw(shape, &hidden, &packed, &at.map(draw))), drawn);
-    assert!(device.drawn(device.begin_draw(shape, &hidden, &packed, &[])).is_empty());
+    assert_eq!(device.drawn(device.begin_draw(shape, &hidden, &packed, &at.map(draw)).1), drawn);
+    assert!(device.drawn(device.begin_draw(shape, &hidden, &packed, &[]).1).is_empty());
     device.trim();
+}
+
+/// A row embeds the token of a draw before the host knows it; that of logits which are not finite is some token.
+fn tokens_of_draws_are_fed_as_known_ones_are<S: Subject>(trial: &Trial<S>) {
+    let (shape, rows) = (Linear { inputs: 17, outputs: 300 }, 9);
+    for device in trial.devices() {
+        let role = Role::Activation(rows, shape.inputs);
+        let mut x = device.noise(role, 1);
+        x[4 * shape.inputs] = f32::NAN;
+        let hidden = device.upload(role, &x);
+        let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
+        // Several draws from a row, in no order of rows, and some of the likeliest.
+        let draw = |i: usize| {
+            let temperature = if i.is_multiple_of(3) { 0.0 } else { 1.3 };
+            Draw::at_temperature(temperature, i * 7 % rows, (i as f64 + 0.5) / 11.0)
+        };
+        let (tokens, drawing) =
+            device.begin_draw(shape, &hidden, &packed, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(draw));
+        // Some draws, of which some twice, in another order, and tokens that are known among them.
+        let (mut host, fed) =
+            (HostBatch::default(), [Ok(10), Err(299), Ok(0), Ok(7), Err(0), Ok(3), Ok(10), Ok(4), Ok(7)]);
+        for row in fed {
+            match row {
+                Ok(draw) => host.push_drawn(draw, 0, &[]),
+                Err(token) => host.push(&[token], 0, &[]),
+            }
+        }
+        let embedded = |batch: &<S::Backend as Backend>::Batch| {
+            let mut y = device.blank(Role::Activation(fed.len(), shape.inputs));
+            device.embed(shape, &packed, batch, &mut y);
+            device.download(Role::Activation(fed.len(), shape.inputs), &y)
+        };
+        let got = embedded(&device.batch_of_drawn(&host, Some(&tokens)));
+        drop(tokens);
+        let drawn = device.drawn(drawing);
+        let some = |at: usize| {
+            let of = |token| embedded(&device.tokens(&[token; 9]))[..shape.inputs].to_vec();
+            (0..300).find(|&token| of(token) == got[at * shape.inputs..][..shape.inputs]).unwrap()
+        };
+        let known: Vec<u32> = (0..)
+            .zip(fed)
+            .map(|(at, row)| match row {
+                Ok(draw) => drawn[draw].as_ref().map_or_else(|| some(at), |drawn| drawn.token),
+                Err(token) => token,
+            })
+            .collect();
+        assert!(drawn.iter().any(Option::is_none) && fed.iter().flatten().any(|&draw| drawn[draw].is_none()));
+        assert_bits("embedded", &got, &embedded(&device.tokens(&known)));
+    }
 }

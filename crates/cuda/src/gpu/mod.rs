@@ -5,7 +5,8 @@
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
 //! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.
-//! - `device`: memory and launches; `graph`: launches that are made one; `fetch`: bytes that the host waits for alone, by an `event`.
+//! - `device`: memory and launches; `graph`: launches that are made one.
+//! - `fetch`: bytes that the host waits for alone, by an `event`.
 //! - `timeline`: when the GPU did what it was asked, for traces.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
