@@ -119,9 +119,9 @@ pub fn run_apart<B: Backend>(
     finished
 }
 
-/// The completions of one request that has an engine to itself.
+/// The completions of one request that has an engine to itself, which reads each draw at once.
 pub fn alone<B: Backend>(model: &Model<B>, request: &Request) -> Vec<Completion> {
-    let mut engine = Engine::new(model, None, ROOMY).unwrap();
+    let mut engine = Engine::new(model, None, ROOMY).unwrap().drawing_behind(false);
     run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
 }
 
@@ -147,8 +147,14 @@ pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 4], Option<Sampli
     (completion.tokens.clone(), floats, kept.map(|kept| kept.masks), completion.finish_reason)
 }
 
-fn samplings() -> impl Strategy<Value = Sampling> {
-    let shapes = prop_oneof![
+/// How to sample: from the model's own distribution, or all sorts.
+fn samplings(plain: bool) -> impl Strategy<Value = Sampling> {
+    let own = prop_oneof![
+        Just(Sampling::default()),
+        Just(Sampling { temperature: 0.0, ..Sampling::default() }),
+        Just(Sampling { temperature: 0.7, records_kept: true, ..Sampling::default() }),
+    ];
+    let all = prop_oneof![
         Just(Sampling::default()),
         Just(Sampling { temperature: 0.0, ..Sampling::default() }),
         Just(Sampling { temperature: 0.8, top_p: 0.9, ..Sampling::default() }),
@@ -156,6 +162,7 @@ fn samplings() -> impl Strategy<Value = Sampling> {
         Just(Sampling { temperature: 0.7, top_p: 0.95, records_kept: true, ..Sampling::default() }),
         Just(Sampling { temperature: 1.5, repetition_penalty: 1.3, ..Sampling::default() }),
     ];
+    let shapes = if plain { own.boxed() } else { all.boxed() };
     (shapes, 1usize..50, any::<bool>()).prop_map(|(sampling, max_tokens, ends)| Sampling {
         max_tokens,
         eos_tokens: if ends { vec![2, 17, 40] } else { Vec::new() },
@@ -167,9 +174,11 @@ fn samplings() -> impl Strategy<Value = Sampling> {
 pub fn requests(page: usize) -> impl Strategy<Value = Vec<Request>> {
     // Lengths on both sides of page boundaries, and prompts that repeat.
     let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)
-        .prop_map(|(len, salt)| (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>());
-    let one = (prompt, 0usize..6, samplings());
-    prop::collection::vec(one, 1..7).prop_map(|all| {
+        .prop_map(|(len, salt)| (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>())
+        .boxed();
+    let some = move |plain| prop::collection::vec((prompt.clone(), 0usize..6, samplings(plain)), 1..7);
+    // Draws that are all the device's may be read behind a step.
+    any::<bool>().prop_flat_map(some).prop_map(|all| {
         let numbered = all.into_iter().enumerate();
         numbered
             .map(|(i, (prompt, samples, sampling))| request(&prompt, samples, i as u64, sampling))

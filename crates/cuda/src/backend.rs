@@ -332,6 +332,9 @@ impl<D: Device> Backend for Cuda<D> {
     ) -> (CudaTokens<D>, CudaDrawing<D>) {
         self.begin_drawing(shape, hidden, weights, draws)
     }
+    fn draws_behind(&self) -> bool {
+        true
+    }
     fn drawn(&self, drawing: CudaDrawing<D>) -> Vec<Option<Drawn>> {
         self.read_drawing(drawing)
     }

@@ -17,14 +17,19 @@ struct Counts {
     launches: AtomicUsize,
     replays: AtomicUsize,
     uploads: AtomicUsize,
+    /// Times that the host waits for all that it has asked for.
     waits: AtomicUsize,
+    /// Times that it waits for something while the GPU has more to do.
+    waits_behind: AtomicUsize,
+    /// Launches of both kinds so far.
+    all_launches: AtomicUsize,
     addresses: AtomicU64,
 }
 
 impl Counts {
-    /// Launches of kernels and of graphs, uploads and waits since the last time.
-    fn take(&self) -> [usize; 4] {
-        [&self.launches, &self.replays, &self.uploads, &self.waits]
+    /// Launches of kernels and of graphs, uploads and waits of both kinds since the last time.
+    fn take(&self) -> [usize; 5] {
+        [&self.launches, &self.replays, &self.uploads, &self.waits, &self.waits_behind]
             .map(|count| count.swap(0, Ordering::Relaxed))
     }
 }
@@ -50,7 +55,8 @@ impl Memory for Nowhere {
 impl Device for Counts {
     type Memory = Nowhere;
     type HostMemory = ();
-    type Fetch = ();
+    /// Launches before it.
+    type Fetch = usize;
     type Graph = ();
 
     fn name(&self) -> String {
@@ -76,9 +82,12 @@ impl Device for Counts {
         count(&self.waits);
         bytes.fill(0);
     }
-    fn fetch(&self, _: &Nowhere, _: usize, _: usize) {}
-    fn fetched(&self, (): (), bytes: &mut [u8]) {
-        count(&self.waits);
+    fn fetch(&self, _: &Nowhere, _: usize, _: usize) -> usize {
+        self.all_launches.load(Ordering::Relaxed)
+    }
+    fn fetched(&self, before: usize, bytes: &mut [u8]) {
+        let is_behind = self.all_launches.load(Ordering::Relaxed) > before;
+        count(if is_behind { &self.waits_behind } else { &self.waits });
         bytes.fill(0);
     }
     fn copy(&self, _: &Nowhere, _: usize, _: &Nowhere, _: usize, _: usize) {
@@ -106,6 +115,7 @@ impl Device for Counts {
         // A grid without blocks launches nothing.
         if !grid.blocks.contains(&0) {
             count(&self.launches);
+            count(&self.all_launches);
         }
     }
     fn capture(&self, _: &[Operation]) -> Result<(), String> {
@@ -113,15 +123,32 @@ impl Device for Counts {
     }
     fn replay(&self, (): &()) {
         count(&self.replays);
+        count(&self.all_launches);
     }
     fn synchronize(&self) {
         count(&self.waits);
     }
 }
 
-/// What each of the last steps takes of a model of 24 layers, whose sequences begin with so many positions; and how often
-/// a step of the many was launched one by one.
-fn counted(family: &str, sequences: usize, position: usize, replays: bool) -> ([usize; 4], usize) {
+/// How steps are made.
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    /// Whether launches are made as one.
+    replays: bool,
+    /// Whether draws are read when the step behind them has been asked for.
+    draws_behind: bool,
+}
+
+const WAYS: [Way; 3] = [
+    Way { name: "one by one", replays: false, draws_behind: false },
+    Way { name: "as one", replays: true, draws_behind: false },
+    Way { name: "as one, draws read behind", replays: true, draws_behind: true },
+];
+
+/// What the last of a hundred steps takes of a model of 24 layers, whose sequences begin with so many positions; and in how
+/// many of them launches were made one by one.
+fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize; 5], usize) {
     let config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 1000,
@@ -130,42 +157,56 @@ fn counted(family: &str, sequences: usize, position: usize, replays: bool) -> ([
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.json"), config.to_string()).unwrap();
     let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
-    let cuda = Arc::new(if replays { cuda } else { cuda.without_replay() });
+    let cuda = Arc::new(if way.replays { cuda } else { cuda.without_replay() });
     let model = Model::zeros(directory.path(), cuda.clone()).unwrap();
     let mut cache = KvCache::new(&model, sequences * (position / 16 + 8)).unwrap();
     let mut pages: Vec<Vec<u32>> = vec![Vec::new(); sequences];
-    let (mut last, mut one_by_one) = ([0; 4], 0);
+    let draws: Vec<Draw> = (0..sequences).map(|row| Draw::at_temperature(1.0, row, 0.5)).collect();
+    let (mut last, mut one_by_one, mut behind) = ([0; 5], 0, None);
     for position in position..position + 100 {
         let mut step = Step::default();
-        for pages in &mut pages {
+        for (i, pages) in pages.iter_mut().enumerate() {
             while pages.len() * 16 <= position {
                 pages.push(cache.take().unwrap());
             }
-            step.push(&[1], position, pages, true);
+            match behind {
+                Some(_) => step.push_drawn(i, position, pages),
+                None => step.push(&[1], position, pages, true),
+            }
         }
         cuda.device().take();
-        let hidden = model.step(&step, &mut cache, None);
-        let draw = |row| Draw::at_temperature(1.0, row, 0.5);
-        model.draw(&hidden, &(0..sequences).map(draw).collect::<Vec<Draw>>());
+        if way.draws_behind {
+            let (tokens, before) = behind.unzip();
+            let hidden = model.step_after(tokens.as_ref(), &step, &mut cache, None);
+            drop(tokens);
+            behind = Some(model.begin_draw(&hidden, &draws));
+            before.map(|before| model.drawn(before));
+        } else {
+            let hidden = model.step(&step, &mut cache, None);
+            model.draw(&hidden, &draws);
+        }
         last = cuda.device().take();
-        one_by_one += usize::from(last[1] == 0);
+        // A graph of the step, and one of its draws.
+        one_by_one += usize::from(last[1] < 2);
     }
     (last, one_by_one)
 }
 
 fn table() -> String {
-    let mut table = "| shape, 24 layers | sequences | position | | kernels | graphs | uploads | waits \
-                     | of 100 steps one by one |\n\
-                     |---|---:|---:|---|---:|---:|---:|---:|---:|\n"
-        .to_owned();
+    let mut table =
+        "| shape, 24 layers | sequences | position | | kernels | graphs | uploads | waits for the step \
+                     | waits for the one before | of 100 steps one by one |\n\
+                     |---|---:|---:|---|---:|---:|---:|---:|---:|---:|\n"
+            .to_owned();
     for (family, sequences, position) in
         [("qwen2", 1, 1000), ("qwen2", 1, 5000), ("qwen2", 64, 500), ("qwen2", 256, 500), ("qwen3", 64, 500)]
     {
-        for (what, replays) in [("one by one", false), ("as one", true)] {
-            let ([kernels, graphs, uploads, waits], one_by_one) =
-                counted(family, sequences, position, replays);
+        for way in WAYS {
+            let (last, one_by_one) = counted(family, sequences, position, way);
+            let counts = last.map(|count| count.to_string()).join(" | ");
             table += &format!(
-                "| {family} | {sequences} | {position} | {what} | {kernels} | {graphs} | {uploads} | {waits} | {one_by_one} |\n"
+                "| {family} | {sequences} | {position} | {} | {counts} | {one_by_one} |\n",
+                way.name
             );
         }
     }

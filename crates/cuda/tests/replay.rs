@@ -5,7 +5,7 @@ mod watched;
 
 use isentrope_cuda::{Cuda, Device, Dtype, Operation, Replays};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Grouped, Kind, ReplayKey, Role};
+use isentrope_kernels::{Backend, Draw, Grouped, Kind, ReplayKey, Role};
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -124,6 +124,70 @@ fn sequences_that_come_to_several_splits() {
     let case = Case { lens: vec![1019, 3], ..Case::new("qwen2-tied", 2, 9, usize::MAX) };
     let replays = both(Dtype::Bf16, &case);
     assert!(replays.captured >= 2 && replays.replayed >= 4, "{replays:?}");
+}
+
+/// What is drawn for so many sequences in so many steps: each token with its log-prob and entropy. Draws are read at once, or
+/// when the step behind them has been asked for, which is fed on the device.
+fn sampled<D: Device>(
+    cuda: &Arc<Cuda<D>>,
+    sequences: usize,
+    steps: usize,
+    draws_behind: bool,
+) -> Vec<[u32; 3]> {
+    let model = model(cuda, "qwen3");
+    let mut cache = KvCache::new(&model, 2 * sequences).unwrap();
+    let pages: Vec<[u32; 2]> = (0..sequences).map(|_| [(); 2].map(|()| cache.take().unwrap())).collect();
+    let mut tokens: Vec<u32> = (0..sequences).map(|i| token(i, 0)).collect();
+    let mut sampled = Vec::new();
+    let mut read = |drawing| -> Vec<u32> {
+        let drawn = model.drawn(drawing).into_iter().map(Option::unwrap);
+        let drawn: Vec<[u32; 3]> =
+            drawn.map(|d| [d.token, d.logprob.to_bits(), d.entropy.to_bits()]).collect();
+        sampled.extend(&drawn);
+        drawn.into_iter().map(|[token, ..]| token).collect()
+    };
+    let mut behind = None;
+    for position in 0..steps {
+        let mut step = Step::default();
+        for (i, pages) in pages.iter().enumerate() {
+            match behind {
+                // Draws are made in another order than their sequences have.
+                Some(_) => step.push_drawn(sequences - 1 - i, position, pages),
+                None => step.push(&[tokens[i]], position, pages, true),
+            }
+        }
+        let (drawn, before) = behind.take().unzip();
+        let hidden = model.step_after(drawn.as_ref(), &step, &mut cache, None);
+        drop(drawn);
+        let uniform = |row: usize| ((row * 31 + position * 17) % 97) as f64 / 97.0;
+        let draw = |row| Draw::at_temperature(if row % 5 == 4 { 0.0 } else { 1.2 }, row, uniform(row));
+        let draws: Vec<Draw> = (0..sequences).rev().map(draw).collect();
+        let begun = model.begin_draw(&hidden, &draws);
+        if let Some(before) = before {
+            read(before);
+        }
+        if draws_behind && position + 1 < steps {
+            behind = Some(begun);
+        } else {
+            tokens = read(begun.1);
+            tokens.reverse();
+        }
+    }
+    sampled
+}
+
+#[test]
+fn draws_that_are_one_and_are_fed_on_the_device_are_those_that_are_waited_for() {
+    for (dtype, sequences) in [(Dtype::F32, 1), (Dtype::F32, 19), (Dtype::Bf16, 5)] {
+        let cuda = Arc::new(emulated(dtype));
+        let behind = sampled(&cuda, sequences, 12, true);
+        let replays = cuda.replays();
+        assert!(replays.replayed >= 2 * (12 - 4), "{sequences} sequences: {replays:?}");
+        let apart = Arc::new(emulated(dtype).without_replay());
+        assert!(behind == sampled(&apart, sequences, 12, true), "{sequences} sequences, one by one");
+        assert!(behind == sampled(&apart, sequences, 12, false), "{sequences} sequences, at once");
+        assert!(behind == sampled(&cuda, sequences, 12, false), "{sequences} sequences, at once and as one");
+    }
 }
 
 #[test]

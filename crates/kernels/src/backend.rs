@@ -345,6 +345,11 @@ pub trait Backend: Send + Sync + 'static {
         weights: &Self::Buffer,
         draws: &[Draw],
     ) -> (Self::Tokens, Self::Drawing);
+    /// Whether the device draws while the host goes on: whoever decodes then asks for a step before it reads the draws that
+    /// the step is fed with.
+    fn draws_behind(&self) -> bool {
+        false
+    }
     /// What was drawn. The host waits for these draws, and for nothing that was called since they were begun.
     fn drawn(&self, drawing: Self::Drawing) -> Vec<Option<Drawn>>;
 

@@ -13,16 +13,19 @@ impl<B: Backend> ActivationSlots<'_, B> {
         (cache_activations && self.0.is_some()).then(Vec::new)
     }
 
-    /// Makes room for one row of each running sample that is cached. Where there is too little, the last to have started
-    /// are cached no more: neighbours go through an update together, and what is cached of one alone is of no use.
-    pub fn make_room(&mut self, running: &mut [Sample<'_>]) {
+    /// Makes room for one row of each running sample that is cached and has one. Where there is too little, the last to have
+    /// started are cached no more: neighbours go through an update together, and what is cached of one alone is of no use.
+    pub fn make_room(&mut self, running: &mut [Sample<'_>], has_row: impl Fn(usize, &Sample<'_>) -> bool) {
         let Some(activation_cache) = &mut self.0 else { return };
-        let mut rows = running.iter().filter(|sample| sample.slots.is_some()).count();
-        for sample in running.iter_mut().rev() {
+        let is_cached = |&(at, sample): &(usize, &Sample<'_>)| sample.slots.is_some() && has_row(at, sample);
+        let mut rows = running.iter().enumerate().filter(is_cached).count();
+        for (at, sample) in running.iter_mut().enumerate().rev() {
             if rows <= activation_cache.free_slots() {
                 break;
             }
-            if let Some(slots) = sample.slots.take() {
+            if has_row(at, sample)
+                && let Some(slots) = sample.slots.take()
+            {
                 slots[sample.prompt.len()..].iter().for_each(|&slot| activation_cache.release(slot));
                 rows -= 1;
             }
@@ -33,6 +36,12 @@ impl<B: Backend> ActivationSlots<'_, B> {
     pub fn release(&mut self, slots: Option<Vec<u32>>, from: usize) {
         let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
         slots.iter().skip(from).for_each(|&slot| activation_cache.release(slot));
+    }
+
+    /// Frees the slots of a sequence beyond its first tokens.
+    pub fn cut(&mut self, slots: &mut Option<Vec<u32>>, len: usize) {
+        let (Some(activation_cache), Some(slots)) = (&mut self.0, slots) else { return };
+        slots.drain(len..).for_each(|slot| activation_cache.release(slot));
     }
 
     /// Has the activations of the step's last run cached, if there is room for all its rows, and appends their slots to those

@@ -106,12 +106,23 @@ impl Sample<'_> {
         self.prompt.len() + self.drawn.len()
     }
 
-    /// The draw of its next token, from a row of hidden states.
+    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not. The last of a response
+    /// never is.
+    pub(crate) fn waiting(&self, has_drawn: bool) -> usize {
+        if has_drawn {
+            usize::from(self.drawn.len() + 1 < self.max_tokens)
+        } else {
+            self.positions() - self.fed
+        }
+    }
+
+    /// The draw of its next token, from the row of hidden states of the last one that has been fed.
     pub(crate) fn next(&self, row: usize) -> Draw {
         let adjustments = self.sampling.adjustments();
         let context = || self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token));
         let penalised = if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
-        let uniform = self.key.uniform(self.sample as u64, self.drawn.len() as u64);
+        // The token before it may be drawn and not read yet.
+        let uniform = self.key.uniform(self.sample as u64, (self.fed - self.prompt.len()) as u64);
         Draw { row, adjustments, penalised, records_kept: self.sampling.records_kept, uniform }
     }
 }

@@ -91,6 +91,7 @@ fn stop_strings_are_seen_as_a_response_grows() {
         let cut = |c: &Completion| c.finish_reason == FinishReason::Stop && c.tokens.last() != Some(&17);
         assert!(expected.iter().any(|(completion, _)| cut(completion)), "{name}: no stop string occurred");
         assert_eq!(run(engine().decoding_at_the_end(), &stopping), expected, "{name}");
+        assert_eq!(run(engine().drawing_behind(true), &stopping), expected, "{name}");
     }
 }
 
@@ -117,8 +118,11 @@ fn text_and_stop_strings_go_on_where_a_response_does() {
                         assert_eq!(completion, expected, "{name}, after {after} tokens");
                     }
                 }
-                let moved = run_in_two(engine(), engine(), after, &sampling);
-                assert_eq!(moved, expected, "{name}, after {after} tokens");
+                for draws_behind in [false, true] {
+                    let engine = || engine().drawing_behind(draws_behind);
+                    let moved = run_in_two(engine(), engine(), after, &sampling);
+                    assert_eq!(moved, expected, "{name}, after {after} tokens");
+                }
             }
         }
     }

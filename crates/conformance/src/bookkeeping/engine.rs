@@ -1,6 +1,7 @@
 //! Everything submitted finishes, however little memory there is; what can never finish is refused.
 
 use crate::device::Trial;
+use crate::models::nan_model;
 use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
 use crate::{Subject, properties};
 use isentrope_kernels::Backend;
@@ -14,7 +15,9 @@ properties!(
     huge_limits_mean_to_the_end_of_the_context,
     stop_tokens_and_end_tokens_end_a_response_and_belong_to_it,
     a_full_activation_cache_keeps_whole_responses,
-    memory_that_there_is_not_is_refused_with_a_sentence
+    memory_that_there_is_not_is_refused_with_a_sentence,
+    draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end,
+    logits_that_are_not_finite_are_an_error_whenever_draws_are_read
 );
 
 fn responses_wait_where_only_one_fits_at_a_time<S: Subject>(trial: &Trial<S>) {
@@ -145,4 +148,44 @@ fn memory_that_there_is_not_is_refused_with_a_sentence<S: Subject>(trial: &Trial
     let model = trial.model("qwen3");
     let refused = Engine::new(model, None, limits(model, 1 << 45, 8, 1024)).err().unwrap().to_string();
     assert!(refused.starts_with("cannot allocate "), "{refused}");
+}
+
+/// The tokens that each step tells of.
+fn told<B: Backend>(mut engine: Engine<'_, B>, request: &Request) -> Vec<usize> {
+    engine.submit(request.clone()).unwrap();
+    let is_token = |event: &&Event| matches!(event, Event::Token { .. });
+    let mut told = Vec::new();
+    while !engine.is_idle() {
+        told.push(engine.step().unwrap().iter().filter(is_token).count());
+    }
+    told
+}
+
+fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end<S: Subject>(trial: &Trial<S>) {
+    let model = trial.model("qwen3");
+    let engine = |draws_behind| Engine::new(model, None, ROOMY).unwrap().drawing_behind(draws_behind);
+    let of = |sampling: Sampling| request(&[3, 4, 5], 2, 0, sampling);
+    let plain = Sampling { max_tokens: 4, ..Sampling::default() };
+    assert_eq!(told(engine(false), &of(plain.clone())), [2; 4]);
+    // A last step that only reads: all ends are known.
+    assert_eq!(told(engine(true), &of(plain.clone())), [0, 2, 2, 2, 2]);
+    // Draws that the host makes are read at once.
+    let of_host = Sampling { top_p: 0.9, ..plain.clone() };
+    assert_eq!(told(engine(true), &of(of_host)), [2; 4]);
+    // As many slots as there are rows: one more would push a response out.
+    let slots = 3 + 2 * 3;
+    let mut activation_cache = ActivationCache::new(model, slots).unwrap();
+    let mut engine = engine(true).caching_activations(Some(&mut activation_cache));
+    let completions = run(&mut engine, ROOMY, &[of(plain)]);
+    assert!(completions.values().all(|completion| completion.activation_slots.is_some()));
+}
+
+fn logits_that_are_not_finite_are_an_error_whenever_draws_are_read<S: Subject>(trial: &Trial<S>) {
+    let model = nan_model(trial, "qwen3");
+    for draws_behind in [false, true] {
+        let mut engine = Engine::new(&model, None, ROOMY).unwrap().drawing_behind(draws_behind);
+        engine.submit(request(&[3, 4, 5], 2, 0, Sampling::default())).unwrap();
+        let error = (0..2).find_map(|_| engine.step().err()).unwrap();
+        assert!(matches!(error, Error::NotFinite { position: 3 }), "{error}");
+    }
 }

@@ -11,7 +11,7 @@ use isentrope_model::{
 use isentrope_rollout::{Completion, Engine, KeptTokens, Key, Request, Sampling};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 properties!(
@@ -30,10 +30,11 @@ fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
         sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
         prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
         order in any::<prop::sample::Index>(),
+        draws_behind in any::<bool>(),
     )| {
         let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
         let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
-        let mut engine = Engine::new(model, None, limits).unwrap();
+        let mut engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
         let together = run(&mut engine, limits, &requests);
         for (i, request) in requests.iter().enumerate() {
             for (sample, expected) in alone(model, request).iter().enumerate() {
@@ -116,6 +117,7 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
         spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
         sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
         prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
+        draws_behind in any::<bool>(),
     )| {
         let requests: Vec<Request> = requests
             .into_iter()
@@ -124,15 +126,20 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
         let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
         let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
-        let mut engine = Engine::new(model, None, limits).unwrap().caching_activations(Some(&mut activation_cache));
+        let engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
+        let mut engine = engine.caching_activations(Some(&mut activation_cache));
         let together = run(&mut engine, limits, &requests);
-        let without = run(&mut Engine::new(model, None, limits).unwrap(), limits, &requests);
+        let without = run(&mut Engine::new(model, None, limits).unwrap().drawing_behind(false), limits, &requests);
         for ((request, sample), completion) in &together {
             prop_assert_eq!(exact(completion), exact(&without[&(*request, *sample)]));
             let is_cached = completion.activation_slots.is_some();
             prop_assert!(slots < 5000 || is_cached == requests[*request].cache_activations, "there is room");
         }
         check_slots(model, &activation_cache, &requests, &together)?;
+        // Where there is room, nothing is taken but what completions hold.
+        let held = |completion: &Completion| completion.activation_slots.clone().unwrap_or_default();
+        let held: BTreeSet<u32> = together.values().flat_map(held).collect();
+        prop_assert!(slots < 5000 || activation_cache.free_slots() + held.len() == slots);
     });
 }
 
@@ -182,12 +189,13 @@ fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<
         memory in [memory(), memory()],
         slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
         moves in prop::collection::vec((0usize..20, 0usize..2, 1usize..6, any::<prop::sample::Index>()), 1..30),
+        draws_behind in any::<[bool; 2]>(),
     )| {
         let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
         let memory = memory.map(|(spare, sequences, prefill)| limits(model, least + spare, sequences, prefill));
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
-        let first = Engine::new(model, None, memory[0]).unwrap().caching_activations(Some(&mut activation_cache));
-        let mut engines = [first, Engine::new(model, None, memory[1]).unwrap()];
+        let engine = |i: usize| Engine::new(model, None, memory[i]).unwrap().drawing_behind(draws_behind[i]);
+        let mut engines = [engine(0).caching_activations(Some(&mut activation_cache)), engine(1)];
         let together = run_apart(&mut engines, &requests, &moves);
         // All pages are free again, on both.
         for (engine, (memory, number)) in engines.iter_mut().zip(memory.into_iter().zip(90..)) {

@@ -80,25 +80,43 @@ fn measure<D: Device>(
     let pages: Vec<Vec<u32>> = (0..sequences)
         .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
         .collect();
-    let (mut fed, mut seconds) = (0, [0.0; 2]);
+    let mut seconds = [0.0; 2];
     let mut drawn_logprobs = vec![Vec::new(); sequences];
-    for number in 0..sampled {
-        let started = Instant::now();
-        let mut step = Step::default();
-        for (text, pages) in texts.iter().zip(&pages) {
-            step.push(&text[fed..], fed, pages, true);
-        }
-        fed = texts[0].len();
-        let hidden = model.step(&step, &mut cache, None);
-        let draws: Vec<Draw> = (0..sequences)
-            .map(|row| Draw::at_temperature(1.0, row, ((row * 31 + number * 17) % 97) as f64 / 97.0))
-            .collect();
-        for (row, drawn) in model.draw(&hidden, &draws).into_iter().enumerate() {
+    let mut read = |texts: &mut [Vec<u32>], drawing| {
+        for (row, drawn) in model.drawn(drawing).into_iter().enumerate() {
             let drawn = drawn.expect("finite logits");
             texts[row].push(drawn.token);
             drawn_logprobs[row].push(drawn.logprob.to_bits());
         }
+    };
+    // As the sampler does: draws are read when the step behind them has been asked for.
+    let mut behind = None;
+    for number in 0..sampled {
+        let started = Instant::now();
+        let mut step = Step::default();
+        for (row, (text, pages)) in texts.iter().zip(&pages).enumerate() {
+            match behind {
+                None => step.push(text, 0, pages, true),
+                Some(_) => step.push_drawn(row, prompt + number - 1, pages),
+            }
+        }
+        let draws: Vec<Draw> = (0..sequences)
+            .map(|row| Draw::at_temperature(1.0, row, ((row * 31 + number * 17) % 97) as f64 / 97.0))
+            .collect();
+        let (tokens, before) = behind.unzip();
+        let hidden = model.step_after(tokens.as_ref(), &step, &mut cache, None);
+        drop(tokens);
+        behind = Some(model.begin_draw(&hidden, &draws));
+        if let Some(before) = before {
+            read(&mut texts, before);
+        }
+        if number == 0 || number + 1 == sampled {
+            model.backend.device().synchronize();
+        }
         seconds[usize::from(number > 0)] += started.elapsed().as_secs_f64();
+    }
+    if let Some((_, last)) = behind {
+        read(&mut texts, last);
     }
     let time = |report: &mut Report, what: &str, seconds: f64, tokens: usize, passes: f64| {
         let per_second = tokens as f64 / seconds;

@@ -153,13 +153,17 @@ impl<B: Backend> Engine<'_, B> {
         Ok(true)
     }
 
-    /// Adds rows for the tokens of running samples that have not been fed: the last one, and of those that have come from
-    /// elsewhere also the others, as far as there is room in the step for tokens of prompts. Returns the draws that are due then.
+    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may be drawn and not read yet,
+    /// and of those that have come from elsewhere also the others, as far as there is room in the step for tokens of prompts.
+    /// Returns the draws that are due then.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
-        self.activation_slots.make_room(&mut self.running);
-        let (mut due, mut tokens) = (Vec::with_capacity(self.running.len()), Vec::new());
+        let running = self.running.len();
+        let draws = self.behind.as_ref().map_or_else(|| vec![None; running], |behind| behind.draws(running));
+        let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
+        self.activation_slots.make_room(&mut self.running, has_row);
+        let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());
         for (at, sample) in self.running.iter_mut().enumerate() {
-            let waiting = sample.positions() - sample.fed;
+            let waiting = sample.waiting(draws[at].is_some());
             let count = if waiting > 1 { waiting.min(*room) } else { waiting };
             if count == 0 {
                 continue;
@@ -173,11 +177,15 @@ impl<B: Backend> Engine<'_, B> {
                 sample.reserved -= 1;
                 self.reserved -= 1;
             }
-            tokens.clear();
-            let unfed = &sample.drawn[sample.fed - sample.prompt.len()..];
-            tokens.extend(unfed[..count].iter().map(|drawn| drawn.token));
             let complete = count == waiting;
-            self.step.push(&tokens, sample.fed, &sample.pages, complete);
+            if let Some(draw) = draws[at] {
+                self.step.push_drawn(draw, sample.fed, &sample.pages);
+            } else {
+                tokens.clear();
+                let unfed = &sample.drawn[sample.fed - sample.prompt.len()..];
+                tokens.extend(unfed[..count].iter().map(|drawn| drawn.token));
+                self.step.push(&tokens, sample.fed, &sample.pages, complete);
+            }
             self.activation_slots.cache(&mut self.step, &mut sample.slots);
             sample.fed += count;
             if complete {

@@ -1,10 +1,10 @@
 //! From hidden states to tokens, and from a last token to a completion.
 
 use super::{Engine, Event};
-use crate::sequence::{Completion, FinishReason};
+use crate::sequence::{Completion, FinishReason, Sample};
 use crate::stop::Text;
 use crate::{Error, Result};
-use isentrope_kernels::{Backend, Draw};
+use isentrope_kernels::{Backend, Draw, Drawn};
 use isentrope_trace::span;
 
 /// A token to be drawn from a row of hidden states.
@@ -14,20 +14,35 @@ pub(super) struct Due {
     pub sample: usize,
 }
 
-impl<B: Backend> Engine<'_, B> {
+/// How many rows what is due looks at.
+pub(super) fn rows(due: &[Due]) -> usize {
+    due.iter().map(|due| due.row + 1).max().unwrap_or(0)
+}
+
+impl<'a, B: Backend> Engine<'a, B> {
+    /// What is due in the order of rows: the draws, and the index in `running` of each one's sample.
+    pub(super) fn draws(&self, mut due: Vec<Due>) -> (Vec<Draw>, Vec<usize>) {
+        due.sort_by_key(|due| due.row);
+        due.into_iter().map(|Due { row, sample }| (self.running[sample].next(row), sample)).unzip()
+    }
+
     /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
-    pub(super) fn draw(&mut self, hidden: &B::Buffer, mut due: Vec<Due>) -> Result<Vec<Event>> {
-        if due.is_empty() {
+    pub(super) fn draw(&mut self, hidden: &B::Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
+        let (draws, samples) = self.draws(due);
+        if draws.is_empty() {
             return Ok(Vec::new());
         }
-        due.sort_by_key(|due| due.row);
-        let draws: Vec<Draw> = due.iter().map(|due| self.running[due.sample].next(due.row)).collect();
         let drawing = span("draw").with("responses", draws.len());
         let drawn = self.model.draw(hidden, &draws);
         drop(drawing);
-        let mut events = Vec::with_capacity(due.len());
+        self.append(samples.into_iter().zip(drawn))
+    }
+
+    /// Appends what was drawn to the samples with these indices in `running`, and retires what has ended.
+    pub(super) fn append(&mut self, all: impl Iterator<Item = (usize, Option<Drawn>)>) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
         let mut ended = Vec::new();
-        for (&Due { sample: at, .. }, drawn) in due.iter().zip(drawn) {
+        for (at, drawn) in all {
             let sample = &mut self.running[at];
             let Some(mut drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
@@ -64,8 +79,18 @@ impl<B: Backend> Engine<'_, B> {
         }
     }
 
-    fn retire(&mut self, sample: usize, finish_reason: FinishReason) -> Result<Event> {
-        let sample = self.running.remove(sample);
+    /// Takes a sample out of those that run.
+    pub(super) fn leave(&mut self, at: usize) -> Sample<'a> {
+        if let Some(behind) = &mut self.behind {
+            behind.leaves(at);
+        }
+        self.running.remove(at)
+    }
+
+    fn retire(&mut self, at: usize, finish_reason: FinishReason) -> Result<Event> {
+        let mut sample = self.leave(at);
+        let fed = sample.positions() - 1;
+        self.activation_slots.cut(&mut sample.slots, fed);
         self.release(sample.pages, sample.reserved);
         let tokens: Vec<u32> = sample.drawn.iter().map(|d| d.token).collect();
         let text = match (sample.text, self.tokenizer) {

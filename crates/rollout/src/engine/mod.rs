@@ -5,6 +5,7 @@
 //! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
 
 mod admission;
+mod behind;
 mod drawing;
 mod request;
 mod withdrawal;
@@ -15,6 +16,7 @@ use crate::activation_slots::ActivationSlots;
 use crate::begun::Begun;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
+use behind::Behind;
 use drawing::Due;
 use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
@@ -41,6 +43,10 @@ pub struct Engine<'a, B: Backend> {
     copies: Vec<(u32, u32)>,
     activation_slots: ActivationSlots<'a, B>,
     step: Step,
+    /// Draws of the last step, if they have not been read.
+    behind: Option<Behind<B>>,
+    /// Whether draws are read when the step after them has been asked for.
+    draws_behind: bool,
 }
 
 impl<'a, B: Backend> Engine<'a, B> {
@@ -64,6 +70,8 @@ impl<'a, B: Backend> Engine<'a, B> {
             copies: Vec::new(),
             activation_slots: ActivationSlots(None),
             step: Step::default(),
+            behind: None,
+            draws_behind: model.backend.draws_behind(),
         })
     }
 
@@ -80,6 +88,14 @@ impl<'a, B: Backend> Engine<'a, B> {
     #[must_use]
     pub fn decoding_at_the_end(mut self) -> Self {
         self.streams_text = false;
+        self
+    }
+
+    /// Whether the draws of a step are read after the next step has been asked for, where all of them are the device's; where
+    /// this is not called, the backend says so. No bit of a response depends on it.
+    #[must_use]
+    pub fn drawing_behind(mut self, draws_behind: bool) -> Self {
+        self.draws_behind = draws_behind;
         self
     }
 
@@ -169,23 +185,40 @@ impl<'a, B: Backend> Engine<'a, B> {
         self.running.len()
     }
 
-    /// Advances every response that is running by one token, and prompts by as many as are due.
+    /// Advances every response that is running by one token, and prompts by as many as are due. Where draws are read behind a
+    /// step, the events are those of the step before.
     ///
     /// # Errors
     /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded.
     pub fn step(&mut self) -> Result<Vec<Event>> {
+        let draws_behind = self.may_draw_behind();
+        let before = self.behind.take_if(|_| !draws_behind);
+        let mut events = self.read(before)?;
         let (resumed, due) = self.resume()?;
-        let mut events = self.draw(&resumed, due)?;
-        drop(resumed);
+        let resumed = if draws_behind {
+            Some((resumed, due)).filter(|(_, due)| !due.is_empty())
+        } else {
+            events.extend(self.draw(&resumed, due)?);
+            None
+        };
 
         self.step.clear();
         let mut room = self.limits.prefill_tokens.max(1);
-        let mut due = self.feed_running(&mut room);
-        let decoding = due.len();
+        let due = self.feed_running(&mut room);
         let finishing = self.feed_prompts(room);
-        if self.step.rows() == 0 {
-            return Ok(events);
+        let advanced = if self.step.rows() == 0 { None } else { Some(self.advance(due, finishing)?) };
+        if draws_behind {
+            events.extend(self.draw_behind(advanced, resumed)?);
+        } else if let Some((hidden, due)) = advanced {
+            events.extend(self.draw(&hidden, due)?);
         }
+        Ok(events)
+    }
+
+    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden states, and the draws that
+    /// are due from them: those of the samples that have been fed, and the first ones.
+    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<B::Buffer>, Vec<Due>)> {
+        let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);
         let of_prompts = self.step.rows() - decoding;
@@ -196,7 +229,9 @@ impl<'a, B: Backend> Engine<'a, B> {
         };
         let pass = span(name).with("responses", decoding).with("prompt tokens", of_prompts);
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let hidden = Arc::new(model.step(step, cache, self.activation_slots.0.as_deref_mut()));
+        let drawn = self.behind.as_mut().and_then(Behind::take_tokens);
+        let activation_cache = self.activation_slots.0.as_deref_mut();
+        let hidden = Arc::new(model.step_after(drawn.as_ref(), step, cache, activation_cache));
         drop(pass);
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
@@ -205,7 +240,6 @@ impl<'a, B: Backend> Engine<'a, B> {
         }
         self.copy_pages();
         self.groups.retain(|g| g.started < g.samples.len());
-        events.extend(self.draw(&hidden, due)?);
-        Ok(events)
+        Ok((hidden, due))
     }
 }

@@ -23,7 +23,7 @@ impl<B: Backend> Engine<'_, B> {
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<Begun> {
         let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
         if let Some(at) = self.running.iter().position(is_it) {
-            let sample = self.running.remove(at);
+            let sample = self.leave(at);
             self.release(sample.pages, sample.reserved);
             self.activation_slots.release(sample.slots, sample.prompt.len());
             return Some(Begun::new(&sample.drawn, sample.kept));
