@@ -3,6 +3,7 @@
 use super::blas::Blas;
 use super::calls::{Calls, Failed};
 use super::compile::Compiled;
+use super::event::Event;
 use super::fetch::{GpuFetch, Landings};
 use super::graph::GpuGraph;
 use super::places::Surroundings;
@@ -23,9 +24,9 @@ use std::thread;
 
 /// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so that the host need not wait
 /// for an upload.
-const STAGED: usize = 1 << 20;
-/// Bytes of that memory.
-const STAGING: usize = 16 << 20;
+const STAGED: usize = 4 << 20;
+/// Bytes of each half of that memory.
+const HALF: usize = 8 << 20;
 /// So many of the last launches are named when the GPU fails.
 const REMEMBERED: usize = 6;
 
@@ -96,11 +97,17 @@ unsafe impl Send for LockedMemory {}
 // SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream, for which that one waits.
 unsafe impl Sync for LockedMemory {}
 
-/// Memory of the host that the GPU reaches itself. It is written from its beginning to its end, and then again once the stream
-/// has come so far.
+/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its beginning to its end, and again
+/// once the stream has passed what was in it before: by then the other half has been written, so that there is seldom
+/// anything to wait for.
 struct Staging {
     address: *mut u8,
+    /// The half that is being written.
+    half: usize,
+    /// Bytes of it that have been.
     used: usize,
+    /// The place in the stream behind the copies from and to each half.
+    passed: [Event; 2],
 }
 
 impl Gpu {
@@ -372,7 +379,7 @@ impl Device for Gpu {
             return;
         }
         let mut staging = self.staging();
-        let staged = staging.next(&self.stream, bytes.len());
+        let staged = staging.next(bytes.len());
         staged.copy_from_slice(bytes);
         // SAFETY: the range is within the memory. The staged bytes stay as they are until the stream has come so far.
         unsafe { self.stream.upload(address, staged) };
@@ -390,7 +397,7 @@ impl Device for Gpu {
             return;
         }
         let mut staging = self.staging();
-        let staged = staging.next(&self.stream, bytes.len());
+        let staged = staging.next(bytes.len());
         // SAFETY: as above; nobody else has the staged bytes until the lock is given back.
         unsafe { self.stream.download(address, staged) };
         self.stream.wait();
@@ -776,28 +783,38 @@ impl Drop for LockedMemory {
 }
 
 impl Staging {
-    fn new(stream: &Stream) -> Result<Self, Error> {
+    fn new(stream: &Arc<Stream>) -> Result<Self, Error> {
+        let failed = |failed: Failed| {
+            Error::Driver(format!(
+                "{} MiB of memory cannot be locked for the GPU: {failed}",
+                (2 * HALF) >> 20
+            ))
+        };
+        let passed = [Event::new(stream).map_err(failed)?, Event::new(stream).map_err(failed)?];
         let mut address = ptr::null_mut();
         // SAFETY: the driver writes the address of as many bytes.
-        let allocated = stream.call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, STAGING, 0) });
-        allocated.map_err(|error| {
-            Error::Driver(format!("{} MiB of memory cannot be locked for the GPU: {error}", STAGING >> 20))
-        })?;
+        let code = |calls: &Calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, 2 * HALF, 0) };
+        stream.call(code).map_err(failed)?;
         // SAFETY: so many bytes are there; as zeros they may be read.
-        unsafe { address.cast::<u8>().write_bytes(0, STAGING) };
-        Ok(Self { address: address.cast(), used: 0 })
+        unsafe { address.cast::<u8>().write_bytes(0, 2 * HALF) };
+        Ok(Self { address: address.cast(), half: 0, used: 0, passed })
     }
 
-    /// The next so many bytes, which nothing in the stream uses any more.
-    fn next(&mut self, stream: &Stream, bytes: usize) -> &mut [u8] {
-        if self.used + bytes > STAGING {
-            stream.wait();
+    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more. Whoever has them puts their
+    /// copy into the stream before anybody asks for the next ones.
+    fn next(&mut self, bytes: usize) -> &mut [u8] {
+        if self.used + bytes > HALF {
+            self.passed[self.half].record();
+            self.half = 1 - self.half;
             self.used = 0;
+            // One that was never recorded has been passed.
+            self.passed[self.half].wait();
         }
-        // SAFETY: `used + bytes` is at most the size. Parts before `used` may be in use by the stream, these are not; and the
+        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the stream, these are not; and the
         // borrow of self keeps others from asking for them.
-        let part = unsafe { std::slice::from_raw_parts_mut(self.address.add(self.used), bytes) };
-        self.used = (self.used + bytes).next_multiple_of(64).min(STAGING);
+        let part =
+            unsafe { std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes) };
+        self.used = (self.used + bytes).next_multiple_of(64).min(HALF);
         part
     }
 }
