@@ -380,8 +380,9 @@ impl Device for Emulator {
     }
 
     /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed by the kernel that uses it.
-    fn replay(&self, graph: &EmulatedGraph) {
+    fn replay(&self, graph: &EmulatedGraph) -> Result<(), String> {
         carry_out(self, &graph.0);
+        Ok(())
     }
 
     fn synchronize(&self) {

@@ -71,7 +71,7 @@ trait Erased: Send + Sync {
     fn examine(&self, product: &Product) -> Result<(), String>;
     fn product(&self, product: &Product) -> bool;
     fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String>;
-    fn replay(&self, graph: &AnyGraph);
+    fn replay(&self, graph: &AnyGraph) -> Result<(), String>;
     fn synchronize(&self);
 }
 
@@ -173,11 +173,9 @@ impl<D: Device> Erased for D {
     fn capture(&self, operations: &[Operation]) -> Result<AnyGraph, String> {
         Ok(AnyGraph(Box::new(Device::capture(self, operations)?)))
     }
-    fn replay(&self, graph: &AnyGraph) {
-        Device::replay(
-            self,
-            graph.0.downcast_ref().expect("a graph goes to the device that has captured it"),
-        );
+    fn replay(&self, graph: &AnyGraph) -> Result<(), String> {
+        let graph = graph.0.downcast_ref().expect("a graph goes to the device that has captured it");
+        Device::replay(self, graph)
     }
     fn synchronize(&self) {
         Device::synchronize(self);
@@ -290,9 +288,9 @@ impl Device for AnyDevice {
         let _call = call("capture").with("operations", operations.len());
         self.0.capture(operations)
     }
-    fn replay(&self, graph: &AnyGraph) {
+    fn replay(&self, graph: &AnyGraph) -> Result<(), String> {
         let _call = call("replay");
-        self.0.replay(graph);
+        self.0.replay(graph)
     }
     fn synchronize(&self) {
         let _call = call("synchronize");

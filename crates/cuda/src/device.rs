@@ -126,7 +126,10 @@ pub trait Device: Send + Sync + 'static {
     fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String>;
     /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they use: [`Cuda`](crate::Cuda) does
     /// so in the place of the very launches that it would make otherwise.
-    fn replay(&self, graph: &Self::Graph);
+    ///
+    /// # Errors
+    /// Why it cannot be launched now, as where there is too little memory for it; nothing has been launched then.
+    fn replay(&self, graph: &Self::Graph) -> Result<(), String>;
     /// Waits for all that has been called.
     fn synchronize(&self);
 }

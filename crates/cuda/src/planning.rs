@@ -91,7 +91,7 @@ impl Device for PlanningDevice {
     fn capture(&self, _: &[Operation]) -> Result<NoMemory, String> {
         Err("a device for plans launches nothing".into())
     }
-    fn replay(&self, graph: &NoMemory) {
+    fn replay(&self, graph: &NoMemory) -> Result<(), String> {
         match graph.0 {}
     }
     fn synchronize(&self) {}

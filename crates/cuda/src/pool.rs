@@ -288,7 +288,9 @@ mod tests {
         fn capture(&self, _: &[Operation]) -> Result<(), String> {
             Ok(())
         }
-        fn replay(&self, (): &()) {}
+        fn replay(&self, (): &()) -> Result<(), String> {
+            Ok(())
+        }
         fn synchronize(&self) {}
     }
 

@@ -25,7 +25,7 @@ pub struct Replays {
     pub replayed: usize,
     /// Steps whose operations were launched one by one.
     pub launched: usize,
-    /// Why the device captures nothing, if it has refused to.
+    /// Why the device has refused to capture a step, or to launch it as one, where it has; of several steps, the first reason.
     pub refused: Option<String>,
 }
 
@@ -49,8 +49,17 @@ pub(crate) enum Key {
 struct Step<D: Device> {
     key: Key,
     operations: Vec<Operation>,
-    /// None where there was one such step only.
-    graph: Option<D::Graph>,
+    state: State<D::Graph>,
+}
+
+/// How a step is launched.
+enum State<G> {
+    /// There was one such step only.
+    Seen,
+    /// As one.
+    Captured(G),
+    /// One by one: the device does not take it as one, which says nothing of other steps.
+    Refused,
 }
 
 impl<D: Device> Graphs<D> {
@@ -72,34 +81,49 @@ impl<D: Device> Known<D> {
     /// Makes the launches of a step: as one, if there was the same step before.
     fn launch(&mut self, device: &D, key: Key, operations: Vec<Operation>) {
         let same = |step: &Step<D>| step.key == key && step.operations == operations;
-        let step = self.steps.iter().rposition(same).map(|at| self.steps.remove(at));
-        let is_new = step.is_none();
-        let mut step = step.unwrap_or(Step { key, operations, graph: None });
-        if !is_new && step.graph.is_none() && self.replays.refused.is_none() {
-            match device.capture(&step.operations) {
+        let Some(at) = self.steps.iter().rposition(same) else {
+            carry_out(device, &operations);
+            self.replays.launched += 1;
+            self.put_by(Step { key, operations, state: State::Seen });
+            return;
+        };
+        let mut step = self.steps.remove(at);
+        if let State::Seen = step.state {
+            step.state = match device.capture(&step.operations) {
                 Ok(graph) => {
-                    step.graph = Some(graph);
                     self.replays.captured += 1;
+                    State::Captured(graph)
                 }
-                Err(why) => self.replays.refused = Some(why),
-            }
+                Err(why) => self.refuse(why),
+            };
         }
-        match &step.graph {
-            Some(graph) => {
-                device.replay(graph);
-                self.replays.replayed += 1;
-            }
-            None => {
-                carry_out(device, &step.operations);
-                self.replays.launched += 1;
-            }
+        let replayed = match &step.state {
+            State::Captured(graph) => device.replay(graph),
+            State::Seen | State::Refused => Ok(()),
+        };
+        if let Err(why) = replayed {
+            // Its memory is somebody else's from now on.
+            step.state = self.refuse(why);
         }
-        if is_new {
-            // Of steps without a graph the last of each key is of use.
-            self.steps.retain(|step| step.graph.is_some() || step.key != key);
-            if self.steps.len() == MOST {
-                self.steps.remove(0);
-            }
+        if let State::Captured(_) = step.state {
+            self.replays.replayed += 1;
+        } else {
+            carry_out(device, &step.operations);
+            self.replays.launched += 1;
+        }
+        self.steps.push(step);
+    }
+
+    fn refuse(&mut self, why: String) -> State<D::Graph> {
+        self.replays.refused.get_or_insert(why);
+        State::Refused
+    }
+
+    /// Keeps a new step. Of those that have been seen only once the last of each key is of use.
+    fn put_by(&mut self, step: Step<D>) {
+        self.steps.retain(|known| known.key != step.key || !matches!(known.state, State::Seen));
+        if self.steps.len() == MOST {
+            self.steps.remove(0);
         }
         self.steps.push(step);
     }

@@ -257,8 +257,8 @@ impl<D: Device> Device for Stream<D> {
     fn capture(&self, operations: &[Operation]) -> Result<D::Graph, String> {
         self.device.capture(operations)
     }
-    fn replay(&self, graph: &D::Graph) {
-        self.at_once().replay(graph);
+    fn replay(&self, graph: &D::Graph) -> Result<(), String> {
+        self.at_once().replay(graph)
     }
     fn synchronize(&self) {
         self.at_once().synchronize();

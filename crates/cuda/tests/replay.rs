@@ -9,6 +9,7 @@ use isentrope_kernels::{Backend, Draw, Grouped, Kind, ReplayKey, Role};
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use watched::{Watch, Watched};
@@ -229,6 +230,51 @@ fn a_device_that_captures_nothing_launches_one_by_one() {
     assert_eq!(replays.refused.as_deref(), Some("the driver is of the last century"));
 }
 
+/// Refuses what it is asked for so many times.
+struct Refuses {
+    captures: AtomicUsize,
+    replays: AtomicUsize,
+}
+
+impl Refuses {
+    fn refuse(left: &AtomicUsize, why: &str) -> Result<(), String> {
+        let is_over =
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
+        if is_over { Ok(()) } else { Err(why.into()) }
+    }
+}
+
+impl Watch for Refuses {
+    fn capture(&self, operations: &[Operation]) -> Result<Vec<Operation>, String> {
+        Self::refuse(&self.captures, "not this one").map(|()| operations.to_vec())
+    }
+    fn replay(&self, _: &[Operation]) -> Result<(), String> {
+        Self::refuse(&self.replays, "no memory for a graph")
+    }
+}
+
+/// A step that is not captured, or cannot be launched as one, is launched one by one; others are captured all the same.
+#[test]
+fn what_is_refused_of_one_step_is_not_refused_of_others() {
+    let case = || Case { lens: vec![5; 24], ..Case::new("qwen3", 24, 12, 6) };
+    let (expected, whole) = {
+        let cuda = Arc::new(emulated(Dtype::F32));
+        (decode(&cuda, &case()), cuda.replays())
+    };
+    assert!(whole.captured >= 2 && whole.refused.is_none(), "{whole:?}");
+    for [captures, replays] in [[1, 0], [0, 1]] {
+        let watch = Refuses { captures: captures.into(), replays: replays.into() };
+        let device = Watched { emulator: Emulator::new(Settings::default()), watch };
+        let cuda = Arc::new(Cuda::new(Arc::new(device), Dtype::F32));
+        assert!(decode(&cuda, &case()) == expected);
+        let some = cuda.replays();
+        assert_eq!(some.captured + captures, whole.captured);
+        assert!(some.replayed >= 1 && some.replayed < whole.replayed, "{some:?} {whole:?}");
+        assert_eq!(some.replayed + some.launched, whole.replayed + whole.launched);
+        assert!(some.refused.is_some());
+    }
+}
+
 /// That these tests see what a graph does: one that forgets a launch, makes two of them in the wrong order, or has a number of
 /// another step, gives other bits.
 #[test]
@@ -350,7 +396,7 @@ fn a_graph_without_its_memory_is_noticed() {
     (0..4).for_each(|_| drop(norms.step(&cuda, false, false)));
     assert!(cuda.replays().replayed >= 1, "{:?}", cuda.replays());
     let graph = kept.lock().unwrap().clone();
-    cuda.device().replay(&graph);
+    cuda.device().replay(&graph).unwrap();
     drop(norms);
     let panic = catch_unwind(AssertUnwindSafe(|| cuda.device().replay(&graph))).unwrap_err();
     let said = panic.downcast_ref::<String>().unwrap();

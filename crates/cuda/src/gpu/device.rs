@@ -530,10 +530,15 @@ impl Device for Gpu {
         GpuGraph::of(self, operations)
     }
 
-    fn replay(&self, graph: &GpuGraph) {
+    fn replay(&self, graph: &GpuGraph) -> Result<(), String> {
         self.stream.note("a captured step");
         let _timed = self.stream.timed("graph", None);
-        self.stream.expect(|calls| graph.launch(calls, self.stream.handle));
+        // The first launch of a graph takes it to the GPU, which may have no memory for it.
+        match self.stream.call(|calls| graph.launch(calls, self.stream.handle)) {
+            Ok(()) => Ok(()),
+            Err(lacks @ Failed { code: Failed::OUT_OF_MEMORY, .. }) => Err(lacks.to_string()),
+            Err(error) => self.stream.fail(&error),
+        }
     }
 
     fn product(&self, product: &Product) -> bool {

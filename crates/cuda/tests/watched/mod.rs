@@ -24,8 +24,10 @@ pub trait Watch: Send + Sync + 'static {
     fn capture(&self, operations: &[Operation]) -> Result<Vec<Operation>, String> {
         Ok(operations.to_vec())
     }
-    /// A graph is launched.
-    fn replayed(&self, _operations: &[Operation]) {}
+    /// As [`Device::replay`]: whether a graph is launched.
+    fn replay(&self, _operations: &[Operation]) -> Result<(), String> {
+        Ok(())
+    }
     /// A kernel is launched, by itself or of a graph.
     fn launched(&self, _function: &Function) {}
     /// So many bytes go to the device.
@@ -111,9 +113,10 @@ impl<W: Watch> Device for Watched<W> {
     fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String> {
         self.watch.capture(operations)
     }
-    fn replay(&self, graph: &Self::Graph) {
-        self.watch.replayed(graph);
+    fn replay(&self, graph: &Self::Graph) -> Result<(), String> {
+        self.watch.replay(graph)?;
         carry_out(self, graph);
+        Ok(())
     }
     fn synchronize(&self) {
         self.emulator.synchronize();
