@@ -17,7 +17,8 @@ use isentrope_kernels::OutOfMemory;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 /// The memory of one device.
 pub(crate) struct Pool<D: Device> {
@@ -25,6 +26,8 @@ pub(crate) struct Pool<D: Device> {
     /// By size.
     waiting: Mutex<BTreeMap<usize, Vec<Held<D::Memory>>>>,
     of_steps: Mutex<OfSteps<D>>,
+    /// Told when nobody holds the memory of steps any more.
+    let_go: Condvar,
     /// Bytes of all memory that has not been given back.
     held: Arc<AtomicUsize>,
     /// Bytes beyond which nothing is to wait.
@@ -38,8 +41,8 @@ struct OfSteps<D: Device> {
     /// The same of memory for uploads. These are made before any launch of their step, so that memory which a launch has had, and
     /// which waits since, is of no use to them.
     uploads: BTreeMap<(usize, u64), Held<D::Memory>>,
-    /// Whether launches are still to come that use what waits.
-    is_held: bool,
+    /// Whose launches are still to come that use what waits.
+    held_by: Option<ThreadId>,
 }
 
 impl<D: Device> OfSteps<D> {
@@ -72,9 +75,9 @@ pub(crate) struct Block<D: Device> {
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
         let of_steps =
-            Mutex::new(OfSteps { waiting: BTreeMap::new(), uploads: BTreeMap::new(), is_held: false });
-        let most = AtomicUsize::new(usize::MAX);
-        Arc::new(Self { device, waiting: Mutex::default(), of_steps, held: Arc::default(), most })
+            Mutex::new(OfSteps { waiting: BTreeMap::new(), uploads: BTreeMap::new(), held_by: None });
+        let (let_go, most) = (Condvar::new(), AtomicUsize::new(usize::MAX));
+        Arc::new(Self { device, waiting: Mutex::default(), of_steps, let_go, held: Arc::default(), most })
     }
 
     /// From now on nothing waits while the program has more than so many bytes. What it needs at a time it may have all the same.
@@ -123,10 +126,16 @@ impl<D: Device> Pool<D> {
         Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), home: Home::Device })
     }
 
-    /// Says whether launches are still to come that use memory of a step, even where that waits already: as long as they are,
-    /// it is not given back to the device.
-    pub(crate) fn hold_steps(&self, is_held: bool) {
-        self.of_steps().is_held = is_held;
+    /// Says that launches of this thread are still to come that use memory of a step, even where that waits already: until it
+    /// [lets go](Self::let_go_of_steps), that is not given back to the device. One thread holds it at a time.
+    pub(crate) fn hold_steps(&self) {
+        self.of_steps().held_by = Some(thread::current().id());
+    }
+
+    /// Says that those launches have been made.
+    pub(crate) fn let_go_of_steps(&self) {
+        self.of_steps().held_by = None;
+        self.let_go.notify_all();
     }
 
     fn of_steps(&self) -> MutexGuard<'_, OfSteps<D>> {
@@ -137,11 +146,23 @@ impl<D: Device> Pool<D> {
     pub(crate) fn trim(&self) {
         let waiting = mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         let mut of_steps = self.of_steps();
-        if !of_steps.is_held {
+        if of_steps.held_by.is_none() {
             of_steps.waiting.clear();
             of_steps.uploads.clear();
         }
         drop(waiting);
+    }
+
+    /// Gives what waits of steps back to the device once no other thread holds it. This one's own is kept.
+    fn trim_steps(&self) {
+        let this = thread::current().id();
+        let is_held = |of_steps: &mut OfSteps<D>| of_steps.held_by.is_some_and(|thread| thread != this);
+        let of_steps = self.let_go.wait_while(self.of_steps(), is_held);
+        let mut of_steps = of_steps.unwrap_or_else(PoisonError::into_inner);
+        if of_steps.held_by.is_none() {
+            of_steps.waiting.clear();
+            of_steps.uploads.clear();
+        }
     }
 
     /// Bytes that the device can hand out, once all that waits has been given back.
@@ -167,6 +188,11 @@ impl<D: Device> Pool<D> {
         }
         let memory = self.device.allocate(bytes).or_else(|_| {
             self.trim();
+            self.device.allocate(bytes)
+        });
+        // What another thread's step holds is free in a moment.
+        let memory = memory.or_else(|_| {
+            self.trim_steps();
             self.device.allocate(bytes)
         })?;
         Ok(Held::new(memory, &self.held))
@@ -222,6 +248,7 @@ mod tests {
     struct Counting {
         used: Arc<AtomicUsize>,
         asked: AtomicUsize,
+        refused: AtomicUsize,
     }
 
     struct Counted {
@@ -265,6 +292,7 @@ mod tests {
         }
         fn allocate(&self, bytes: usize) -> Result<Counted, OutOfMemory> {
             if bytes > self.memory_info().free {
+                self.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(OutOfMemory { asked: bytes, why: "no more".into() });
             }
             self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -295,7 +323,11 @@ mod tests {
     }
 
     fn pool() -> Arc<Pool<Counting>> {
-        Pool::new(Arc::new(Counting { used: Arc::default(), asked: AtomicUsize::new(0) }))
+        Pool::new(Arc::new(Counting {
+            used: Arc::default(),
+            asked: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+        }))
     }
 
     fn used(pool: &Pool<Counting>) -> usize {
@@ -342,12 +374,33 @@ mod tests {
         assert!(first.0.contains(&scratch.memory().address()));
         assert!(!first.0.contains(&uploads.memory().address()));
         drop((uploads, scratch));
-        pool.hold_steps(true);
+        pool.hold_steps();
         pool.trim();
         assert!(used(&pool) > 0, "launches that use it are still to come");
-        pool.hold_steps(false);
+        pool.let_go_of_steps();
         pool.trim();
         assert_eq!(used(&pool), 0);
+    }
+
+    /// Two threads share a device: what one's step holds is no reason to refuse the other.
+    #[test]
+    fn memory_that_a_step_holds_is_waited_for() {
+        let pool = pool();
+        drop(pool.for_a_step(TOTAL / 2).unwrap());
+        pool.hold_steps();
+        assert!(pool.to_keep(TOTAL).is_err(), "whoever makes the step does not wait for itself");
+        pool.device.refused.store(0, Ordering::Relaxed);
+        let other = thread::spawn({
+            let pool = Arc::clone(&pool);
+            move || pool.to_keep(TOTAL).map(|kept| kept.memory().bytes())
+        });
+        // It has asked and been refused, and once more after what nobody holds has been given back.
+        while pool.device.refused.load(Ordering::Relaxed) < 2 {
+            thread::yield_now();
+        }
+        assert!(!other.is_finished() && used(&pool) == TOTAL / 2);
+        pool.let_go_of_steps();
+        assert_eq!(other.join().unwrap().ok(), Some(TOTAL));
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl<D: Device> Stream<D> {
         let thread = thread::current().id();
         let (operations, regions) = (Vec::new(), Vec::new());
         *recording = Some(Recording { thread, operations, regions, is_over: false });
-        self.pool.hold_steps(true);
+        self.pool.hold_steps();
         Some(Recorded(self))
     }
 
@@ -125,7 +125,7 @@ impl<D: Device> Stream<D> {
             recording.is_over = true;
             recording.upload(&self.device);
             carry_out(&*self.device, &mem::take(&mut recording.operations));
-            self.pool.hold_steps(false);
+            self.pool.let_go_of_steps();
         }
     }
 
@@ -164,7 +164,7 @@ impl<D: Device> Drop for Recorded<'_, D> {
     fn drop(&mut self) {
         // Under one lock: the next recording holds steps again.
         let mut recording = self.0.lock();
-        self.0.pool.hold_steps(false);
+        self.0.pool.let_go_of_steps();
         recording.take();
     }
 }
