@@ -13,7 +13,7 @@ use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Cpu, Grouped, HeadScores, HostBatch, Isa, Kind, Linear, Role, Run,
+    AdamW, Attention, Backend, Cpu, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind, Linear, Role, Run,
     SamplingMasks, Turn, Updated,
 };
 use patches::Change;
@@ -153,22 +153,32 @@ fn rounded(x: f32) -> f32 {
     f32::from_bits((image + 0x7fff + ((image >> 16) & 1)) & 0xffff_0000)
 }
 
+fn halves(x: &[f32]) -> Vec<u16> {
+    x.iter().map(|x| (x.to_bits() >> 16) as u16).collect()
+}
+
+/// Outputs with a bias.
+fn outputs_expected() -> Vec<f32> {
+    let Linear { inputs, outputs } = PRODUCT;
+    let (x, w) = (halves(&noise(1, TOKENS * inputs)), halves(&noise(3, inputs * outputs)));
+    let bias = noise(4, outputs);
+    let of_row = |x: &[u16]| {
+        let sums = w.chunks(inputs).map(|w| TensorCore::Hopper.chain(0.0, x, w));
+        sums.zip(&bias).map(|(sum, bias)| rounded(sum + bias)).collect::<Vec<_>>()
+    };
+    x.chunks(inputs).flat_map(of_row).collect()
+}
+
 fn products_expected() -> Results {
     let Linear { inputs, outputs } = PRODUCT;
-    let half = |x: Vec<f32>| x.iter().map(|x| (x.to_bits() >> 16) as u16).collect::<Vec<u16>>();
-    let (x, dy, w) =
-        (half(noise(1, TOKENS * inputs)), half(noise(2, TOKENS * outputs)), half(noise(3, inputs * outputs)));
-    let (bias, dw) = (noise(4, outputs), noise(7, inputs * outputs));
+    let [x, dy, w] = [(1, TOKENS * inputs), (2, TOKENS * outputs), (3, inputs * outputs)]
+        .map(|(seed, len)| halves(&noise(seed, len)));
+    let dw = noise(7, inputs * outputs);
     let column = |from: &[u16], width: usize, at: usize| {
         from.iter().skip(at).step_by(width).copied().collect::<Vec<u16>>()
     };
     let core = TensorCore::Hopper;
-    let mut results = Vec::new();
-    for token in 0..TOKENS {
-        let x = &x[token * inputs..][..inputs];
-        results
-            .extend((0..outputs).map(|o| rounded(core.chain(0.0, x, &w[o * inputs..][..inputs]) + bias[o])));
-    }
+    let mut results = outputs_expected();
     for token in 0..TOKENS {
         let dy = &dy[token * outputs..][..outputs];
         results.extend((0..inputs).map(|i| rounded(core.chain(0.0, dy, &column(&w, inputs, i)))));
@@ -178,6 +188,34 @@ fn products_expected() -> Results {
         results.extend((0..inputs).map(|i| core.chain(dw[output * inputs + i], &dy, &column(&x, inputs, i))));
     }
     bits(&results)
+}
+
+/// The same outputs, gated.
+fn gated(backend: &Cuda<Emulator>) -> Results {
+    let features = PRODUCT.outputs / 2;
+    let x = rows(backend, Role::Activation, 1, TOKENS, PRODUCT.inputs);
+    let weights = parameter(backend, Role::Weight, Kind::Matrix(PRODUCT), 3);
+    let bias = parameter(backend, Role::Weight, Kind::Vector(PRODUCT.outputs), 4);
+    let mut kept = rows(backend, Role::Activation, 5, TOKENS, PRODUCT.outputs);
+    let mut y = rows(backend, Role::Activation, 6, TOKENS, features);
+    backend.linear_swiglu(PRODUCT, &x, &weights, Some(&bias), Some(&mut kept), &mut y, TOKENS);
+    let mut results = read(backend, &kept, TOKENS, PRODUCT.outputs);
+    results.extend(read(backend, &y, TOKENS, features));
+    results
+}
+
+fn gated_expected() -> Results {
+    let (outputs, features) = (outputs_expected(), PRODUCT.outputs / 2);
+    let gated = on_cpu(|cpu| {
+        let mut gate_up = cpu.buffer(Role::Activation(TOKENS, PRODUCT.outputs));
+        cpu.write(&mut gate_up, 0, &outputs_expected());
+        let mut y = cpu.buffer(Role::Activation(TOKENS, PRODUCT.outputs / 2));
+        cpu.swiglu(PRODUCT.outputs / 2, &gate_up, &mut y, TOKENS);
+        read(cpu, &y, TOKENS, PRODUCT.outputs / 2)
+    });
+    assert_eq!(gated.len(), TOKENS * features);
+    let gated = gated.into_iter().map(|y| rounded(f32::from_bits(y)).to_bits());
+    bits(&outputs).into_iter().chain(gated).collect()
 }
 
 /// An odd number of groups, so that a half warp has none.
@@ -371,6 +409,95 @@ fn decoding_expected() -> Results {
     bits(&outputs)
 }
 
+/// Rows of queries, keys and values with what they are made ready with, of runs in another order than their rows, and of none.
+struct Prepared<B: Backend> {
+    raw: B::Buffer,
+    norms: [B::Buffer; 2],
+    angles: [B::Buffer; 2],
+    batch: B::Batch,
+}
+
+const PREPARED: usize = 12;
+const EPS: f32 = 1e-5;
+
+impl<B: Backend> Prepared<B> {
+    fn new(backend: &B) -> Self {
+        let (shape, head) = (tiled(None), Kind::Vector(tiled(None).head_dim));
+        let run = |row, len, position, pages| Run { row, len, position, pages };
+        let host = HostBatch {
+            tokens: vec![0; PREPARED],
+            runs: vec![run(7, 5, 0, 0..1), run(0, 6, 0, 1..2)],
+            pages: vec![2, 0],
+            ..HostBatch::default()
+        };
+        Self {
+            raw: rows(backend, Role::Activation, 1, PREPARED, shape.row()),
+            norms: [2, 3].map(|seed| parameter(backend, Role::Weight, head, seed)),
+            angles: [4, 5].map(|seed| rows(backend, Role::Exact, seed, PREPARED, shape.head_dim / 2)),
+            batch: backend.batch(&host),
+        }
+    }
+}
+
+fn prepare<B: Backend>(backend: &B, normed: bool, cache: &mut B::Buffer) -> (B::Buffer, B::Batch) {
+    let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = Prepared::new(backend);
+    let norms = HeadNorms { raw: &raw, rows: PREPARED, queries: &queries, keys: &keys, eps: EPS };
+    let mut qkv = rows(backend, Role::Activation, if normed { 6 } else { 1 }, PREPARED, tiled(None).row());
+    let norms = normed.then_some(norms);
+    backend.prepare_qkv(tiled(None), norms, (&cos, &sin), &mut qkv, &batch, cache, 0);
+    (qkv, batch)
+}
+
+/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the cache.
+fn prepared<B: Backend>(backend: &B) -> Results {
+    let shape = tiled(None);
+    let width = shape.heads * shape.head_dim;
+    let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: 3 }).unwrap();
+    let mut results = Vec::new();
+    for normed in [false, true] {
+        let (qkv, batch) = prepare(backend, normed, &mut cache);
+        results.extend(read(backend, &qkv, PREPARED, shape.row()));
+        let mut out = rows(backend, Role::Activation, 7, PREPARED, width);
+        backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
+        results.extend(read(backend, &out, PREPARED, width));
+    }
+    results
+}
+
+fn prepared_bf16(backend: &Cuda<Emulator>) -> Results {
+    let shape = tiled(None);
+    let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: 3 }).unwrap();
+    let mut prepare = |normed| prepare(backend, normed, &mut cache).0;
+    [false, true]
+        .into_iter()
+        .flat_map(|normed| read(backend, &prepare(normed), PREPARED, shape.row()))
+        .collect()
+}
+
+fn prepared_bf16_expected() -> Results {
+    let round = |buffer: &mut <Cpu as Backend>::Buffer, cpu: &Cpu| {
+        let rows = read(cpu, buffer, PREPARED, tiled(None).row());
+        let rounded: Vec<f32> = rows.into_iter().map(|x| rounded(f32::from_bits(x))).collect();
+        cpu.write(buffer, 0, &rounded);
+    };
+    let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
+    let shape = tiled(None);
+    let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = &Prepared::new(&cpu);
+    let mut results = Vec::new();
+    for normed in [false, true] {
+        let mut qkv = rows(&cpu, Role::Activation, 1, PREPARED, shape.row());
+        if normed {
+            cpu.rms_norm(shape.query_heads(), EPS, raw, queries, &mut qkv, PREPARED);
+            cpu.rms_norm(shape.key_heads(), EPS, raw, keys, &mut qkv, PREPARED);
+            round(&mut qkv, &cpu);
+        }
+        cpu.rope(shape.turned_heads(), &mut qkv, cos, sin, batch, Turn::Forward);
+        round(&mut qkv, &cpu);
+        results.extend(read(&cpu, &qkv, PREPARED, shape.row()));
+    }
+    results
+}
+
 /// More tokens than a block of the sums has.
 fn head<B: Backend>(backend: &B) -> Results {
     let (shape, tokens) = (Linear { inputs: 12, outputs: 1100 }, 5);
@@ -490,6 +617,10 @@ fn tiles_gradient_expected() -> Results {
 const LINEAR: Operations = as_on_cpu!(linear);
 const PRODUCTS: Operations =
     Operations { dtype: Dtype::Bf16, on_device: products, expected: products_expected };
+const GATED: Operations = Operations { dtype: Dtype::Bf16, on_device: gated, expected: gated_expected };
+const PREPARED_ROWS: Operations = as_on_cpu!(prepared);
+const PREPARED_BF16: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: prepared_bf16, expected: prepared_bf16_expected };
 const NORMS: Operations = as_on_cpu!(norms);
 const ELEMENTWISE: Operations = as_on_cpu!(elementwise);
 const OPTIMIZER: Operations = as_on_cpu!(optimizer);
@@ -507,6 +638,9 @@ fn operations(name: &str) -> Operations {
     match name {
         "linear" => LINEAR,
         "products" => PRODUCTS,
+        "gated" => GATED,
+        "prepared" => PREPARED_ROWS,
+        "prepared_bf16" => PREPARED_BF16,
         "norms" => NORMS,
         "elementwise" => ELEMENTWISE,
         "optimizer" => OPTIMIZER,
@@ -547,6 +681,9 @@ fn kernels_as_they_are_pass() {
     for operations in [
         LINEAR,
         PRODUCTS,
+        GATED,
+        PREPARED_ROWS,
+        PREPARED_BF16,
         NORMS,
         ELEMENTWISE,
         OPTIMIZER,

@@ -16,30 +16,70 @@
 
 DEVICE u32 first_visible(u32 position, u32 window) { return window && position + 1 > window ? position + 1 - window : 0; }
 
-// Copies keys and values of rows to their slots (16 page + place in it), where they have one. Grid: 256 numbers a block. Reads and writes a number.
-template <typename Word>
-DEVICE void store_kv(const Word* qkv, const u32* rows, const u32* slots, Word* layer, u32 count, u32 heads, u32 kv_heads,
-                     u32 head_dim, u32 stride) {
-  const u32 features = 2 * kv_heads * head_dim;
-  const u64 i = (u64)block_x() * 256 + thread_index();
-  if (i >= (u64)count * features) return;
-  const u32 n = (u32)(i / features), feature = (u32)(i % features);
-  const u32 head = feature / head_dim, slot = slots[n];
-  if (slot == NO_SLOT) return;
-  const u64 page = (u64)(slot / PAGE) * PAGE * features;
-  layer[page + ((u64)head * PAGE + slot % PAGE) * head_dim + feature % head_dim] =
-      qkv[(u64)rows[n] * stride + heads * head_dim + feature];
+// A number of queries, keys or values, in its row and, where it is of keys or values, in the cache.
+template <typename T>
+struct Places {
+  T *in_row, *in_cache;
+};
+template <typename T>
+DEVICE void put(Places<T> to, u32 feature, T number) {
+  if (to.in_row) to.in_row[feature] = number;
+  if (to.in_cache) to.in_cache[feature] = number;
 }
-KERNEL(store_kv_f32, 256)(const u32* qkv, const u32* rows, const u32* slots, u32* layer, u32 count, u32 heads, u32 kv_heads,
-                          u32 head_dim, u32 stride) {
-  store_kv(qkv, rows, slots, layer, count, heads, kv_heads, head_dim, stride);
+
+// What a layer's product has computed, ready for attention: heads of queries and keys normed, where there are weights, and turned, where
+// there are angles; keys and values of rows in their slots (16 page + place in it), where they have one. Rows are in `qkv`, or in `raw`
+// where that is another memory; without angles they are only stored. Between norm and angle numbers are rounded as they are in memory.
+// Grid: 8 heads a block, a half warp each. Reads each number (twice where heads are normed, the second time from the cache), writes it
+// to its row and, of keys and values, to the cache.
+template <typename T>
+DEVICE void prepare_qkv(const T* raw, T* qkv, const T* query_norm, const T* key_norm, const float* cos, const float* sin,
+                        const u32* positions, const u32* rows, const u32* slots, T* layer, u32 count, u32 heads, u32 kv_heads,
+                        u32 head_dim, u32 stride, float eps) {
+  const u32 all = heads + 2 * kv_heads, lane = thread_index() % LANES;
+  const u64 i = (u64)block_x() * (128 / LANES) + thread_index() / LANES;
+  const bool exists = i < (u64)count * all;
+  const u32 n = exists ? (u32)(i / all) : 0, head = (u32)(i % all), row = rows[n], slot = slots[n];
+  const u64 at = (u64)row * stride + head * head_dim;
+  const T* from = raw + at;
+  const bool is_value = head >= heads + kv_heads;
+  const T* norm = is_value ? nullptr : head < heads ? query_norm : key_norm;
+  const float scale = inverse_rms(from, exists && norm ? head_dim : 0, eps);
+  if (!exists) return;
+  Places<T> to = {raw == qkv && (is_value || !cos) ? nullptr : qkv + at, nullptr};
+  if (head >= heads && slot != NO_SLOT) {
+    const u64 page = (u64)(slot / PAGE) * PAGE * (2 * kv_heads * head_dim);
+    to.in_cache = layer + page + ((u64)(head - heads) * PAGE + slot % PAGE) * head_dim;
+  }
+  if (is_value || !cos) {
+    for (u32 feature = lane; feature < head_dim; feature += LANES) put(to, feature, from[feature]);
+    return;
+  }
+  const u32 half = head_dim / 2;
+  const u64 angles = (u64)positions[row] * half;
+  for (u32 feature = lane; feature < half; feature += LANES) {
+    T first = from[feature], second = from[feature + half];
+    if (norm) {
+      store(&first, load(&first) * scale * load(norm + feature));
+      store(&second, load(&second) * scale * load(norm + feature + half));
+    }
+    const Turned pair = turned(load(&first), load(&second), cos[angles + feature], sin[angles + feature]);
+    store(&first, pair.first);
+    store(&second, pair.second);
+    put(to, feature, first);
+    put(to, feature + half, second);
+  }
 }
-KERNEL(store_kv_bf16, 256)(const u16* qkv, const u32* rows, const u32* slots, u16* layer, u32 count, u32 heads, u32 kv_heads,
-                           u32 head_dim, u32 stride) {
-  store_kv(qkv, rows, slots, layer, count, heads, kv_heads, head_dim, stride);
-}
-EXPORT(store_kv_f32)
-EXPORT(store_kv_bf16)
+#define PREPARE_QKV(name, T)                                                                                                      \
+  KERNEL(name, 128)(const T* raw, T* qkv, const T* query_norm, const T* key_norm, const float* cos, const float* sin,               \
+                    const u32* positions, const u32* rows, const u32* slots, T* layer, u32 count, u32 heads, u32 kv_heads,          \
+                    u32 head_dim, u32 stride, float eps) {                                                                          \
+    prepare_qkv(raw, qkv, query_norm, key_norm, cos, sin, positions, rows, slots, layer, count, heads, kv_heads, head_dim, stride, \
+                eps);                                                                                                            \
+  }                                                                                                                               \
+  EXPORT(name)
+PREPARE_QKV(prepare_qkv_f32, float)
+PREPARE_QKV(prepare_qkv_bf16, bf16)
 
 // Copies pages (from, to) in every layer. Grid: x 256 words of a page a block, y pairs, z layers. Reads and writes 4 bytes a word.
 KERNEL(copy_pages, 256)(u32* cache, const u32* pairs, u64 page_words, u64 layer_words) {

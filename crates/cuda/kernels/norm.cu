@@ -17,17 +17,6 @@ DEVICE Group group_of(u64 i, u32 rows, u32 stride, u32 offset, u32 groups, u32 f
 }
 DEVICE u64 half_warp() { return (u64)block_x() * (THREADS / LANES) + thread_index() / LANES; }
 
-// 1 / sqrt(mean(x^2) + eps), for all lanes of the half warp.
-template <typename T>
-DEVICE float inverse_rms(const T* x, u32 features, float eps) {
-  float squares = 0.0f;
-  for (u32 i = thread_index() % LANES; i < features; i += LANES) {
-    const float v = load(x + i);
-    squares = mul_add(v, v, squares);
-  }
-  return divide(1.0f, square_root(divide(sum_lanes(squares), (float)features) + eps));
-}
-
 // y = x / rms(x) * w. Grid: 8 groups a block, a half warp each. Reads each number of x (twice, the second time from the cache),
 // writes one of y.
 template <typename T>

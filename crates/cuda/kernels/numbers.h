@@ -69,6 +69,28 @@ DEVICE float sum_lanes(float x) {
   return x + shuffle_xor(x, 1);
 }
 
+// 1 / sqrt(mean(x^2) + eps) of a group of numbers, by a half warp and for all its lanes: crates/kernels/src/norm.rs.
+template <typename T>
+DEVICE float inverse_rms(const T* x, u32 features, float eps) {
+  float squares = 0.0f;
+  for (u32 i = thread_index() % LANES; i < features; i += LANES) {
+    const float v = load(x + i);
+    squares = mul_add(v, v, squares);
+  }
+  return divide(1.0f, square_root(divide(sum_lanes(squares), (float)features) + eps));
+}
+
+// A pair of numbers turned by an angle: crates/kernels/src/rope.rs.
+struct Turned {
+  float first, second;
+};
+DEVICE Turned turned(float a, float b, float cos, float sin) {
+  return {mul_add(a, cos, b * (0.0f - sin)), mul_add(b, cos, a * sin)};
+}
+
+// silu(gate) * up: crates/kernels/src/swiglu.rs.
+DEVICE float gated(float gate, float up) { return gate * sigmoid(gate) * up; }
+
 // Weights where storage is bf16: the f32 image, rounded to its upper half (nearest, ties away from zero), and a signed rest; for
 // each f32 exactly one pair. A NaN keeps its upper half: what rounds up to another number must not hide it.
 DEVICE bool is_nan_image(u32 image) { return (image & 0x7fffffff) > 0x7f800000; }

@@ -24,20 +24,34 @@ struct Shape {
 // Numbers of the larger of the two.
 #define TILE_NUMBERS (TILE * (DEPTH + PAD))
 
-// Starts the copies of a tile of an operand: rows first_row .. of `rows`, from first_k of `depth`. What is beyond is zero.
-template <bool Transposed>
-DEVICE void copy_tile(bf16* tile, const bf16* from, u32 stride, u32 first_row, u32 rows, u32 first_k, u32 depth) {
+// Rows of an operand in a tile: first .. of `rows`. Where outputs are gated, rows are two halves, gates and what they let through, and
+// behind each 16 gates stand the 16 of the other half: a thread of the tensor core then has both of a pair.
+template <bool Gated>
+struct Rows {
+  u32 first, rows;
+};
+// Row i of the tile; `rows` or more is none.
+template <bool Gated>
+DEVICE u32 row_of(Rows<Gated> of, u32 i) {
+  if (!Gated) return of.first + i;
+  const u32 gate = of.first + i / 32 * 16 + i % 16;
+  return gate >= of.rows / 2 ? of.rows : i % 32 < 16 ? gate : of.rows / 2 + gate;
+}
+
+// Starts the copies of a tile of an operand, from first_k of `depth`. What is beyond is zero.
+template <bool Transposed, bool Gated>
+DEVICE void copy_tile(bf16* tile, const bf16* from, u32 stride, Rows<Gated> of, u32 first_k, u32 depth) {
   typedef Shape<Transposed> S;
-  const u32 first_outer = Transposed ? first_k : first_row, outers = Transposed ? depth : rows;
-  const u32 first_inner = Transposed ? first_row : first_k, inners = Transposed ? rows : depth;
+  const u32 outers = Transposed ? depth : of.rows;
+  const u32 first_inner = Transposed ? of.first : first_k, inners = Transposed ? of.rows : depth;
   const u32 in_a_row = S::columns / 8;
   UNROLL for (u32 n = 0; n < S::rows * in_a_row / THREADS; n++) {
     const u32 i = thread_index() + n * THREADS;
-    const u32 outer = first_outer + i / in_a_row, inner = first_inner + i % in_a_row * 8;
+    const u32 line = i / in_a_row, outer = Transposed ? first_k + line : row_of(of, line), inner = first_inner + i % in_a_row * 8;
     u32 count = outer < outers && inner < inners ? inners - inner : 0;
     if (count > 8) count = 8;
     const bf16* source = count ? from + (u64)outer * stride + inner : from;
-    copy_async16(tile + i / in_a_row * S::stride + i % in_a_row * 8, source, count * 2);
+    copy_async16(tile + line * S::stride + i % in_a_row * 8, source, count * 2);
   }
 }
 
@@ -65,37 +79,33 @@ DEVICE void load_b(u32 (&b)[4], const bf16* tile, u32 row, u32 k) {
   }
 }
 
-// Grid: x 64 rows, y 64 columns of d a block. Strides are numbers from one row in memory to the next, multiples of 8 for a and b,
-// which lie at multiples of 16 bytes. Where it accumulates, sums go on from what d holds. The bias is one number a column; where
-// it adds, what d holds is added last, and there is one rounding.
-template <bool TransposedA, bool TransposedB, typename Out>
-DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
-                    u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
+// Where a number of the warp's part of d stands: part m of its rows, part n of its columns, place i of the thread's fragment.
+struct Place {
+  u32 row, column;
+};
+DEVICE Place place_of(u32 m, u32 n, u32 i) {
+  const u32 g = lane_index() / 4, t = lane_index() % 4;
+  return {warp_index() / 2 * 32 + m * 16 + g + i / 2 * 8, warp_index() % 2 * 32 + n * 8 + 2 * t + i % 2};
+}
+
+// Adds the products of a tile, 64 rows of a and 64 of b, to each thread's sums, going on from what they are.
+template <bool TransposedA, bool TransposedB, bool Gated>
+DEVICE void add_products(float (&sums)[2][4][4], const bf16* a, const bf16* b, Rows<false> of_a, Rows<Gated> of_b, u32 depth,
+                         u32 a_stride, u32 b_stride) {
   SHARED(bf16, a_tiles, [2][TILE_NUMBERS]);
   SHARED(bf16, b_tiles, [2][TILE_NUMBERS]);
-  const u32 first_row = block_x() * TILE, first_column = block_y() * TILE;
   const u32 warp_row = warp_index() / 2 * 32, warp_column = warp_index() % 2 * 32;
-  const u32 g = lane_index() / 4, t = lane_index() % 4;
-  float sums[2][4][4];
-  UNROLL for (u32 m = 0; m < 2; m++) {
-    UNROLL for (u32 n = 0; n < 4; n++) {
-      UNROLL for (u32 i = 0; i < 4; i++) {
-        const u32 row = first_row + warp_row + m * 16 + g + i / 2 * 8, column = first_column + warp_column + n * 8 + 2 * t + i % 2;
-        sums[m][n][i] = accumulates && row < rows && column < columns ? load(d + (u64)row * d_stride + column) : 0.0f;
-      }
-    }
-  }
   const u32 steps = (depth + DEPTH - 1) / DEPTH;
   if (steps > 0) {
-    copy_tile<TransposedA>(a_tiles[0], a, a_stride, first_row, rows, 0, depth);
-    copy_tile<TransposedB>(b_tiles[0], b, b_stride, first_column, columns, 0, depth);
+    copy_tile<TransposedA>(a_tiles[0], a, a_stride, of_a, 0, depth);
+    copy_tile<TransposedB>(b_tiles[0], b, b_stride, of_b, 0, depth);
   }
   commit_copies();
   for (u32 step = 0; step < steps; step++) {
     if (step + 1 < steps) {
       const u32 k = (step + 1) * DEPTH;
-      copy_tile<TransposedA>(a_tiles[(step + 1) % 2], a, a_stride, first_row, rows, k, depth);
-      copy_tile<TransposedB>(b_tiles[(step + 1) % 2], b, b_stride, first_column, columns, k, depth);
+      copy_tile<TransposedA>(a_tiles[(step + 1) % 2], a, a_stride, of_a, k, depth);
+      copy_tile<TransposedB>(b_tiles[(step + 1) % 2], b, b_stride, of_b, k, depth);
     }
     commit_copies();
     wait_copies<1>();
@@ -103,20 +113,20 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
     UNROLL for (u32 k = 0; k < DEPTH; k += 16) {
       // The same for all lanes of a warp: parts of the tile beyond the matrix are left out.
       if (step * DEPTH + k < depth) {
-        u32 of_b[2][4];
+        u32 fragments_b[2][4];
         UNROLL for (u32 n = 0; n < 2; n++) {
-          if (first_column + warp_column + n * 16 < columns) {
-            load_b<TransposedB>(of_b[n], b_tiles[step % 2], warp_column + n * 16, k);
+          if (row_of(of_b, warp_column + n * 16) < of_b.rows) {
+            load_b<TransposedB>(fragments_b[n], b_tiles[step % 2], warp_column + n * 16, k);
           }
         }
         UNROLL for (u32 m = 0; m < 2; m++) {
-          if (first_row + warp_row + m * 16 < rows) {
-            u32 of_a[4];
-            load_a<TransposedA>(of_a, a_tiles[step % 2], warp_row + m * 16, k);
+          if (row_of(of_a, warp_row + m * 16) < of_a.rows) {
+            u32 fragment_a[4];
+            load_a<TransposedA>(fragment_a, a_tiles[step % 2], warp_row + m * 16, k);
             UNROLL for (u32 n = 0; n < 4; n++) {
-              if (first_column + warp_column + n * 8 < columns) {
-                const u32 pair[2] = {of_b[n / 2][n % 2 * 2], of_b[n / 2][n % 2 * 2 + 1]};
-                mma(sums[m][n], of_a, pair);
+              if (row_of(of_b, warp_column + n * 8) < of_b.rows) {
+                const u32 pair[2] = {fragments_b[n / 2][n % 2 * 2], fragments_b[n / 2][n % 2 * 2 + 1]};
+                mma(sums[m][n], fragment_a, pair);
               }
             }
           }
@@ -125,10 +135,32 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
     }
     sync();
   }
+}
+
+// Grid: x 64 rows, y 64 columns of d a block. Strides are numbers from one row in memory to the next, multiples of 8 for a and b,
+// which lie at multiples of 16 bytes. Where it accumulates, sums go on from what d holds. The bias is one number a column; where
+// it adds, what d holds is added last, and there is one rounding.
+template <bool TransposedA, bool TransposedB, typename Out>
+DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
+                    u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
+  const u32 first_row = block_x() * TILE, first_column = block_y() * TILE;
+  float sums[2][4][4];
   UNROLL for (u32 m = 0; m < 2; m++) {
     UNROLL for (u32 n = 0; n < 4; n++) {
       UNROLL for (u32 i = 0; i < 4; i++) {
-        const u32 row = first_row + warp_row + m * 16 + g + i / 2 * 8, column = first_column + warp_column + n * 8 + 2 * t + i % 2;
+        const Place at = place_of(m, n, i);
+        const u32 row = first_row + at.row, column = first_column + at.column;
+        sums[m][n][i] = accumulates && row < rows && column < columns ? load(d + (u64)row * d_stride + column) : 0.0f;
+      }
+    }
+  }
+  const Rows<false> of_a = {first_row, rows}, of_b = {first_column, columns};
+  add_products<TransposedA, TransposedB>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
+  UNROLL for (u32 m = 0; m < 2; m++) {
+    UNROLL for (u32 n = 0; n < 4; n++) {
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        const Place at = place_of(m, n, i);
+        const u32 row = first_row + at.row, column = first_column + at.column;
         if (row < rows && column < columns) {
           Out* out = d + (u64)row * d_stride + column;
           float y = sums[m][n][i];
@@ -140,6 +172,42 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
     }
   }
 }
+
+// y = silu(gate) * up, where gate and up are the halves of x W^T + b, each number of which is rounded as if it were in memory, and is
+// put there, [rows, 2 features], where there is room. a: x [tokens, inputs], b: W [2 features, inputs]. Grid: x 64 rows, y 32 features
+// a block.
+KERNEL(linear_swiglu_bf16, THREADS)(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features,
+                                    u32 depth, u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride) {
+  const u32 first_row = block_x() * TILE, first_feature = block_y() * (TILE / 2);
+  float sums[2][4][4];
+  UNROLL for (u32 m = 0; m < 2; m++) {
+    UNROLL for (u32 n = 0; n < 4; n++) {
+      UNROLL for (u32 i = 0; i < 4; i++) sums[m][n][i] = 0.0f;
+    }
+  }
+  const Rows<false> of_a = {first_row, rows};
+  const Rows<true> of_b = {first_feature, 2 * features};
+  add_products<false, false>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
+  UNROLL for (u32 m = 0; m < 2; m++) {
+    UNROLL for (u32 n = 0; n < 2; n++) {
+      UNROLL for (u32 i = 0; i < 4; i++) {
+        const Place at = place_of(m, n, i);
+        const u32 row = first_row + at.row, feature = row_of(of_b, at.column);
+        if (row < rows && feature < features) {
+          bf16 pair[2];
+          UNROLL for (u32 half = 0; half < 2; half++) {
+            float sum = sums[m][n + 2 * half][i];
+            if (bias) sum = sum + load(bias + half * features + feature);
+            store(&pair[half], sum);
+            if (gate_up) gate_up[(u64)row * gate_up_stride + half * features + feature] = pair[half];
+          }
+          store(y + (u64)row * y_stride + feature, gated(load(&pair[0]), load(&pair[1])));
+        }
+      }
+    }
+  }
+}
+EXPORT(linear_swiglu_bf16)
 
 // y = x W^T + b, or added to y. a: x [tokens, inputs], b: W [outputs, inputs].
 KERNEL(linear_bf16, THREADS)(const bf16* a, const bf16* b, const bf16* bias, bf16* d, u32 rows, u32 columns, u32 depth, u32 a_stride,

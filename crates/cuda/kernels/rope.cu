@@ -15,10 +15,9 @@ DEVICE void rope(T* x, const float* cos, const float* sin, const u32* positions,
   const u64 angle = (u64)positions[row] * half + n;
   T* first = x + row * stride + offset + group * (2 * half) + n;
   T* second = first + half;
-  const float c = cos[angle], s = sin[angle] * sign;
-  const float a = load(first), b = load(second);
-  store(first, mul_add(a, c, b * (0.0f - s)));
-  store(second, mul_add(b, c, a * s));
+  const Turned pair = turned(load(first), load(second), cos[angle], sin[angle] * sign);
+  store(first, pair.first);
+  store(second, pair.second);
 }
 #define ROPE(name, T)                                                                                                      \
   KERNEL(name, THREADS)(T* x, const float* cos, const float* sin, const u32* positions, u32 rows, u32 stride, u32 offset,       \

@@ -12,8 +12,8 @@ template <typename T>
 DEVICE void swiglu(const T* gate_up, T* y, u32 rows, u32 features, u32 stride, u32 y_stride) {
   EACH(i, (u64)rows * features) {
     const u64 row = i / features, n = i % features;
-    const float g = load(gate_up + row * stride + n), u = load(gate_up + row * stride + features + n);
-    store(y + row * y_stride + n, g * sigmoid(g) * u);
+    const T* gate = gate_up + row * stride + n;
+    store(y + row * y_stride + n, gated(load(gate), load(gate + features)));
   }
 }
 KERNEL(swiglu_f32, THREADS)(const float* gate_up, float* y, u32 rows, u32 features, u32 stride, u32 y_stride) {

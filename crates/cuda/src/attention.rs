@@ -4,7 +4,7 @@ use crate::batch::{CudaBatch, KEYS, ROWS};
 use crate::buffer::CudaBuffer;
 use crate::catalog::{
     ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_TILES, ATTENTION_BACKWARD_QUERIES,
-    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES, STORE_KV, for_head,
+    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES, PREPARE_QKV, for_head,
 };
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
@@ -12,7 +12,8 @@ use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
 use crate::splits::{WARP_ROWS, warps};
-use isentrope_kernels::Attention;
+use isentrope_kernels::{Attention, HeadNorms};
+use std::ops::Range;
 
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
 const THREADS: u32 = 256;
@@ -59,21 +60,69 @@ impl<D: Device> Cuda<D> {
         layer: usize,
     ) {
         let layer = Self::layer(shape, batch, cache, layer);
+        self.launch_prepare(shape, None, None, qkv, batch, 0..batch.stored(), layer);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of what is several operations")]
+    pub(crate) fn prepare(
+        &self,
+        shape: Attention,
+        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        (cos, sin): (&CudaBuffer<D>, &CudaBuffer<D>),
+        qkv: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        cache: &CudaBuffer<D>,
+        layer: usize,
+    ) {
+        assert!(shape.head_dim.is_multiple_of(2), "pairs of {}", shape.head_dim);
+        let layer = Self::layer(shape, batch, cache, layer);
+        let angles = [cos, sin].map(|of| of.rows(batch.positions_end(), shape.head_dim / 2));
+        self.launch_prepare(shape, norms, Some(angles), qkv, batch, 0..batch.rows(), layer);
+        // What goes to further pages as well is the same numbers.
+        self.launch_prepare(shape, None, None, qkv, batch, batch.rows()..batch.stored(), layer);
+    }
+
+    /// For the rows at these places of the list of those that are stored.
+    #[allow(clippy::too_many_arguments, reason = "the operands of what is several operations")]
+    fn launch_prepare(
+        &self,
+        shape: Attention,
+        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        angles: Option<[Pointer; 2]>,
+        qkv: &CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        places: Range<usize>,
+        layer: Pointer,
+    ) {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
-        let (rows, count) = batch.stored();
-        STORE_KV.of(self.dtype).launch(
+        let [cos, sin] = angles.unwrap_or([Pointer::NULL; 2]);
+        let (raw, weights, eps) = norms.map_or((qkv_at, [Pointer::NULL; 2], 0.0), |norms| {
+            assert_eq!(norms.raw.layout.stride, qkv.layout.stride);
+            let weights = [norms.queries, norms.keys].map(|weights| weights.vector(shape.head_dim));
+            (norms.raw.rows(batch.rows(), shape.row()), weights, norms.eps)
+        });
+        let (rows, slots) = batch.stored_from(places.start);
+        let heads = shape.heads + 2 * shape.kv_heads;
+        PREPARE_QKV.of(self.dtype).launch(
             &*self.device,
-            Grid::line((count * 2 * shape.kv_heads * shape.head_dim).div_ceil(256), THREADS),
+            Grid::line((places.len() * heads).div_ceil(8), 128),
             (
+                raw,
                 qkv_at,
+                weights[0],
+                weights[1],
+                cos,
+                sin,
+                batch.positions(),
                 rows,
-                batch.slots(),
+                slots,
                 layer,
-                word(count),
+                word(places.len()),
                 word(shape.heads),
                 word(shape.kv_heads),
                 word(shape.head_dim),
                 word(qkv.layout.stride),
+                eps,
             ),
         );
     }

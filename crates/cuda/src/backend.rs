@@ -12,8 +12,8 @@ use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
 use crate::{adamw, attention, draw, head, splits};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadScores, HostBatch, Kind, Linear,
-    OutOfMemory, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
+    AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
+    Linear, OutOfMemory, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -134,6 +134,18 @@ impl<D: Device> Backend for Cuda<D> {
     ) {
         self.forward(shape, x, weights, bias, y, tokens, true);
     }
+    fn linear_swiglu(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        bias: Option<&CudaBuffer<D>>,
+        gate_up: Option<&mut CudaBuffer<D>>,
+        y: &mut CudaBuffer<D>,
+        tokens: usize,
+    ) {
+        self.forward_gated(shape, x, weights, bias, gate_up.as_deref(), y, tokens);
+    }
     fn linear_backward_input(
         &self,
         shape: Linear,
@@ -220,6 +232,18 @@ impl<D: Device> Backend for Cuda<D> {
         layer: usize,
     ) {
         self.store(shape, qkv, batch, cache, layer);
+    }
+    fn prepare_qkv(
+        &self,
+        shape: Attention,
+        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        angles: (&CudaBuffer<D>, &CudaBuffer<D>),
+        qkv: &mut CudaBuffer<D>,
+        batch: &CudaBatch<D>,
+        cache: &mut CudaBuffer<D>,
+        layer: usize,
+    ) {
+        self.prepare(shape, norms, angles, qkv, batch, cache, layer);
     }
     fn copy_pages(&self, shape: Attention, cache: &mut CudaBuffer<D>, pages: &[(u32, u32)]) {
         self.copy_in_every_layer(shape, cache, pages);

@@ -92,25 +92,27 @@ impl<D: Device> CudaBatch<D> {
         let paged = all().all(|run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len());
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         if paged {
-            for run in all() {
-                for i in 0..run.len {
-                    let position = run.position + i;
-                    let page = host.pages[run.pages.start + position / PAGE] as usize;
-                    rows.push(word(run.row + i));
-                    slots.push(word(page * PAGE + position % PAGE));
-                }
-            }
-            let mut sorted = slots.clone();
-            sorted.sort_unstable();
-            assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "runs share places in the cache");
-            // Rows of no run have a place in the lists, so that the kernel's grid follows from the number of rows.
+            // First each row once, those of no run among them, so that the kernel's grid follows from the number of rows.
             let mut is_in_run = vec![false; host.tokens.len()];
             for run in &host.runs {
                 is_in_run[run.row..run.row + run.len].fill(true);
             }
-            let others = (0..host.tokens.len()).filter(|&row| !is_in_run[row]);
-            rows.extend(others.map(word));
-            slots.resize(rows.len(), NO_SLOT);
+            let places = |run: &Run| {
+                let place = |i| {
+                    let position = run.position + i;
+                    let page = host.pages[run.pages.start + position / PAGE] as usize;
+                    (word(run.row + i), word(page * PAGE + position % PAGE))
+                };
+                (0..run.len).map(place).collect::<Vec<_>>()
+            };
+            let others =
+                (0..host.tokens.len()).filter(|&row| !is_in_run[row]).map(|row| (word(row), NO_SLOT));
+            let all =
+                host.runs.iter().flat_map(places).chain(others).chain(host.copied.iter().flat_map(places));
+            (rows, slots) = all.unzip();
+            let mut sorted: Vec<u32> = slots.iter().copied().filter(|&slot| slot != NO_SLOT).collect();
+            sorted.sort_unstable();
+            assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "runs share places in the cache");
         }
         let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
         let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
@@ -157,13 +159,14 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn positions(&self) -> Pointer {
         self.block.at(4 * self.rows())
     }
-    /// Rows that the cache takes, and how many.
-    pub(crate) fn stored(&self) -> (Pointer, usize) {
-        (self.block.at(4 * 2 * self.rows()), self.stored)
+    /// How many rows the cache takes: each once, and those again that go to further pages.
+    pub(crate) fn stored(&self) -> usize {
+        self.stored
     }
-    /// Where each of them goes: page times page size and the place there, or nowhere.
-    pub(crate) fn slots(&self) -> Pointer {
-        self.block.at(4 * (2 * self.rows() + self.stored))
+    /// These rows from a place on, and where each goes: page times page size and the place there, or nowhere.
+    pub(crate) fn stored_from(&self, first: usize) -> (Pointer, Pointer) {
+        let rows = 2 * self.rows() + first;
+        (self.block.at(4 * rows), self.block.at(4 * (rows + self.stored)))
     }
     pub(crate) fn pages(&self) -> Pointer {
         self.block.at(4 * 2 * (self.rows() + self.stored))

@@ -135,6 +135,8 @@ catalog! {
     TENSOR_CORE "product.cu" {
         // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
         one LINEAR_BF16 "linear_bf16" (P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y.
+        one LINEAR_SWIGLU_BF16 "linear_swiglu_bf16" (P, P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
         // a, b, d, rows, columns, depth, strides.
         one LOGITS_BF16 "logits_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
         one LINEAR_BACKWARD_INPUT_BF16 "linear_backward_input_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
@@ -145,8 +147,10 @@ catalog! {
     ATTEND "attention.cu" {
         // cache, pairs, words of a page, words of a layer.
         one COPY_PAGES "copy_pages" (P, P, u64, u64);
-        // qkv, rows, slots, layer, count, heads, kv heads, head_dim, stride.
-        pair STORE_KV, STORE_KV_F32 "store_kv_f32", STORE_KV_BF16 "store_kv_bf16" (P, P, P, P, u32, u32, u32, u32, u32);
+        // raw, qkv, weights of the queries' and the keys' norm, cos, sin, positions, rows, slots, layer, count, heads, kv heads,
+        // head_dim, stride, eps.
+        pair PREPARE_QKV, PREPARE_QKV_F32 "prepare_qkv_f32", PREPARE_QKV_BF16 "prepare_qkv_bf16"
+            (P, P, P, P, P, P, P, P, P, P, u32, u32, u32, u32, u32, f32);
         // qkv, layer, tiles, pages, out, heads, kv heads, head_dim, window, scale, stride, out's stride.
         pair ATTENTION, ATTENTION_F32 "attention_f32", ATTENTION_BF16 "attention_bf16"
             (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);

@@ -8,14 +8,14 @@ use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
     BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
-    LINEAR_F32, LOGITS_BF16,
+    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16,
 };
 use crate::cuda::{Cuda, lines, word};
 use crate::device::{Device, Product};
 use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
-use crate::layout::BLOCK;
-use isentrope_kernels::Linear;
+use crate::layout::{BLOCK, Layout};
+use isentrope_kernels::{Linear, Role};
 use std::ops::Range;
 
 /// A matrix in memory: where it starts, and numbers from one row to the next.
@@ -131,6 +131,67 @@ impl<D: Device> Cuda<D> {
                 }
             }
         }
+    }
+
+    /// A layer whose outputs are gated: by one kernel where the vendor's library does not compute the product.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    pub(crate) fn forward_gated(
+        &self,
+        shape: Linear,
+        x: &CudaBuffer<D>,
+        weights: &CudaBuffer<D>,
+        bias: Option<&CudaBuffer<D>>,
+        gate_up: Option<&CudaBuffer<D>>,
+        y: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
+        let Linear { inputs, outputs } = shape;
+        assert!(outputs.is_multiple_of(2), "halves of {outputs} outputs");
+        let features = outputs / 2;
+        let (a, d) = (Self::matrix_of(x, tokens, inputs), Self::matrix_of(y, tokens, features));
+        let b = Matrix { start: weights.matrix(shape), stride: weights.layout.stride };
+        let layout = Layout::new(self.dtype, Role::Activation(tokens, outputs));
+        let of_library = || {
+            // Whoever computes it does so wherever the numbers go.
+            let whole = Matrix { start: Pointer::NULL, stride: layout.stride };
+            let operands = Operands { a, b, d: whole, rows: tokens, columns: outputs, depth: inputs };
+            let product = operands.as_product(Direction::Forward(false));
+            product.is_some_and(|product| self.device.device().examine(&product).is_ok())
+        };
+        if self.dtype == Dtype::F32 || (bias.is_none() && of_library()) {
+            let for_a_moment;
+            let gate_up = match gate_up {
+                Some(gate_up) => gate_up,
+                None => {
+                    for_a_moment = CudaBuffer::new(self.scratch(layout.bytes()), layout);
+                    &for_a_moment
+                }
+            };
+            self.forward(shape, x, weights, bias, gate_up, tokens, false);
+            self.gate(features, gate_up, y, tokens);
+            return;
+        }
+        if tokens == 0 || features == 0 {
+            return;
+        }
+        LINEAR_SWIGLU_BF16.launch(
+            &*self.device,
+            Grid::new([tokens.div_ceil(64), features.div_ceil(32), 1], 128),
+            (
+                a.start,
+                b.start,
+                bias.map_or(Pointer::NULL, |bias| bias.vector(outputs)),
+                gate_up.map_or(Pointer::NULL, |kept| kept.rows(tokens, outputs)),
+                d.start,
+                word(tokens),
+                word(features),
+                word(inputs),
+                word(a.stride),
+                word(b.stride),
+                word(layout.stride),
+                word(d.stride),
+            ),
+        );
     }
 
     /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, the first of which is a multiple of 64.

@@ -4,8 +4,8 @@
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Cpu, Draw, Grouped, HeadScores, HostBatch, Isa, Kind, Linear,
-    Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Adjustments, Attention, Backend, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind,
+    Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::path::Path;
@@ -109,6 +109,14 @@ fn on_rows<B: Backend>(backend: &B, shape: Linear, rows: usize) -> Results {
         backend.linear_add(shape, &x, &weights, bias, &mut sum, rows);
         t.push_rows("linear", &y, rows, outputs);
         t.push_rows("linear_add", &sum, rows, outputs);
+    }
+    if outputs % 2 == 0 {
+        let (mut gate_up, mut y) = (t.rows(5, rows, outputs), t.rows(6, rows, outputs / 2));
+        backend.linear_swiglu(shape, &x, &weights, Some(&bias), Some(&mut gate_up), &mut y, rows);
+        t.push_rows("linear_swiglu", &y, rows, outputs / 2);
+        t.push_rows("linear_swiglu's halves", &gate_up, rows, outputs);
+        backend.linear_swiglu(shape, &x, &weights, None, None, &mut y, rows);
+        t.push_rows("linear_swiglu, nothing kept", &y, rows, outputs / 2);
     }
     let mut dx = t.rows(6, rows, inputs);
     backend.linear_backward_input(shape, &dy, &weights, &mut dx, rows);
@@ -286,7 +294,7 @@ fn on_sequences<B: Backend>(backend: &B, shape: Attention, lens: &[usize]) -> Re
     let mut t = Trial { backend, results: Vec::new() };
     let (row, width) = (shape.row(), shape.heads * shape.head_dim);
     let total: usize = lens.iter().sum();
-    let qkv = t.rows(1, total, row);
+    let mut qkv = t.rows(1, total, row);
     let mut batch = HostBatch { tokens: vec![0; total], ..HostBatch::default() };
     let (mut at, mut page) = (0, 1);
     for &len in lens {
@@ -308,6 +316,20 @@ fn on_sequences<B: Backend>(backend: &B, shape: Attention, lens: &[usize]) -> Re
     batch.pages.iter_mut().for_each(|of| *of += page);
     backend.attention(shape, &qkv, &backend.batch(&batch), &cache, 1, &mut out);
     t.push_rows("attention over copies", &out, total, width);
+
+    if shape.head_dim.is_multiple_of(2) {
+        let (cos, sin) = (t.exact(5, 200, shape.head_dim / 2), t.exact(6, 200, shape.head_dim / 2));
+        let (of_head, raw) = (Kind::Vector(shape.head_dim), qkv);
+        let (queries, keys) = (t.parameter(Role::Weight, of_head, 7), t.parameter(Role::Weight, of_head, 8));
+        let norms = HeadNorms { raw: &raw, rows: total, queries: &queries, keys: &keys, eps: 1e-5 };
+        qkv = t.rows(9, total, row);
+        backend.prepare_qkv(shape, Some(norms), (&cos, &sin), &mut qkv, &uploaded, &mut cache, 1);
+        t.push_rows("queries, keys and values, normed", &qkv, total, row);
+        backend.prepare_qkv(shape, None, (&cos, &sin), &mut qkv, &uploaded, &mut cache, 1);
+        t.push_rows("queries, keys and values", &qkv, total, row);
+        backend.attention(shape, &qkv, &uploaded, &cache, 1, &mut out);
+        t.push_rows("attention over those", &out, total, width);
+    }
 
     let d_out = t.rows(3, total, width);
     for shared in [false, true] {

@@ -1,135 +1,16 @@
 //! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
+mod counting;
 mod guide;
 
+use counting::Counts;
 use guide::has_table;
-use isentrope_cuda::{Argument, Cuda, Device, Dtype, Function, Grid, Limits, Memory, MemoryInfo, Operation};
-use isentrope_kernels::{Draw, OutOfMemory};
+use isentrope_cuda::{Cuda, Dtype};
+use isentrope_kernels::Draw;
 use isentrope_model::{KvCache, Model, Step};
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// A GPU that computes nothing, and counts what it is asked for.
-#[derive(Default)]
-struct Counts {
-    launches: AtomicUsize,
-    replays: AtomicUsize,
-    uploads: AtomicUsize,
-    /// Times that the host waits for all that it has asked for.
-    waits: AtomicUsize,
-    /// Times that it waits for something while the GPU has more to do.
-    waits_behind: AtomicUsize,
-    /// Launches of both kinds so far.
-    all_launches: AtomicUsize,
-    addresses: AtomicU64,
-}
-
-impl Counts {
-    /// Launches of kernels and of graphs, uploads and waits of both kinds since the last time.
-    fn take(&self) -> [usize; 5] {
-        [&self.launches, &self.replays, &self.uploads, &self.waits, &self.waits_behind]
-            .map(|count| count.swap(0, Ordering::Relaxed))
-    }
-}
-
-fn count(of: &AtomicUsize) {
-    of.fetch_add(1, Ordering::Relaxed);
-}
-
-struct Nowhere {
-    address: u64,
-    bytes: usize,
-}
-
-impl Memory for Nowhere {
-    fn address(&self) -> u64 {
-        self.address
-    }
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Device for Counts {
-    type Memory = Nowhere;
-    type HostMemory = ();
-    /// Launches before it.
-    type Fetch = usize;
-    type Graph = ();
-
-    fn name(&self) -> String {
-        "a GPU that counts".into()
-    }
-    fn limits(&self) -> Limits {
-        Limits { capability: (9, 0), processors: 132, shared: 227 << 10 }
-    }
-    fn memory_info(&self) -> MemoryInfo {
-        MemoryInfo { free: 1 << 40, total: 1 << 40 }
-    }
-    fn keeps_memory(&self) -> bool {
-        true
-    }
-    fn allocate(&self, bytes: usize) -> Result<Nowhere, OutOfMemory> {
-        let size = (bytes as u64).next_multiple_of(256) + 256;
-        Ok(Nowhere { address: 256 + self.addresses.fetch_add(size, Ordering::Relaxed), bytes })
-    }
-    fn upload(&self, _: &[u8], _: &Nowhere, _: usize) {
-        count(&self.uploads);
-    }
-    fn download(&self, _: &Nowhere, _: usize, bytes: &mut [u8]) {
-        count(&self.waits);
-        bytes.fill(0);
-    }
-    fn fetch(&self, _: &Nowhere, _: usize, _: usize) -> usize {
-        self.all_launches.load(Ordering::Relaxed)
-    }
-    fn fetched(&self, before: usize, bytes: &mut [u8]) {
-        let is_behind = self.all_launches.load(Ordering::Relaxed) > before;
-        count(if is_behind { &self.waits_behind } else { &self.waits });
-        bytes.fill(0);
-    }
-    fn copy(&self, _: &Nowhere, _: usize, _: &Nowhere, _: usize, _: usize) {
-        count(&self.launches);
-    }
-    fn clear(&self, _: &Nowhere, _: usize, _: usize) {
-        count(&self.launches);
-    }
-    fn allocate_host(&self, _: usize) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
-    fn copy_in(&self, (): &(), _: usize, _: &Nowhere, _: usize, _: usize) {
-        count(&self.uploads);
-    }
-    fn copy_out(&self, _: &Nowhere, _: usize, (): &(), _: usize, _: usize) {
-        count(&self.uploads);
-    }
-    fn read_host(&self, (): &(), _: usize, _: &mut [u8]) {
-        count(&self.waits);
-    }
-    fn write_host(&self, _: &[u8], (): &(), _: usize) {
-        count(&self.waits);
-    }
-    fn launch(&self, _: &Function, grid: Grid, _: &[Argument]) {
-        // A grid without blocks launches nothing.
-        if !grid.blocks.contains(&0) {
-            count(&self.launches);
-            count(&self.all_launches);
-        }
-    }
-    fn capture(&self, _: &[Operation]) -> Result<(), String> {
-        Ok(())
-    }
-    fn replay(&self, (): &()) -> Result<(), String> {
-        count(&self.replays);
-        count(&self.all_launches);
-        Ok(())
-    }
-    fn synchronize(&self) {
-        count(&self.waits);
-    }
-}
 
 /// How steps are made.
 #[derive(Clone, Copy)]

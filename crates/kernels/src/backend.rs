@@ -35,7 +35,7 @@
 //! backend's own (docs/numerics.md).
 
 use crate::adamw::{AdamW, Updated};
-use crate::attention::Attention;
+use crate::attention::{Attention, HeadNorms};
 use crate::batch::HostBatch;
 use crate::draw::{Draw, Drawn};
 use crate::head::{EntropySlopes, HeadScores};
@@ -160,6 +160,26 @@ pub trait Backend: Send + Sync + 'static {
         y: &mut Self::Buffer,
         tokens: usize,
     );
+    /// `y = silu(gate) * up`, `gate` and `up` being the two halves of the outputs of [`linear`](Self::linear), which are left in
+    /// `gate_up: [tokens, outputs]` where there is such a buffer. `y: [tokens, outputs / 2]`. The bits are those of the two
+    /// operations one after the other, which this is.
+    #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
+    fn linear_swiglu(
+        &self,
+        shape: Linear,
+        x: &Self::Buffer,
+        weights: &Self::Buffer,
+        bias: Option<&Self::Buffer>,
+        gate_up: Option<&mut Self::Buffer>,
+        y: &mut Self::Buffer,
+        tokens: usize,
+    ) {
+        let mut for_a_moment = None;
+        let gate_up = gate_up
+            .unwrap_or_else(|| for_a_moment.insert(self.buffer(Role::Activation(tokens, shape.outputs))));
+        self.linear(shape, x, weights, bias, gate_up, tokens);
+        self.swiglu(shape.outputs / 2, gate_up, y, tokens);
+    }
     /// `dx = dy W`. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
     fn linear_backward_input(
         &self,
@@ -241,6 +261,28 @@ pub trait Backend: Send + Sync + 'static {
         cache: &mut Self::Buffer,
         layer: usize,
     );
+    /// Makes what a layer's product has computed of a batch ready for [`attention`](Self::attention): queries and keys normed by
+    /// their heads, where there are norms, and turned; keys and values in one layer of the cache. The rows are in `qkv`, or in
+    /// `raw` where there are norms. The bits are those of the operations one after the other, which this is.
+    #[allow(clippy::too_many_arguments, reason = "the operands of what is several operations")]
+    fn prepare_qkv(
+        &self,
+        shape: Attention,
+        norms: Option<HeadNorms<'_, Self::Buffer>>,
+        (cos, sin): (&Self::Buffer, &Self::Buffer),
+        qkv: &mut Self::Buffer,
+        batch: &Self::Batch,
+        cache: &mut Self::Buffer,
+        layer: usize,
+    ) {
+        if let Some(HeadNorms { raw, rows, queries, keys, eps }) = norms {
+            self.copy(raw, qkv, rows);
+            self.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
+            self.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
+        }
+        self.rope(shape.turned_heads(), qkv, cos, sin, batch, Turn::Forward);
+        self.store_kv(shape, qkv, batch, cache, layer);
+    }
     /// Copies pages from one number to another, in every layer. No page is copied to twice, or both from and to.
     fn copy_pages(&self, shape: Attention, cache: &mut Self::Buffer, pages: &[(u32, u32)]);
     /// Each row of the batch attends to its sequence up to itself. `out: [rows, heads * head_dim]`; that layer of the cache

@@ -31,7 +31,7 @@ mod threads;
 mod tile;
 
 pub use adamw::{AdamW, NORM_BLOCK, UpdateFactors, Updated, norm};
-pub use attention::Attention;
+pub use attention::{Attention, HeadNorms};
 pub use backend::{Backend, NO_SLOT};
 pub use batch::{CpuBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;

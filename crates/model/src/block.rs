@@ -7,8 +7,9 @@ use crate::internals::{AttentionInternals, Internals};
 use crate::layout::BlockLayout;
 use crate::model::Model;
 use crate::rope_table::Rotations;
-use isentrope_kernels::{Backend, HostBatch, Role, Turn};
+use isentrope_kernels::{Backend, HeadNorms, HostBatch, Role, Turn};
 use isentrope_trace::operation;
+use std::mem;
 use std::sync::Arc;
 
 /// The rows of a batch on the device, as every block sees them.
@@ -56,11 +57,15 @@ impl<B: Backend> Model<B> {
             (attention, middle)
         });
         let _span = operation("MLP");
-        let gate_up = self.gate_and_up(block, x, tokens);
+        let normed = self.mlp_input(block, x, tokens);
+        let mut gate_up = keep.then(|| self.activations(tokens, s.gate_up.outputs));
         let mut activated = self.activations(tokens, s.intermediate);
-        b.swiglu(s.intermediate, &gate_up, &mut activated, tokens);
+        let bias = block.gate_up_bias.map(|id| &w[id]);
+        let kept_outputs = gate_up.as_mut();
+        b.linear_swiglu(s.gate_up, &normed, &w[block.gate_up], bias, kept_outputs, &mut activated, tokens);
+        drop(normed);
         b.linear_add(s.down, &activated, &w[block.down], block.down_bias.map(|id| &w[id]), x, tokens);
-        kept.map(|(attention, middle)| Internals { attention, middle, gate_up })
+        kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals { attention, middle, gate_up })
     }
 
     /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's input.
@@ -75,7 +80,11 @@ impl<B: Backend> Model<B> {
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
         self.backend.copy(input, &mut middle, tokens);
         let attention = self.attention_branch(block, &mut middle, rows, cache);
-        let gate_up = self.gate_and_up(block, &middle, tokens);
+        let normed = self.mlp_input(block, &middle, tokens);
+        let (b, w, shape) = (&*self.backend, &self.weights, self.layout.shapes.gate_up);
+        let mut gate_up = self.activations(tokens, shape.outputs);
+        let bias = block.gate_up_bias.map(|id| &w[id]);
+        b.linear(shape, &normed, &w[block.gate_up], bias, &mut gate_up, tokens);
         Internals { attention, middle, gate_up }
     }
 
@@ -90,43 +99,34 @@ impl<B: Backend> Model<B> {
         let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
-        let eps = self.config.rms_norm_eps;
         let mut normed = self.activations(tokens, s.hidden);
         self.norm(x, block.input_norm, &mut normed, tokens);
         let mut qkv = self.activations(tokens, s.qkv.outputs);
         b.linear(s.qkv, &normed, &w[block.qkv], block.qkv_bias.map(|id| &w[id]), &mut qkv, tokens);
-        let mut raw_qkv = None;
-        if let Some((q_norm, k_norm)) = block.qk_norm {
-            let raw = qkv;
-            qkv = self.activations(tokens, s.qkv.outputs);
-            b.copy(&raw, &mut qkv, tokens);
-            b.rms_norm(s.query_heads, eps, &raw, &w[q_norm], &mut qkv, tokens);
-            b.rms_norm(s.key_heads, eps, &raw, &w[k_norm], &mut qkv, tokens);
-            raw_qkv = Some(raw);
-        }
-        b.rope(s.turned_heads, &mut qkv, &rows.rope.cos, &rows.rope.sin, &rows.batch, Turn::Forward);
-        b.store_kv(block.attention, &qkv, &rows.batch, cache, layer);
+        let raw_qkv = block.qk_norm.map(|_| {
+            let turned = self.activations(tokens, s.qkv.outputs);
+            mem::replace(&mut qkv, turned)
+        });
+        let norms = block.qk_norm.zip(raw_qkv.as_ref()).map(|((queries, keys), raw)| HeadNorms {
+            raw,
+            rows: tokens,
+            queries: &w[queries],
+            keys: &w[keys],
+            eps: self.config.rms_norm_eps,
+        });
+        let angles = (&rows.rope.cos, &rows.rope.sin);
+        b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
         let mut attended = self.activations(tokens, s.output.inputs);
         b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
         b.linear_add(s.output, &attended, &w[block.output], block.output_bias.map(|id| &w[id]), x, tokens);
         AttentionInternals { raw_qkv, qkv, attended }
     }
 
-    /// `Wgu norm(x)`.
-    fn gate_and_up(&self, block: &BlockLayout, x: &B::Buffer, tokens: usize) -> B::Buffer {
-        let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
-        let mut normed = self.activations(tokens, s.hidden);
+    /// The norm before the MLP.
+    fn mlp_input(&self, block: &BlockLayout, x: &B::Buffer, tokens: usize) -> B::Buffer {
+        let mut normed = self.activations(tokens, self.layout.shapes.hidden);
         self.norm(x, block.mlp_norm, &mut normed, tokens);
-        let mut gate_up = self.activations(tokens, s.gate_up.outputs);
-        b.linear(
-            s.gate_up,
-            &normed,
-            &w[block.gate_up],
-            block.gate_up_bias.map(|id| &w[id]),
-            &mut gate_up,
-            tokens,
-        );
-        gate_up
+        normed
     }
 
     /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the weights' gradients.
@@ -180,9 +180,11 @@ impl<B: Backend> Model<B> {
         b.linear_backward_input(s.output, dx, &w[block.output], &mut d_attended, tokens);
         let mut d_qkv = self.activations(tokens, s.qkv.outputs);
         b.attention_backward(block.attention, &qkv, &rows.batch, &d_attended, &mut d_qkv);
-        b.rope(s.turned_heads, &mut d_qkv, &rows.rope.cos, &rows.rope.sin, &rows.batch, Turn::Backward);
+        let (turned, Rotations { cos, sin, .. }) = (block.attention.turned_heads(), &*rows.rope);
+        b.rope(turned, &mut d_qkv, cos, sin, &rows.batch, Turn::Backward);
         if let (Some((q_norm, k_norm)), Some(raw)) = (block.qk_norm, raw_qkv) {
-            for (heads, id) in [(s.query_heads, q_norm), (s.key_heads, k_norm)] {
+            let (queries, keys) = (block.attention.query_heads(), block.attention.key_heads());
+            for (heads, id) in [(queries, q_norm), (keys, k_norm)] {
                 b.rms_norm_backward(heads, eps, &raw, &w[id], None, &mut d_qkv, &mut g[id], tokens);
             }
         }

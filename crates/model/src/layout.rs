@@ -5,7 +5,7 @@
 //! optimizer moments all follow it.
 
 use crate::config::ModelConfig;
-use isentrope_kernels::{Attention, Grouped, Kind, Linear};
+use isentrope_kernels::{Attention, Kind, Linear};
 
 /// Number of a parameter in [`Layout::parameters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,6 @@ pub(crate) struct Shapes {
     pub output: Linear,
     pub gate_up: Linear,
     pub down: Linear,
-    /// The query heads in a row of queries, keys and values; the key heads; and both.
-    pub query_heads: Grouped,
-    pub key_heads: Grouped,
-    pub turned_heads: Grouped,
 }
 
 impl Layout {
@@ -95,8 +91,6 @@ impl Layout {
         let attention_features = config.heads * dim;
         let kv_features = config.kv_heads * dim;
         let row = attention_features + 2 * kv_features;
-        let heads =
-            |first: usize, groups: usize| Grouped { stride: row, offset: first * dim, groups, features: dim };
         let shapes = Shapes {
             hidden,
             intermediate,
@@ -105,9 +99,6 @@ impl Layout {
             output: Linear { inputs: attention_features, outputs: hidden },
             gate_up: Linear { inputs: hidden, outputs: 2 * intermediate },
             down: Linear { inputs: intermediate, outputs: hidden },
-            query_heads: heads(0, config.heads),
-            key_heads: heads(config.heads, config.kv_heads),
-            turned_heads: heads(0, config.heads + config.kv_heads),
         };
         let mut list = List::default();
         let embedding = list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);

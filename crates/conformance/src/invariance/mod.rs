@@ -3,6 +3,7 @@
 mod activations;
 mod attention;
 mod batches;
+mod fused;
 mod gradients;
 mod head;
 mod rows;
@@ -16,6 +17,7 @@ use crate::{Property, Subject};
 pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
     [
         rows::properties(),
+        fused::properties(),
         attention::properties(),
         head::properties(),
         variants::properties(),

@@ -13,6 +13,7 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::batch::{CpuBatch, PAGE};
+use crate::norm::Grouped;
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
 
@@ -32,10 +33,45 @@ pub struct Attention {
     pub scale: f32,
 }
 
+/// How the heads of queries and keys are normed, each by itself.
+#[derive(Debug)]
+pub struct HeadNorms<'a, Buffer> {
+    /// Rows of queries, keys and values from before; as many as `rows`.
+    pub raw: &'a Buffer,
+    /// Rows.
+    pub rows: usize,
+    /// Weights of the queries' norm, `[head_dim]`.
+    pub queries: &'a Buffer,
+    /// Weights of the keys' norm.
+    pub keys: &'a Buffer,
+    /// What is added to a mean of squares.
+    pub eps: f32,
+}
+
 impl Attention {
     /// Numbers in a row of queries, keys and values.
     pub fn row(self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// The query heads in a row.
+    pub fn query_heads(self) -> Grouped {
+        self.part(0, self.heads)
+    }
+
+    /// The key heads.
+    pub fn key_heads(self) -> Grouped {
+        self.part(self.heads, self.kv_heads)
+    }
+
+    /// Both: those that are turned by their position.
+    pub fn turned_heads(self) -> Grouped {
+        self.part(0, self.heads + self.kv_heads)
+    }
+
+    fn part(self, first: usize, groups: usize) -> Grouped {
+        let features = self.head_dim;
+        Grouped { stride: self.row(), offset: first * features, groups, features }
     }
 
     /// Floats in a page of one layer.

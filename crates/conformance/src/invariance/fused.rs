@@ -1,0 +1,101 @@
+//! Operations that a backend may compute at once have the bits of their parts.
+
+use crate::data::{POISON, assert_bits};
+use crate::device::{Buffer, Device, Trial, vector, weights, width};
+use crate::{Subject, properties};
+use isentrope_kernels::{Attention, Backend, HeadNorms, HostBatch, Linear, Role, Run, Turn};
+
+properties!(gated_products, queries_keys_and_values);
+
+fn gated_products<S: Subject>(trial: &Trial<S>) {
+    for device in trial.devices() {
+        for (inputs, features, rows) in [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3)] {
+            for bias in [false, true] {
+                let upload = |role, seed| device.upload(role, &device.noise(role, seed));
+                let shape = Linear { inputs, outputs: 2 * features };
+                let [both, one] = [2 * features, features].map(|features| Role::Activation(rows, features));
+                let (x, w) = (upload(Role::Activation(rows, inputs), 1), upload(weights(shape), 2));
+                let bias = bias.then(|| upload(vector(shape.outputs), 3));
+                let (mut gate_up, mut want) = (device.blank(both), device.blank(one));
+                device.linear(shape, &x, &w, bias.as_ref(), &mut gate_up, rows);
+                device.swiglu(features, &gate_up, &mut want, rows);
+                let want = device.download(one, &want);
+                let (mut kept, mut y) = (device.blank(both), device.blank(one));
+                device.linear_swiglu(shape, &x, &w, bias.as_ref(), Some(&mut kept), &mut y, rows);
+                let what = format!("{shape:?}, {rows} rows, on {}", device.name());
+                assert_bits(&what, &device.download(one, &y), &want);
+                let (kept, gate_up) = (device.download(both, &kept), device.download(both, &gate_up));
+                assert_bits(&format!("both halves of {what}"), &kept, &gate_up);
+                let mut y = device.blank(one);
+                device.linear_swiglu(shape, &x, &w, bias.as_ref(), None, &mut y, rows);
+                assert_bits(&format!("nothing kept of {what}"), &device.download(one, &y), &want);
+            }
+        }
+    }
+}
+
+/// A sequence, another that continues it on a page of its own, and a row of none.
+fn shared_beginning(page: usize) -> HostBatch {
+    let (first, more) = (page + 4, 7);
+    let run = |row, len, position, pages| Run { row, len, position, pages };
+    HostBatch {
+        tokens: vec![0; first + more + 1],
+        runs: vec![run(0, first, 0, 0..2), run(first, more, first, 2..4)],
+        copied: vec![run(page, 4, page, 2..4)],
+        pages: vec![3, 1, 3, 2],
+    }
+}
+
+/// Rows as attention sees them, and its outputs, which tell what is in the cache.
+fn attended<S: Subject>(
+    device: &Device<'_, S>,
+    shape: Attention,
+    qkv: Buffer<S>,
+    prepare: impl FnOnce(&mut Buffer<S>, &<S::Backend as Backend>::Batch, &mut Buffer<S>),
+) -> [Vec<f32>; 2] {
+    let host = shared_beginning(S::Backend::PAGE);
+    let batch = device.batch(&host);
+    let mut cache = device.buffer(Role::Cache { shape, layers: 2, pages: 4 });
+    device.fill(&mut cache, POISON);
+    let mut qkv = qkv;
+    prepare(&mut qkv, &batch, &mut cache);
+    let [row, out] = [shape.row(), width(shape)].map(|width| Role::Activation(host.rows(), width));
+    let mut outputs = device.blank(out);
+    device.attention(shape, &qkv, &batch, &cache, 1, &mut outputs);
+    [device.download(row, &qkv), device.download(out, &outputs)]
+}
+
+fn queries_keys_and_values<S: Subject>(trial: &Trial<S>) {
+    let rows = shared_beginning(S::Backend::PAGE).rows();
+    for device in trial.devices() {
+        for (heads, kv_heads, head_dim) in [(1, 1, 2), (4, 2, 10), (3, 1, 64), (6, 3, 34), (1, 1, 130)] {
+            let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 0.3 };
+            let upload = |role, seed| device.upload(role, &device.noise(role, seed));
+            let row = Role::Activation(rows, shape.row());
+            let angles = Role::Exact(rows, head_dim / 2);
+            let (cos, sin) = (&upload(angles, 1), &upload(angles, 2));
+            let (queries, keys) = (&upload(vector(head_dim), 3), &upload(vector(head_dim), 4));
+            let (raw, eps) = (&upload(row, 5), 1e-5);
+            for normed in [false, true] {
+                let [qkv, want] = [(); 2].map(|()| if normed { device.blank(row) } else { upload(row, 5) });
+                let want = attended(&device, shape, want, |qkv, batch, cache| {
+                    if normed {
+                        device.copy(raw, qkv, rows);
+                        device.rms_norm(shape.query_heads(), eps, raw, queries, qkv, rows);
+                        device.rms_norm(shape.key_heads(), eps, raw, keys, qkv, rows);
+                    }
+                    device.rope(shape.turned_heads(), qkv, cos, sin, batch, Turn::Forward);
+                    device.store_kv(shape, qkv, batch, cache, 1);
+                });
+                let got = attended(&device, shape, qkv, |qkv, batch, cache| {
+                    let norms = normed.then_some(HeadNorms { raw, rows, queries, keys, eps });
+                    device.prepare_qkv(shape, norms, (cos, sin), qkv, batch, cache, 1);
+                });
+                for (what, (got, want)) in ["rows", "outputs"].iter().zip(got.iter().zip(&want)) {
+                    let what = format!("{what}, {shape:?}, normed {normed}, on {}", device.name());
+                    assert_bits(&what, got, want);
+                }
+            }
+        }
+    }
+}
