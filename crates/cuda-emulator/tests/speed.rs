@@ -55,12 +55,12 @@ fn launches() {
         time("reverse", 1 << 20, "thread, 6 stops", &|| {
             REVERSE.launch(&device, Grid::line(1 << 13, 128), arguments);
         });
-        let linear = function("linear_bf16");
+        let linear = function("linear_bf16_64");
         let (rows, columns, depth) = (64u32, 128u32, 512u32);
         let pointer = |at: u64| Argument::Pointer(at);
         let mut values = vec![pointer(x.address()), pointer(x.address()), pointer(0), pointer(y.address())];
         values.extend([rows, columns, depth, depth, depth, columns, 0].map(Argument::U32));
-        time("linear_bf16", (rows * columns * depth / 2048) as usize, "mma", &|| {
+        time("linear_bf16_64", (rows * columns * depth / 2048) as usize, "mma", &|| {
             device.launch(linear, Grid::new([1, 2, 1], 128), &values);
         });
         time("allocate", 1000, "allocation of 4 KiB", &|| {

@@ -19,6 +19,23 @@ impl<P: Arguments> Pair<P> {
     }
 }
 
+/// A kernel for each size of its tiles.
+pub(crate) struct Tiled<P: 'static> {
+    small: &'static Kernel<P>,
+    large: &'static Kernel<P>,
+}
+
+impl<P: Arguments> Tiled<P> {
+    /// The one whose tiles have so many rows and columns.
+    pub(crate) fn of(&self, side: usize) -> &'static Kernel<P> {
+        if side == LARGE { self.large } else { self.small }
+    }
+}
+
+/// Rows and columns of a tile of a product.
+pub(crate) const SMALL: usize = 64;
+pub(crate) const LARGE: usize = 128;
+
 /// Kernels for heads of 16, 32, 64 and 128 features at most.
 pub(crate) type ByHead<P> = [(usize, &'static Kernel<P>); 4];
 
@@ -27,15 +44,22 @@ pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize
     kernels.iter().copied().find(|(most, _)| head_dim <= *most)
 }
 
-/// Declares the kernels of each file. `NAME / "name" (..)` is one kernel; `NAME : A "name_f32", B "name_bf16" (..)` a pair.
+/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles; and a `pair`, with one for
+/// each type of numbers.
 macro_rules! catalog {
     ($($source:ident $file:literal {
         $(one $one:ident $one_name:literal ($($one_p:ty),*);)*
+        $(tiled $tiled:ident, $small:ident $small_name:literal, $large:ident $large_name:literal ($($tiled_p:ty),*);)*
         $(pair $pair:ident, $f32:ident $f32_name:literal, $bf16:ident $bf16_name:literal ($($pair_p:ty),*);)*
     })*) => {
         $(
             static $source: Source = Source { file: $file, text: include_str!(concat!("../kernels/", $file)) };
             $(pub(crate) static $one: Kernel<($($one_p,)*)> = Kernel::new($one_name, &$source);)*
+            $(
+                static $small: Kernel<($($tiled_p,)*)> = Kernel::new($small_name, &$source);
+                static $large: Kernel<($($tiled_p,)*)> = Kernel::new($large_name, &$source);
+                pub(crate) static $tiled: Tiled<($($tiled_p,)*)> = Tiled { small: &$small, large: &$large };
+            )*
             $(
                 static $f32: Kernel<($($pair_p,)*)> = Kernel::new($f32_name, &$source);
                 static $bf16: Kernel<($($pair_p,)*)> = Kernel::new($bf16_name, &$source);
@@ -46,7 +70,11 @@ macro_rules! catalog {
         pub static SOURCES: &[&Source] = &[$(&$source),*];
         /// Every kernel.
         pub static FUNCTIONS: &[&Function] = &[
-            $($($one.function(),)* $($f32.function(), $bf16.function(),)*)*
+            $(
+                $($one.function(),)*
+                $($small.function(), $large.function(),)*
+                $($f32.function(), $bf16.function(),)*
+            )*
         ];
     };
 }
@@ -134,15 +162,24 @@ catalog! {
     }
     TENSOR_CORE "product.cu" {
         // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
-        one LINEAR_BF16 "linear_bf16" (P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        tiled LINEAR_BF16, LINEAR_BF16_64 "linear_bf16_64", LINEAR_BF16_128 "linear_bf16_128"
+            (P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
         // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y.
-        one LINEAR_SWIGLU_BF16 "linear_swiglu_bf16" (P, P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        tiled LINEAR_SWIGLU_BF16, LINEAR_SWIGLU_BF16_64 "linear_swiglu_bf16_64", LINEAR_SWIGLU_BF16_128 "linear_swiglu_bf16_128"
+            (P, P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
         // a, b, d, rows, columns, depth, strides.
-        one LOGITS_BF16 "logits_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
-        one LINEAR_BACKWARD_INPUT_BF16 "linear_backward_input_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
+        tiled LOGITS_BF16, LOGITS_BF16_64 "logits_bf16_64", LOGITS_BF16_128 "logits_bf16_128"
+            (P, P, P, u32, u32, u32, u32, u32, u32);
+        tiled LINEAR_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16_64 "linear_backward_input_bf16_64",
+            LINEAR_BACKWARD_INPUT_BF16_128 "linear_backward_input_bf16_128"
+            (P, P, P, u32, u32, u32, u32, u32, u32);
         // The same, resumes.
-        one HEAD_BACKWARD_INPUT_BF16 "head_backward_input_bf16" (P, P, P, u32, u32, u32, u32, u32, u32, u32);
-        one LINEAR_BACKWARD_WEIGHT_BF16 "linear_backward_weight_bf16" (P, P, P, u32, u32, u32, u32, u32, u32);
+        tiled HEAD_BACKWARD_INPUT_BF16, HEAD_BACKWARD_INPUT_BF16_64 "head_backward_input_bf16_64",
+            HEAD_BACKWARD_INPUT_BF16_128 "head_backward_input_bf16_128"
+            (P, P, P, u32, u32, u32, u32, u32, u32, u32);
+        tiled LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_BF16_64 "linear_backward_weight_bf16_64",
+            LINEAR_BACKWARD_WEIGHT_BF16_128 "linear_backward_weight_bf16_128"
+            (P, P, P, u32, u32, u32, u32, u32, u32);
     }
     ATTEND "attention.cu" {
         // cache, pairs, words of a page, words of a layer.

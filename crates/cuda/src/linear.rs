@@ -6,9 +6,9 @@
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
-    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
+    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LARGE, LINEAR_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
-    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16,
+    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, SMALL,
 };
 use crate::cuda::{Cuda, lines, word};
 use crate::device::{Device, Product};
@@ -49,12 +49,17 @@ pub(crate) enum Direction {
     Weight,
 }
 
-impl Operands {
-    /// Tiles of 64 by 64.
-    fn grid(&self) -> Grid {
-        Grid::new([self.rows.div_ceil(64), self.columns.div_ceil(64), 1], 128)
-    }
+/// Tiles of a product on a device of so many processors: rows and columns of each, and the grid. Large ones read each operand
+/// half as often; they would leave processors idle where the product is small, and where a small one has all rows, more blocks
+/// are better at reading the other operand. No bit depends on the choice.
+fn tiles(rows: usize, columns: usize, processors: usize) -> (usize, Grid) {
+    let grid = |side: usize| [rows.div_ceil(side), columns.div_ceil(side), 1];
+    let [of_rows, of_columns, _] = grid(LARGE);
+    let side = if rows > SMALL && of_rows * of_columns >= processors { LARGE } else { SMALL };
+    (side, Grid::new(grid(side), word(2 * side)))
+}
 
+impl Operands {
     /// The product as the vendor's library sees it, if its matrices lie without gaps.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
@@ -174,9 +179,11 @@ impl<D: Device> Cuda<D> {
         if tokens == 0 || features == 0 {
             return;
         }
-        LINEAR_SWIGLU_BF16.launch(
+        // Tiles have both numbers of a pair.
+        let (side, grid) = self.tiles(tokens, 2 * features);
+        LINEAR_SWIGLU_BF16.of(side).launch(
             &*self.device,
-            Grid::new([tokens.div_ceil(64), features.div_ceil(32), 1], 128),
+            grid,
             (
                 a.start,
                 b.start,
@@ -470,6 +477,10 @@ impl<D: Device> Cuda<D> {
         );
     }
 
+    fn tiles(&self, rows: usize, columns: usize) -> (usize, Grid) {
+        tiles(rows, columns, self.device.limits().processors)
+    }
+
     /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.
     fn multiply(&self, direction: Direction, operands: Operands) {
         let Operands { a, b, d, rows, columns, depth } = operands;
@@ -479,16 +490,16 @@ impl<D: Device> Cuda<D> {
         if operands.as_product(direction).is_some_and(|product| self.device.product(&product)) {
             return;
         }
-        let (device, grid) = (&*self.device, operands.grid());
+        let (device, (side, grid)) = (&*self.device, self.tiles(rows, columns));
         let sizes = [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
         let [rows, columns, depth, a_stride, b_stride, d_stride] = sizes;
         let plain = (a.start, b.start, d.start, rows, columns, depth, a_stride, b_stride, d_stride);
         match direction {
-            Direction::Forward(true) => LOGITS_BF16.launch(device, grid, plain),
-            Direction::Input => LINEAR_BACKWARD_INPUT_BF16.launch(device, grid, plain),
-            Direction::Weight => LINEAR_BACKWARD_WEIGHT_BF16.launch(device, grid, plain),
+            Direction::Forward(true) => LOGITS_BF16.of(side).launch(device, grid, plain),
+            Direction::Input => LINEAR_BACKWARD_INPUT_BF16.of(side).launch(device, grid, plain),
+            Direction::Weight => LINEAR_BACKWARD_WEIGHT_BF16.of(side).launch(device, grid, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
-            Direction::HeadInput(resumes) => HEAD_BACKWARD_INPUT_BF16.launch(
+            Direction::HeadInput(resumes) => HEAD_BACKWARD_INPUT_BF16.of(side).launch(
                 device,
                 grid,
                 (
@@ -510,11 +521,12 @@ impl<D: Device> Cuda<D> {
     /// Outputs of a layer with a bias and a residual, which are added before the one rounding.
     fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
         let Operands { a, b, d, rows, columns, depth } = operands;
+        let (side, grid) = self.tiles(rows, columns);
         let [rows, columns, depth, a_stride, b_stride, d_stride] =
             [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
-        LINEAR_BF16.launch(
+        LINEAR_BF16.of(side).launch(
             &*self.device,
-            operands.grid(),
+            grid,
             (
                 a.start,
                 b.start,

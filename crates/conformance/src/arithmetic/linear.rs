@@ -19,7 +19,7 @@ properties!(
 fn layers_equal_their_scalar_sums<S: Subject>(trial: &Trial<S>) {
     let (device, subject) = (trial.device(), trial.subject());
     for (inputs, outputs, tokens) in
-        [(1, 1, 1), (17, 61, 7), (600, 70, 13), (65, 700, 6), (9, 70, 300), (130, 65, 100)]
+        [(1, 1, 1), (17, 61, 7), (600, 70, 13), (65, 700, 6), (9, 70, 300), (130, 65, 100), (130, 260, 130)]
     {
         let shape = Linear { inputs, outputs };
         let (x_role, y_role) = (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));

@@ -9,7 +9,9 @@ properties!(gated_products, queries_keys_and_values);
 
 fn gated_products<S: Subject>(trial: &Trial<S>) {
     for device in trial.devices() {
-        for (inputs, features, rows) in [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3)] {
+        for (inputs, features, rows) in
+            [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3), (40, 230, 130)]
+        {
             for bias in [false, true] {
                 let upload = |role, seed| device.upload(role, &device.noise(role, seed));
                 let shape = Linear { inputs, outputs: 2 * features };
