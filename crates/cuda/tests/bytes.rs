@@ -75,10 +75,10 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
     let n = numbers(launch);
     let mut bytes = Bytes::default();
     match launch.name {
-        // packed, tokens, y, count, inputs: a row of the weights for each token.
+        // packed, tokens, drawn, y, count, inputs: a row of the weights for each token.
         "embed_bf16" => {
-            bytes.weights = 2 * n[3] * n[4];
-            bytes.activations = 4 * n[3] + 2 * n[3] * n[4];
+            bytes.weights = 2 * n[4] * n[5];
+            bytes.activations = 4 * n[4] + 2 * n[4] * n[5];
         }
         // x, weight, y, rows, strides, offset, groups, features.
         "rms_norm_bf16" => {
@@ -176,13 +176,18 @@ fn step(shape: &Qwen2, sequences: usize, position: usize) -> (Bytes, u64) {
         step.push(&[1], position, &pages, true);
     }
     cuda.device().launched();
+    let mut moved = Bytes::default();
+    let mut count = || {
+        for launch in cuda.device().launched() {
+            moved += bytes_of(cuda.device(), &launch);
+        }
+    };
     let hidden = model.step(&step, &mut cache, None);
+    // What the draws upload may stand where what the step has uploaded stood.
+    count();
     let draw = |row| Draw::at_temperature(1.0, row, 0.5);
     model.draw(&hidden, &(0..sequences).map(draw).collect::<Vec<Draw>>());
-    let mut moved = Bytes::default();
-    for launch in cuda.device().launched() {
-        moved += bytes_of(cuda.device(), &launch);
-    }
+    count();
     let of_position = model.layout.cache_page_bytes(&*cuda) / 16;
     let least = model.layout.read_bytes(&*cuda) + sequences * (position + 1) * of_position;
     (moved, least as u64)
