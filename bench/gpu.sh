@@ -2,11 +2,11 @@
 # What a GPU computes and how fast: one command, below nine minutes, for a machine that has a driver and neither Rust nor a network.
 #
 #   bench/gpu.sh build [DIRECTORY]   where there is Rust: builds what the other machine needs, below 64 MiB
-#   bench/gpu.sh [DIRECTORY]         on the machine with the GPU: measures, prints a table, leaves gpu.md, gpu.json and the tests'
-#                                    output in DIRECTORY/results
+#   bench/gpu.sh [DIRECTORY [PARTS]] on the machine with the GPU: measures, prints a table, leaves gpu.md, gpu.json and the tests'
+#                                    output in DIRECTORY/results; of all parts or of some, such as models,GRPO,opponents
 #
-# DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. Ends with 1 where nothing can be measured, or where
-# not everything is right.
+# DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. transformers and TRL are measured at the same work where
+# ISENTROPE_PYTHON, or else python3, has them. Ends with 1 where nothing can be measured, or where not everything is right.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -52,7 +52,9 @@ build() {
             tar -C "$(dirname "$library")" -cJhf "$directory/nvrtc.tar.xz" "$(basename "$library")" $builtins
         fi
     fi
-    cp "$root/bench/gpu.sh" "$directory/gpu.sh"
+    cp bench/gpu.sh "$directory/gpu.sh"
+    mkdir -p "$directory/opponents"
+    cp bench/peers_gpu.py bench/trl_clock.py "$directory/opponents"
     local bytes
     bytes=$(du -sb --exclude=results --exclude=nvrtc --exclude=tests "$directory" | cut -f1)
     if [ "$bytes" -gt $((64 << 20)) ] && [ -e "$directory/nvrtc.tar.xz" ]; then
@@ -63,7 +65,7 @@ build() {
 }
 
 measure() {
-    local directory=$1
+    local directory=$1 parts=${2:-}
     if [ ! -x "$directory/gpu" ]; then
         echo "gpu.sh: $directory/gpu is not there: run \`bench/gpu.sh build\` where there is Rust, and copy the directory" >&2
         exit 1
@@ -86,7 +88,8 @@ measure() {
     fi
     export ISENTROPE_TEST_FIXTURES="$directory/tests/models"
     # Nine minutes, whatever happens.
-    timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" || {
+    timeout 535 "$directory/gpu" --tests "$directory/tests" --out "$directory/results" --seconds 525 \
+        --opponents "$directory/opponents/peers_gpu.py" --python "${ISENTROPE_PYTHON:-python3}" ${parts:+--parts "$parts"} || {
         local status=$?
         if [ $status -eq 124 ]; then
             echo "gpu.sh: stopped after nine minutes; $directory/results/gpu.md has the parts that were done" >&2
@@ -98,5 +101,5 @@ measure() {
 case ${1:-} in
 build) build "$(realpath -m "${2:-$root/target/gpu}")" ;;
 -*) sed -n '2,11s/^# \{0,1\}//p' "$0" ;;
-*) measure "${1:-$([ -x "$(dirname "$0")/gpu" ] && dirname "$0" || echo "$root/target/gpu")}" ;;
+*) measure "${1:-$([ -x "$(dirname "$0")/gpu" ] && dirname "$0" || echo "$root/target/gpu")}" "${2:-}" ;;
 esac

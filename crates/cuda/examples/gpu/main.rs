@@ -2,15 +2,20 @@
 //! those of attention's bits on the device, every kernel against its bound, and whole models. `bench/gpu.sh` builds
 //! and runs it; docs/cuda.md explains it.
 //!
-//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--emulated]` prints one Markdown table, and writes it and one JSON file to the
-//! directory, after every part, so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
-//! work with, or where not everything is right. `--tests` says where the executables `conformance_f32`, `conformance_bf16`
-//! and `attention_bits` are, and the program `isentrope` with `quickstart.toml` and its model. `--emulated` tries this program
-//! itself without a GPU, on small sizes; its times mean nothing.
+//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...]
+//! [--emulated]` prints one Markdown table, and writes it and one JSON file to the directory, after every part, so that what is
+//! measured stays whatever happens next. It ends with 1 where there is no GPU to work with, or where not everything is right.
+//! `--tests` says where the executables `conformance_f32`, `conformance_bf16` and `attention_bits` are, the program `isentrope`
+//! with `quickstart.toml` and its model, and `--opponents` where `peers_gpu.py`, which `--python` runs; none of them goes on for
+//! longer than so many seconds after the start. `--emulated` tries this program itself without a GPU, on small sizes; its times
+//! mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
+mod grpo;
 mod models;
+mod opponents;
+mod peak;
 mod probe;
 mod process;
 mod products;
@@ -23,6 +28,7 @@ mod speed;
 use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{Cuda, Device, Dtype, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
+use opponents::Opponents;
 use process::{Ended, ended};
 use report::Report;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +39,21 @@ use std::time::{Duration, Instant};
 
 /// The executables of tests, and how many seconds each may take.
 const TESTS: [(&str, u64); 3] = [("attention_bits", 60), ("conformance_f32", 130), ("conformance_bf16", 130)];
+
+/// All parts, in their order.
+const PARTS: [&str; 11] = [
+    "conformance",
+    "tensor core",
+    "memory",
+    "bf16",
+    "f32",
+    "models",
+    "GRPO",
+    "runs",
+    "sanitizer",
+    "cuBLASLt",
+    "opponents",
+];
 
 /// How large the work is.
 #[derive(Clone, Copy)]
@@ -46,20 +67,34 @@ pub struct Scale {
 }
 
 fn main() -> ExitCode {
+    let started = Instant::now();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let value = |name: &str| {
+    let text = |name: &str| {
         let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1).map(PathBuf::from)
+        arguments.get(place + 1)
     };
     // Programs that are started there have directories of their own.
-    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-    let mut run = Run { out: whole(value("--out").unwrap_or_else(|| ".".into())), report: Report::default() };
-    let tests = value("--tests").map(whole);
+    let path = |name: &str| text(name).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    let parts: Vec<&str> =
+        text("--parts").map_or(PARTS.to_vec(), |parts| parts.split(',').map(str::trim).collect());
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
+        eprintln!("there is no part {unknown:?}; there are {}", PARTS.join(", "));
+        return ExitCode::FAILURE;
+    }
+    let seconds = text("--seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(600);
+    let opponents = path("--opponents").map(|script| Opponents {
+        python: text("--python").map_or("python3", |python| python).into(),
+        script,
+        until: started + Duration::from_secs(seconds),
+    });
+    let out = path("--out").unwrap_or_else(|| ".".into());
+    let (tests, report) = (path("--tests"), Report::default());
+    let mut run = Run { out, tests, opponents, parts, report };
     if arguments.iter().any(|argument| argument == "--emulated") {
         let scale = Scale { probed: 1000, divisor: 64, window: Duration::from_millis(1) };
         let device = Arc::new(Emulator::new(Settings::default()));
         run.report.name("emulated: no time here means anything");
-        run.all(tests.as_deref(), &device, TensorCore::Hopper, scale);
+        run.all(&device, TensorCore::Hopper, scale, |_| {});
     } else {
         let surroundings = Surroundings::of_process();
         let gpu = match Gpu::open(0, &surroundings, SOURCES) {
@@ -72,8 +107,7 @@ fn main() -> ExitCode {
         let scale = Scale { probed: 1_000_000, divisor: 1, window: Duration::from_millis(60) };
         let core = if gpu.limits().capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere };
         run.report.name(&gpu.name());
-        run.all(tests.as_deref(), &gpu, core, scale);
-        run.part("cuBLASLt", |report| products::sweep(&gpu, scale, report));
+        run.all(&gpu, core, scale, |report| products::sweep(&gpu, scale, report));
     }
     println!("{}", run.report.table());
     let is_right = run.report.is_right();
@@ -84,18 +118,29 @@ fn main() -> ExitCode {
 }
 
 /// One part after the other.
-struct Run {
+struct Run<'a> {
     out: PathBuf,
+    tests: Option<PathBuf>,
+    opponents: Option<Opponents>,
+    /// Those that are wanted.
+    parts: Vec<&'a str>,
     report: Report,
 }
 
-impl Run {
-    /// What any device can be asked for. The conformance tests come first: they run in processes of their own, which end well
-    /// before the time is over, and no failure of theirs keeps this one from going on.
-    fn all<D: Device>(&mut self, tests: Option<&Path>, device: &Arc<D>, core: TensorCore, scale: Scale) {
-        if let Some(tests) = tests {
+impl Run<'_> {
+    /// All parts. The conformance tests come first: they run in processes of their own, which end well before the time is over,
+    /// and no failure of theirs keeps this one from going on. Opponents have the time that is left.
+    fn all<D: Device>(
+        &mut self,
+        device: &Arc<D>,
+        core: TensorCore,
+        scale: Scale,
+        products: impl FnOnce(&mut Report),
+    ) {
+        let (out, tests) = (self.out.clone(), self.tests.clone());
+        if let Some(tests) = &tests {
             for (name, seconds) in TESTS {
-                let (out, limit) = (self.out.clone(), Duration::from_secs(seconds));
+                let limit = Duration::from_secs(seconds);
                 self.part("conformance", |report| {
                     report.verdict("conformance", name, conformance(&tests.join(name), &out, name, limit));
                 });
@@ -107,17 +152,24 @@ impl Run {
         self.part("bf16", |report| speed::operations(&backend(Dtype::Bf16), scale, report));
         self.part("f32", |report| speed::operations(&backend(Dtype::F32), scale, report));
         self.part("models", |report| models::models(device, scale, report));
-        if let Some(tests) = tests {
-            let out = self.out.clone();
+        if let Some(tests) = &tests {
+            self.part("GRPO", |report| grpo::grpo(device, tests, &out, scale, report));
             self.part("runs", |report| runs::runs(tests, &out, scale, report));
             if scale.divisor == 1 {
                 self.part("sanitizer", |report| runs::sanitized(tests, &out, report));
             }
         }
+        self.part("cuBLASLt", products);
+        if let (Some(opponents), Some(tests)) = (self.opponents.take(), &tests) {
+            self.part("opponents", |report| opponents.measure(&**device, tests, &out, scale, report));
+        }
     }
 
     /// One part, and the report so far. Where it panics, that is a verdict, and the next one begins.
     fn part(&mut self, name: &'static str, part: impl FnOnce(&mut Report)) {
+        if !self.parts.contains(&name) {
+            return;
+        }
         let started = Instant::now();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| part(&mut self.report))) {
             let said = panic.downcast_ref::<String>().map(String::as_str);

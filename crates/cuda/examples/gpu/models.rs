@@ -2,50 +2,98 @@
 //! sampled has the bits that training computes for it, and how many tokens a second are sampled and trained.
 
 use crate::Scale;
+use crate::peak::most_taken;
 use crate::qwen2::{HALF, Qwen2, SEVEN};
-use crate::report::{Report, Work};
-use isentrope_cuda::{Cuda, Device};
+use crate::report::{Pace, Report};
+use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_kernels::{Backend, Draw, Kind};
 use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Models, and sequences of each that are sampled together.
-const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
+pub const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
 /// Tokens of a prompt, and tokens that are sampled after it.
 const PROMPT: usize = 256;
 const SAMPLED: usize = 64;
+/// Responses to a prompt, where there are prompts with several.
+const GROUP: usize = 8;
+
+/// What is measured of a model, here and by opponents.
+pub struct Sizes {
+    pub name: String,
+    /// Its config.json.
+    pub config: Value,
+    pub sequences: usize,
+    /// Tokens of each.
+    pub prompt: usize,
+    pub sampled: usize,
+}
+
+impl Sizes {
+    /// In miniature, one layer and a few short sequences.
+    pub fn of((whole, sequences): &(Qwen2, usize), scale: Scale) -> Self {
+        let name = format!("Qwen2.5-{}", whole.name);
+        let mut config = whole.config();
+        config["head_dim"] = json!(whole.hidden / whole.heads);
+        if scale.divisor == 1 {
+            return Self { name, config, sequences: *sequences, prompt: PROMPT, sampled: SAMPLED };
+        }
+        for (key, number) in [
+            ("hidden_size", whole.hidden),
+            ("intermediate_size", whole.intermediate),
+            ("vocab_size", whole.vocabulary),
+        ] {
+            config[key] = json!((number / scale.divisor).next_multiple_of(16));
+        }
+        config["num_hidden_layers"] = json!(1);
+        config["head_dim"] = json!(16);
+        Self { name, config, sequences: 2, prompt: 5, sampled: 3 }
+    }
+
+    /// Responses to a prompt.
+    pub fn group(&self) -> usize {
+        GROUP.min(self.sequences)
+    }
+
+    /// Prompts with so many responses.
+    pub fn prompts(&self) -> usize {
+        self.sequences / self.group()
+    }
+
+    /// What a step of GRPO is called.
+    pub fn step(&self) -> String {
+        format!("{}, GRPO step, {} x {} responses", self.name, self.prompts(), self.group())
+    }
+}
 
 /// Both models, one after the other.
 pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
-    for (whole, sequences) in MODELS {
-        let name = format!("Qwen2.5-{}", whole.name);
-        // In miniature, one layer and a few short sequences.
-        let is_small = scale.divisor > 1;
-        let of = |number: usize| (number / scale.divisor).next_multiple_of(16);
-        let (layers, sequences) = if is_small { (1, 2) } else { (whole.layers, sequences) };
-        let (prompt, sampled) = if is_small { (5, 3) } else { (PROMPT, SAMPLED) };
-        let Qwen2 { hidden, intermediate, vocabulary, .. } = whole;
-        let [hidden, intermediate, vocabulary] = [hidden, intermediate, vocabulary].map(of);
-        let mut config = Qwen2 { hidden, intermediate, vocabulary, layers, ..whole }.config();
-        config["head_dim"] = json!(if is_small { 16 } else { whole.hidden / whole.heads });
-        let directory = std::env::temp_dir().join(format!("gpu-models-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("config.json"), config.to_string()).unwrap();
-        let backend = Arc::new(Cuda::new(device.clone(), isentrope_cuda::Dtype::Bf16));
-        let model = Model::zeros(&directory, backend);
-        std::fs::remove_dir_all(&directory).unwrap();
-        let mut model = match model {
-            Ok(model) => model,
-            Err(error) => {
-                report.verdict("models", &name, Ok(format!("not measured: {error}")));
-                continue;
-            }
-        };
-        draw_weights(&mut model);
-        measure(&name, &model, [sequences, prompt, sampled], report);
+    for model in &MODELS {
+        let sizes = Sizes::of(model, scale);
+        let free = device.memory_info().free;
+        match build(device, Dtype::Bf16, &sizes.config) {
+            Ok(model) => measure(&sizes, &model, free, report),
+            Err(error) => report.remark("models", &sizes.name, &format!("not measured: {error}")),
+        }
     }
+}
+
+/// A model with random weights, which are drawn on the device.
+///
+/// # Errors
+/// When there is no memory for it.
+pub fn build<D: Device>(
+    device: &Arc<D>,
+    dtype: Dtype,
+    config: &Value,
+) -> isentrope_model::Result<Model<Cuda<D>>> {
+    let directory = tempfile::tempdir().expect("a directory for a file of a kilobyte");
+    std::fs::write(directory.path().join("config.json"), config.to_string()).expect("a kilobyte");
+    let mut model = Model::zeros(directory.path(), Arc::new(Cuda::new(device.clone(), dtype)))?;
+    draw_weights(&mut model);
+    Ok(model)
 }
 
 fn draw_weights<D: Device>(model: &mut Model<Cuda<D>>) {
@@ -60,33 +108,89 @@ fn draw_weights<D: Device>(model: &mut Model<Cuda<D>>) {
     }
 }
 
-fn measure<D: Device>(
-    name: &str,
-    model: &Model<Cuda<D>>,
-    [sequences, prompt, sampled]: [usize; 3],
-    report: &mut Report,
-) {
+fn measure<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>, free: usize, report: &mut Report) {
+    let Sizes { name, sequences, prompt, sampled, .. } = sizes;
+    let (sequences, prompt, sampled) = (*sequences, *prompt, *sampled);
     let numbers: usize = model.weights.buffers().iter().map(isentrope_cuda::CudaBuffer::numbers).sum();
-    let flop = |tokens: usize| 2.0 * numbers as f64 * tokens as f64;
+    let device = &**model.backend.device();
+    let pace = |seconds, tokens, passes: f64, memory| {
+        let flop = passes * 2.0 * numbers as f64 * tokens as f64;
+        Pace { seconds, tokens, flop, memory }
+    };
+    // Once to warm up.
+    let (sampling, memory) =
+        most_taken(device, free, || sample(sizes, model).and_then(|_| sample(sizes, model)));
+    let Sampled { texts, logprobs, seconds: [prefill, decoding] } = match sampling {
+        Ok(sampled) => sampled,
+        Err(error) => return report.remark("models", name, &format!("not measured: {error}")),
+    };
+    report.pace("models", &format!("{name}, prefill"), pace(prefill, sequences * prompt, 1.0, memory), "");
+    let decoded = pace(decoding, sequences * (sampled - 1), 1.0, memory);
+    report.pace("models", &format!("{name}, decoding {sequences} sequences"), decoded, "");
+
+    let packed = |texts: &[Vec<u32>]| {
+        let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: prompt }).collect();
+        Packed::new(&sequences)
+    };
+    let scored = model.score(&packed(&texts), 1.0);
+    let bits: Vec<u32> = scored.logprobs.iter().map(|logprob| logprob.to_bits()).collect();
+    let verdict = if bits == logprobs.concat() {
+        Ok(format!("{} tokens have the bits with which they were drawn", bits.len()))
+    } else {
+        Err("scores of tokens are not those with which they were drawn".to_owned())
+    };
+    report.verdict("models", &format!("{name}, sampling against training"), verdict);
+
+    let mut gradient = match Gradient::zeros(model) {
+        Ok(gradient) => gradient,
+        Err(error) => return report.remark("models", name, &format!("no training: {error}")),
+    };
+    let coefficients = vec![1.0; bits.len()];
+    let mut pass = || {
+        let started = Instant::now();
+        let (_, tape) = model.forward(packed(&texts), 1.0, Keep::BlockInputs);
+        model.backward(tape, Derivatives::of(&coefficients, &coefficients), &mut gradient);
+        device.synchronize();
+        started.elapsed().as_secs_f64()
+    };
+    let (seconds, memory) = most_taken(device, free, || {
+        pass();
+        pass()
+    });
+    // Forward, again for what is not kept, and back by inputs and weights.
+    let pace = pace(seconds, sequences * (prompt + sampled), 4.0, memory);
+    let kept = "inputs of blocks are kept, the rest is computed again";
+    report.pace("models", &format!("{name}, forward and backward"), pace, kept);
+}
+
+/// Sequences that were sampled.
+struct Sampled {
+    /// With their prompts.
+    texts: Vec<Vec<u32>>,
+    /// The bits of each token's log-prob.
+    logprobs: Vec<Vec<u32>>,
+    /// Of the prefill, and of all that came after it.
+    seconds: [f64; 2],
+}
+
+fn sample<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>) -> isentrope_model::Result<Sampled> {
+    let Sizes { sequences, prompt, sampled, .. } = *sizes;
     let vocabulary = model.config.vocab_size as u32;
     let mut texts: Vec<Vec<u32>> = (0..sequences as u32)
         .map(|s| (0..prompt as u32).map(|i| (s * 7919 + i * 104_729) % vocabulary).collect())
         .collect();
     let pages_each = KvCache::<Cuda<D>>::pages_for(prompt + sampled);
-    let mut cache = match KvCache::new(model, sequences * pages_each) {
-        Ok(cache) => cache,
-        Err(error) => return report.verdict("models", name, Ok(format!("not measured: {error}"))),
-    };
+    let mut cache = KvCache::new(model, sequences * pages_each)?;
     let pages: Vec<Vec<u32>> = (0..sequences)
         .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
         .collect();
     let mut seconds = [0.0; 2];
-    let mut drawn_logprobs = vec![Vec::new(); sequences];
+    let mut logprobs = vec![Vec::new(); sequences];
     let mut read = |texts: &mut [Vec<u32>], drawing| {
         for (row, drawn) in model.drawn(drawing).into_iter().enumerate() {
             let drawn = drawn.expect("finite logits");
             texts[row].push(drawn.token);
-            drawn_logprobs[row].push(drawn.logprob.to_bits());
+            logprobs[row].push(drawn.logprob.to_bits());
         }
     };
     // As the sampler does: draws are read when the step behind them has been asked for.
@@ -118,42 +222,5 @@ fn measure<D: Device>(
     if let Some((_, last)) = behind {
         read(&mut texts, last);
     }
-    let time = |report: &mut Report, what: &str, seconds: f64, tokens: usize, passes: f64| {
-        let per_second = tokens as f64 / seconds;
-        let what = format!("{name}, {what}: {per_second:.0} tokens a second");
-        report.time("models", &what, seconds, Work { bytes: 0.0, flop: passes * flop(tokens) });
-    };
-    time(report, "prefill", seconds[0], sequences * prompt, 1.0);
-    time(report, &format!("decoding {sequences} sequences"), seconds[1], sequences * (sampled - 1), 1.0);
-    drop(cache);
-
-    let packed = |texts: &[Vec<u32>]| {
-        let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: prompt }).collect();
-        Packed::new(&sequences)
-    };
-    let scored = model.score(&packed(&texts), 1.0);
-    let bits: Vec<u32> = scored.logprobs.iter().map(|logprob| logprob.to_bits()).collect();
-    let verdict = if bits == drawn_logprobs.concat() {
-        Ok(format!("{} tokens have the bits with which they were drawn", bits.len()))
-    } else {
-        Err("scores of tokens are not those with which they were drawn".to_owned())
-    };
-    report.verdict("models", &format!("{name}, sampling against training"), verdict);
-
-    let mut gradient = match Gradient::zeros(model) {
-        Ok(gradient) => gradient,
-        Err(error) => return report.verdict("models", name, Ok(format!("no training: {error}"))),
-    };
-    let coefficients = vec![1.0; bits.len()];
-    let mut pass = || {
-        let started = Instant::now();
-        let (_, tape) = model.forward(packed(&texts), 1.0, Keep::BlockInputs);
-        model.backward(tape, Derivatives::of(&coefficients, &coefficients), &mut gradient);
-        model.backend.device().synchronize();
-        started.elapsed().as_secs_f64()
-    };
-    pass();
-    let seconds = pass();
-    // Forward, again for what is not kept, and back by inputs and weights.
-    time(report, "forward and backward", seconds, sequences * (prompt + sampled), 4.0);
+    Ok(Sampled { texts, logprobs, seconds })
 }

@@ -14,13 +14,19 @@ pub struct Report {
     lines: Vec<Line>,
 }
 
+#[derive(Default)]
 struct Line {
     part: &'static str,
     what: String,
     seconds: Option<f64>,
     bytes: f64,
     flop: f64,
-    verdict: Option<Result<String, String>>,
+    tokens: usize,
+    /// Bytes.
+    memory: Option<usize>,
+    /// Whether it is right, where that is in question.
+    right: Option<bool>,
+    said: String,
 }
 
 /// What an operation must do at least.
@@ -32,6 +38,17 @@ pub struct Work {
     pub flop: f64,
 }
 
+/// How fast tokens go through a model, and in how much memory.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    pub seconds: f64,
+    pub tokens: usize,
+    /// Additions and multiplications, where they are counted.
+    pub flop: f64,
+    /// Bytes of the device at most, whoever has taken them.
+    pub memory: usize,
+}
+
 impl Report {
     /// What is measured.
     pub fn name(&mut self, device: &str) {
@@ -41,18 +58,39 @@ impl Report {
     /// Adds how long something took.
     pub fn time(&mut self, part: &'static str, what: &str, seconds: f64, work: Work) {
         let Work { bytes, flop } = work;
-        self.lines.push(Line { part, what: what.into(), seconds: Some(seconds), bytes, flop, verdict: None });
+        self.lines.push(Line {
+            part,
+            what: what.into(),
+            seconds: Some(seconds),
+            bytes,
+            flop,
+            ..Line::default()
+        });
+    }
+
+    /// Adds how fast a model was. Where another part has done the same before, the line has the ratio of their times.
+    pub fn pace(&mut self, part: &'static str, what: &str, pace: Pace, said: &str) {
+        let Pace { seconds, tokens, flop, memory } = pace;
+        let (what, said) = (what.into(), said.into());
+        let (seconds, memory) = (Some(seconds), Some(memory));
+        self.lines.push(Line { part, what, seconds, flop, tokens, memory, said, ..Line::default() });
+    }
+
+    /// Adds what there is to say.
+    pub fn remark(&mut self, part: &'static str, what: &str, said: &str) {
+        self.lines.push(Line { part, what: what.into(), said: said.into(), ..Line::default() });
     }
 
     /// Adds whether something is right, with what there is to say of it.
     pub fn verdict(&mut self, part: &'static str, what: &str, verdict: Result<String, String>) {
-        let verdict = Some(verdict);
-        self.lines.push(Line { part, what: what.into(), seconds: None, bytes: 0.0, flop: 0.0, verdict });
+        let right = Some(verdict.is_ok());
+        let said = verdict.unwrap_or_else(|said| said);
+        self.lines.push(Line { part, what: what.into(), right, said, ..Line::default() });
     }
 
     /// Whether nothing is wrong.
     pub fn is_right(&self) -> bool {
-        self.lines.iter().all(|line| !matches!(line.verdict, Some(Err(_))))
+        self.lines.iter().all(|line| line.right != Some(false))
     }
 
     /// Writes `gpu.md` and `gpu.json`.
@@ -71,12 +109,18 @@ impl Report {
         Some(self.peak.map_or(by_memory, |peak| by_memory.max(line.flop / peak)))
     }
 
+    /// How many times as long something took as the first part that has done the same: above 1 it is slower.
+    fn ratio(&self, line: &Line) -> Option<f64> {
+        let first = self.lines.iter().find(|first| first.tokens > 0 && first.what == line.what)?;
+        (first.part != line.part).then_some(line.seconds? / first.seconds?)
+    }
+
     /// All of it as Markdown.
     pub fn table(&self) -> String {
         let mut rows = vec![
             format!("{}\n", self.device),
-            "| part | what | time, us | GB/s | TFLOP/s | of the bound | |".into(),
-            "| --- | --- | ---: | ---: | ---: | ---: | --- |".into(),
+            "| part | what | time, us | GB/s | TFLOP/s | of the bound | tokens/s | GiB | ratio | |".into(),
+            "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |".into(),
         ];
         for line in &self.lines {
             let number = |number: Option<f64>, digits| {
@@ -87,20 +131,23 @@ impl Report {
             let share = line
                 .seconds
                 .and_then(|seconds| Some(format!("{:.0} %", 100.0 * self.bound(line)? / seconds)));
-            let verdict = match &line.verdict {
-                None => String::new(),
-                Some(Ok(said)) => format!("right: {said}"),
-                Some(Err(said)) => format!("wrong: {said}"),
+            let said = match line.right {
+                None => line.said.clone(),
+                Some(true) => format!("right: {}", line.said),
+                Some(false) => format!("wrong: {}", line.said),
             };
             rows.push(format!(
-                "| {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 line.part,
                 line.what,
                 number(line.seconds.map(|seconds| seconds * 1e6), 1),
                 number(per_second(line.bytes, 1e9), 0),
                 number(per_second(line.flop, 1e12), 1),
                 share.unwrap_or_default(),
-                verdict.replace('|', "/").replace('\n', " ")
+                number(per_second(line.tokens as f64, 1.0), 0),
+                number(line.memory.map(|bytes| bytes as f64 / f64::from(1 << 30)), 1),
+                number(self.ratio(line), 2),
+                said.replace('|', "/").replace('\n', " ")
             ));
         }
         rows.join("\n")
@@ -108,17 +155,54 @@ impl Report {
 
     fn json(&self) -> Value {
         let line = |line: &Line| {
-            let verdict = line.verdict.as_ref();
             json!({
                 "part": line.part, "what": line.what, "seconds": line.seconds, "bytes": line.bytes, "flop": line.flop,
                 "bound_seconds": line.seconds.and(self.bound(line)),
-                "right": verdict.map(Result::is_ok),
-                "said": verdict.map(|verdict| verdict.as_ref().unwrap_or_else(|said| said)),
+                "tokens": line.tokens, "memory_bytes": line.memory, "ratio": self.ratio(line),
+                "right": line.right, "said": line.said,
             })
         };
         json!({
             "device": self.device, "bandwidth_bytes_per_s": self.bandwidth, "peak_flop_per_s": self.peak,
             "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever does the same as an earlier part is held against it, and is never wrong by being slow.
+    #[test]
+    fn opponents_stand_in_the_same_table_with_their_ratio_and_memory() {
+        let mut report = Report::default();
+        let pace = |seconds, memory| Pace { seconds, tokens: 6400, flop: 0.0, memory };
+        report.time("bf16", "prefill", 5.0, Work::default());
+        report.pace("models", "prefill", pace(0.5, 3 << 30), "");
+        report.pace("transformers", "prefill", pace(0.75, 1 << 29), "SDPA | torch");
+        report.pace("transformers", "prefill", pace(0.25, 1 << 29), "once more");
+        report.pace("TRL", "a step", pace(2.0, 0), "alone");
+        report.remark("TRL", "another", "not measured");
+        let table = report.table();
+        for row in [
+            "| models | prefill | 500000.0 |  |  |  | 12800 | 3.0 |  |  |",
+            "| transformers | prefill | 750000.0 |  |  |  | 8533 | 0.5 | 1.50 | SDPA / torch |",
+            "| transformers | prefill | 250000.0 |  |  |  | 25600 | 0.5 | 0.50 | once more |",
+            "| TRL | a step | 2000000.0 |  |  |  | 3200 | 0.0 |  | alone |",
+            "| TRL | another |  |  |  |  |  |  |  | not measured |",
+        ] {
+            assert!(table.lines().any(|line| line == row), "{row}\n{table}");
+        }
+        let columns = |line: &str| line.matches('|').count();
+        let mut lines = table.lines().skip_while(|line| !line.starts_with('|'));
+        let heading = columns(lines.next().unwrap());
+        assert!(lines.all(|line| columns(line) == heading), "{table}");
+        assert!(report.is_right());
+        let json = report.json();
+        assert_eq!(json["lines"][2]["ratio"], 1.5);
+        assert_eq!(json["lines"][2]["memory_bytes"], 1 << 29);
+        report.verdict("models", "bits", Err("they differ".into()));
+        assert!(!report.is_right() && report.table().contains("wrong: they differ"));
     }
 }

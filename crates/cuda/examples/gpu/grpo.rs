@@ -1,0 +1,125 @@
+//! A whole step of GRPO by the program itself: sampling, verdicts, one update with AdamW, and all files of a run.
+
+use crate::Scale;
+use crate::models::{MODELS, Sizes, build};
+use crate::peak::most_taken;
+use crate::process::{Ended, ended};
+use crate::report::{Pace, Report};
+use isentrope_cuda::{Device, Dtype};
+use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Steps of a run; the first one is not counted.
+pub const STEPS: usize = 3;
+/// How long the run may take.
+const RUN: Duration = Duration::from_secs(90);
+
+/// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
+pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
+    let sizes = Sizes::of(&MODELS[0], scale);
+    let work = out.join("grpo");
+    let _ = fs::remove_dir_all(&work);
+    let free = device.memory_info().free;
+    let prepared = prepare(device, &sizes, tests, &work);
+    let (trained, memory) = most_taken(&**device, free, || prepared.and_then(|()| train(tests, out, &work)));
+    // Checkpoints of some gigabytes.
+    let _ = fs::remove_dir_all(&work);
+    match trained {
+        Ok(seconds) => report.pace(
+            "GRPO",
+            &sizes.step(),
+            Pace { seconds, tokens: sizes.sequences * sizes.sampled, flop: 0.0, memory },
+            "the program itself: exact weights, verdicts and files included",
+        ),
+        Err(why) => report.verdict("GRPO", &sizes.step(), Err(why)),
+    }
+}
+
+/// Makes a directory with a model of random weights, prompts of its tokenizer's digits, and a recipe.
+fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", work.display());
+    // A tokenizer that names no end: all responses are as long as they may be.
+    let tokenizer = work.join("tokenizer");
+    fs::create_dir_all(&tokenizer).map_err(failed)?;
+    fs::copy(tests.join("assets/countdown-base/tokenizer.json"), tokenizer.join("tokenizer.json"))
+        .map_err(failed)?;
+    let config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+    fs::write(tokenizer.join("tokenizer_config.json"), config.to_string()).map_err(failed)?;
+    let model = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
+    let options = WriteOptions {
+        dtype: WeightDtype::Bf16,
+        max_shard_bytes: u64::MAX,
+        carry_from: Some(&tokenizer),
+        writer: Writer::ALONE,
+    };
+    model.save(&work.join("model"), options).map_err(|error| error.to_string())?;
+    let mut random = crate::probe::Random::new(11);
+    let mut prompts = String::new();
+    for _ in 0..sizes.prompts() * STEPS {
+        let prompt: String =
+            (0..sizes.prompt).map(|_| char::from(b'0' + (random.bits() % 10) as u8)).collect();
+        writeln!(prompts, "{}", json!({ "prompt": prompt, "answer": "1" })).expect("a text takes all");
+    }
+    fs::write(work.join("prompts.jsonl"), prompts).map_err(failed)?;
+    // Random texts are all wrong, and what cannot teach costs nothing; the entropy bonus has all of them go backward.
+    let recipe = format!(
+        r#"
+[run]
+steps = {STEPS}
+out = "run"
+[model]
+path = "model"
+[data]
+files = ["prompts.jsonl"]
+template = "none"
+max_prompt_tokens = {}
+[rollout]
+prompts = {}
+responses = {}
+max_tokens = {}
+[objective.entropy_bonus]
+coefficient = 1e-3
+[optimizer]
+learning_rate = 1e-6
+[eval]
+every = 0
+[checkpoint]
+every = 0
+[device]
+dtype = "bf16"
+"#,
+        sizes.prompt,
+        sizes.prompts(),
+        sizes.group(),
+        sizes.sampled
+    );
+    fs::write(work.join("recipe.toml"), recipe).map_err(failed)
+}
+
+/// Seconds of a step.
+fn train(tests: &Path, out: &Path, work: &Path) -> Result<f64, String> {
+    let mut command = Command::new(tests.join("isentrope"));
+    command.current_dir(work).args(["train", "recipe.toml", "--device", "cuda"]);
+    let log = out.join("grpo.log");
+    let Ended { status, text, .. } = ended(&mut command, &log, RUN)?;
+    if !status.success() {
+        let last = text.lines().last().unwrap_or("it says nothing");
+        return Err(format!("the run has failed: {last}: see {}", log.display()));
+    }
+    let timings = work.join("run/timings.jsonl");
+    let timings = fs::read_to_string(&timings).map_err(|error| format!("{}: {error}", timings.display()))?;
+    let mut seconds: Vec<f64> = timings
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|step| step["step"].as_u64() > Some(1))
+        .filter_map(|step| step["time/step_s"].as_f64())
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().ok_or_else(|| "the run has timed no step".to_owned())
+}
