@@ -53,6 +53,7 @@ impl<D: Device> Backend for Cuda<D> {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
             Work::Draw(shape, rows) => draw::workspace(shape, rows),
+            Work::Steps(layers) => self.steps_bytes(layers),
             Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }
     }

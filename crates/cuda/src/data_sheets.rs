@@ -13,6 +13,9 @@ pub struct DataSheet {
     words: &'static [&'static str],
     /// Memory as it is sold, in GB.
     pub memory_gb: f64,
+    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the GPUs themselves, not of the
+    /// data sheet (modal-labs/modal-client#2797, and listings of RTX 4090, H200 and B200 that others have published).
+    pub memory_mib: usize,
     /// bf16 products summed in f32, in FLOP/s.
     pub bf16: f64,
     /// f32 on the CUDA cores, in FLOP/s.
@@ -33,6 +36,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "A100 80GB SXM",
         words: &["A100", "SXM", "80GB"],
         memory_gb: 80.0,
+        memory_mib: 81_920,
         bf16: 312.0 * T,
         f32: 19.5 * T,
         bandwidth: 2039.0 * G,
@@ -43,6 +47,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "A100 40GB",
         words: &["A100", "40GB"],
         memory_gb: 40.0,
+        memory_mib: 40_960,
         bf16: 312.0 * T,
         f32: 19.5 * T,
         bandwidth: 1555.0 * G,
@@ -53,6 +58,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "A100 80GB PCIe",
         words: &["A100", "80GB", "PCIe"],
         memory_gb: 80.0,
+        memory_mib: 81_920,
         bf16: 312.0 * T,
         f32: 19.5 * T,
         bandwidth: 1935.0 * G,
@@ -63,6 +69,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "L40S",
         words: &["L40S"],
         memory_gb: 48.0,
+        memory_mib: 46_068,
         bf16: 362.0 * T,
         f32: 91.6 * T,
         bandwidth: 864.0 * G,
@@ -73,6 +80,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "RTX 4090",
         words: &["RTX 4090"],
         memory_gb: 24.0,
+        memory_mib: 24_564,
         bf16: 165.2 * T,
         f32: 82.6 * T,
         bandwidth: 1008.0 * G,
@@ -83,6 +91,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "H100 PCIe",
         words: &["H100", "PCIe"],
         memory_gb: 80.0,
+        memory_mib: 81_559,
         bf16: 756.0 * T,
         f32: 51.0 * T,
         bandwidth: 2000.0 * G,
@@ -93,6 +102,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "H100 SXM",
         words: &["H100", "HBM3"],
         memory_gb: 80.0,
+        memory_mib: 81_559,
         bf16: 989.0 * T,
         f32: 67.0 * T,
         bandwidth: 3350.0 * G,
@@ -103,6 +113,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "H200 SXM",
         words: &["H200"],
         memory_gb: 141.0,
+        memory_mib: 143_771,
         bf16: 989.0 * T,
         f32: 67.0 * T,
         bandwidth: 4800.0 * G,
@@ -113,6 +124,7 @@ pub const DATA_SHEETS: &[DataSheet] = &[
         name: "B200",
         words: &["B200"],
         memory_gb: 180.0,
+        memory_mib: 183_359,
         bf16: 2250.0 * T,
         f32: 80.0 * T,
         bandwidth: 8000.0 * G,
@@ -171,6 +183,9 @@ mod tests {
             assert_eq!(DataSheet::of_name(driver).map(|sheet| sheet.key), key, "{driver}");
         }
         assert!(DATA_SHEETS.iter().all(|sheet| DataSheet::of_key(sheet.key) == Some(sheet)));
+        // What is sold as so many GB is never so many GiB and more.
+        let shown = |sheet: &DataSheet| (sheet.memory_mib << 20) as f64 / sheet.memory_gb;
+        assert!(DATA_SHEETS.iter().map(shown).all(|each| each <= f64::from(1 << 30) && each > 0.9e9));
         assert_eq!(DataSheet::of_memory(141.0).map(|sheet| sheet.key).collect::<Vec<_>>(), ["h200"]);
     }
 }

@@ -11,10 +11,16 @@ use crate::device::Device;
 use crate::operation::{Operation, carry_out};
 use crate::rounding::rounded_up;
 use isentrope_kernels::{Linear, ReplayKey};
+use isentrope_trace::count;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Graphs that are kept, at most; the one that was not used for longest goes.
 const MOST: usize = 128;
+/// Bytes of the device's memory that a driver takes for each kernel of a graph: what others have measured, to the order of
+/// magnitude. No driver says it.
+const KERNEL_BYTES: usize = 64 << 10;
+/// Kernels of a layer in a step, and of what is around the layers and of the draws, at most (`tests/launches.rs` counts them).
+const KERNELS: [usize; 2] = [10, 7];
 
 /// What has become of decoding steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +33,15 @@ pub struct Replays {
     pub launched: usize,
     /// Why the device has refused to capture a step, or to launch it as one, where it has; of several steps, the first reason.
     pub refused: Option<String>,
+}
+
+impl Replays {
+    /// Has a trace say how many there are by now.
+    fn count(&self) {
+        count("steps captured", self.captured as u64);
+        count("steps launched as one", self.replayed as u64);
+        count("steps launched one by one", self.launched as u64);
+    }
 }
 
 pub(crate) struct Graphs<D: Device>(Mutex<Known<D>>);
@@ -140,6 +155,14 @@ impl<D: Device> Cuda<D> {
         self.graphs.lock().replays.clone()
     }
 
+    /// Bytes of the device's memory that the graphs of a model of so many layers come to take: an estimate.
+    pub(crate) fn steps_bytes(&self, layers: usize) -> usize {
+        let [of_layer, around] = KERNELS;
+        let kernels = layers.saturating_mul(of_layer).saturating_add(around);
+        // A step is a graph, and its draws are another.
+        if self.replays { kernels.saturating_mul(MOST / 2 * KERNEL_BYTES) } else { 0 }
+    }
+
     /// How many rows a step of so many is made with.
     pub(crate) fn rounded_rows(&self, rows: usize) -> usize {
         if self.replays { rounded_up(rows) } else { rows }
@@ -151,7 +174,9 @@ impl<D: Device> Cuda<D> {
         let Some(recorded) = recorded else { return f() };
         let result = f();
         if let Some(operations) = recorded.finish() {
-            self.graphs.lock().launch(self.device.device(), key, operations);
+            let mut graphs = self.graphs.lock();
+            graphs.launch(self.device.device(), key, operations);
+            graphs.replays.count();
         }
         result
     }

@@ -7,7 +7,7 @@ mod guide;
 use counting::Counts;
 use guide::has_table;
 use isentrope_cuda::{Cuda, Dtype};
-use isentrope_kernels::Draw;
+use isentrope_kernels::{Backend, Draw, Work};
 use isentrope_model::{KvCache, Model, Step};
 use std::fs;
 use std::sync::Arc;
@@ -93,6 +93,19 @@ fn table() -> String {
         }
     }
     table
+}
+
+/// Plans keep room for the graphs of 64 steps and of their draws, 64 KiB a kernel.
+#[test]
+fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
+    let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
+    let kernels_planned = cuda.workspace(Work::Steps(24)) / (64 * (64 << 10));
+    for (family, sequences, position) in [("qwen2", 64, 500), ("qwen3", 64, 500), ("qwen3", 1, 5000)] {
+        let ([kernels, ..], _) = counted(family, sequences, position, WAYS[0]);
+        assert!(kernels <= kernels_planned, "{family}: {kernels} and {kernels_planned}");
+        assert!(kernels_planned < 2 * kernels, "{family}: {kernels} and {kernels_planned}");
+    }
+    assert_eq!(cuda.without_replay().workspace(Work::Steps(24)), 0);
 }
 
 #[test]

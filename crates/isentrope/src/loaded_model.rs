@@ -82,7 +82,9 @@ impl Computing {
         let dtype = ("--dtype", self.dtype.unwrap_or_default());
         let device = device::open(wanted, dtype, self.threads, Seat::ALONE)?;
         device.heading().iter().for_each(|heading| messages::say(heading));
-        device.run(LoadAndRun { model, job })
+        let done = device.run(LoadAndRun { model, job });
+        device.steps_refused().iter().for_each(|said| messages::note(said));
+        done
     }
 }
 

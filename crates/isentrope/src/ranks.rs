@@ -1,6 +1,6 @@
 //! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
 
-use crate::device::Seat;
+use crate::device::{Device, Seat};
 use crate::interrupt::{self, Interrupted};
 use crate::memory::Memory;
 use crate::messages;
@@ -200,11 +200,19 @@ pub struct Watcher {
     world: Arc<World>,
     /// The step of which a trace is wanted.
     trace: Option<StepTrace>,
+    /// What computes, as long as it has not been said that steps of decoding are launched one by one there.
+    device: Option<Device>,
 }
 
 impl Watcher {
     pub fn new(ranks: &Ranks) -> Self {
-        Self { terminal: ranks.is_first().then(Terminal::new), world: Arc::clone(&ranks.world), trace: None }
+        let terminal = ranks.is_first().then(Terminal::new);
+        Self { terminal, world: Arc::clone(&ranks.world), trace: None, device: None }
+    }
+
+    /// Says when this device launches steps of decoding one by one.
+    pub fn computing_on(&mut self, device: &Device) {
+        self.device = Some(device.clone());
     }
 
     /// Traces a step.
@@ -246,6 +254,10 @@ impl Observer for Watcher {
     }
 
     fn is_over(&mut self) {
+        if let Some(said) = self.device.as_ref().and_then(Device::steps_refused) {
+            self.note(&said);
+            self.device = None;
+        }
         let said = self.trace.as_mut().map(StepTrace::is_over).unwrap_or_default();
         for text in &said {
             match &mut self.terminal {

@@ -48,7 +48,7 @@ impl TraceFile {
                 let there = format!(
                     "the trace of {what}, {events} events, is in {path}; https://ui.perfetto.dev opens it"
                 );
-                [there].into_iter().chain(trace.cut()).collect()
+                [there].into_iter().chain(trace.gaps()).collect()
             }
             Ok(()) => Vec::new(),
             Err(error) => vec![format!("the trace of {what} could not be written: {error:#}")],

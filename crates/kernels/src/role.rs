@@ -64,6 +64,9 @@ pub enum Work {
     AttentionGradient(Attention, usize),
     /// [`draw`](crate::Backend::draw) from so many rows.
     Draw(Linear, usize),
+    /// Steps that the device keeps, to make them again [as one](crate::Backend::replayed): of a model of so many layers, at most.
+    /// An estimate; it has them only where nothing else lacks the memory.
+    Steps(usize),
     /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are [offloaded](Role::OffloadedMoment).
     OffloadedMoments(usize),
 }

@@ -12,33 +12,45 @@ pub struct Tokens {
     pub tokens: f64,
     /// Of these, the ones whose next token is drawn or scored: they go through the head.
     pub scored: f64,
-    /// Keys that they see, summed over the tokens.
+    /// Keys that they see, summed over the tokens: the mean of the layers, of which some may have a window.
     pub visible: f64,
+}
+
+/// The window of each layer's attention ([`sliding_window`](crate::ModelConfig::sliding_window)).
+type Windows = [Option<usize>];
+
+/// The keys that so many tokens in a row see, from the first position on: the mean of the layers.
+fn seen(windows: &Windows, tokens: f64) -> f64 {
+    // Each sees itself and all before it, until there are more than its window has.
+    let triangle = |n: f64| n * (n + 1.0) / 2.0;
+    let through = |window: &Option<usize>| {
+        let window = window.map_or(tokens, |window| tokens.min(window as f64));
+        triangle(window) + (tokens - window) * window
+    };
+    windows.iter().map(through).sum::<f64>() / windows.len() as f64
 }
 
 impl Tokens {
     /// Responses of `new` tokens to prompts of `prompt` tokens, `group` to each. A prompt goes through the model once for its
     /// group.
-    pub fn of_groups(prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
-        let triangle = |n: f64| n * (n + 1.0) / 2.0; // the keys that n tokens in a row see
+    pub fn of_groups(windows: &Windows, prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
+        let (of_prompt, of_all) = (seen(windows, prompt), seen(windows, prompt + new));
         Self {
             tokens: prompts * (prompt + group * new),
             scored: prompts * group * new,
-            visible: prompts * (triangle(prompt) + group * (triangle(prompt + new) - triangle(prompt))),
+            visible: prompts * (of_prompt + group * (of_all - of_prompt)),
         }
     }
-}
 
-impl Tokens {
     /// The prompts of [`of_groups`](Self::of_groups) alone, which no token is drawn of yet.
-    pub fn of_prefill(prompts: f64, prompt: f64) -> Self {
-        Self { tokens: prompts * prompt, scored: 0.0, visible: prompts * prompt * (prompt + 1.0) / 2.0 }
+    pub fn of_prefill(windows: &Windows, prompts: f64, prompt: f64) -> Self {
+        Self { tokens: prompts * prompt, scored: 0.0, visible: prompts * seen(windows, prompt) }
     }
 
     /// The responses of [`of_groups`](Self::of_groups) alone. The first token is drawn of the prompt, and the last is not fed.
-    pub fn of_decoding(prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
+    pub fn of_decoding(windows: &Windows, prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
         let (responses, fed) = (prompts * group, (new - 1.0).max(0.0));
-        let visible = fed * prompt + fed * (fed + 1.0) / 2.0;
+        let visible = seen(windows, prompt + fed) - seen(windows, prompt);
         Self { tokens: responses * fed, scored: responses * new, visible: responses * visible }
     }
 }
@@ -63,7 +75,7 @@ impl Mul<f64> for Tokens {
 
 impl Layout {
     /// Floating-point operations of a forward pass: two per weight of a product, and four per key and query feature. A
-    /// backward pass takes twice as many. Windows of attention are not looked at.
+    /// backward pass takes twice as many.
     pub fn forward_flops(&self, of: Tokens) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;
@@ -80,12 +92,35 @@ mod tests {
 
     #[test]
     fn a_group_shares_its_prompt_and_sees_what_comes_before() {
-        let of = Tokens::of_groups(2.0, 3.0, 4.0, 5.0);
+        let of = Tokens::of_groups(&[None], 2.0, 3.0, 4.0, 5.0);
         // Position i sees i keys: 1 + 2 + 3 + 4 once, and 5 + 6 + 7 + 8 + 9 for each response.
         assert_eq!(of, Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) });
         // The prompts, and 5 + 6 + 7 + 8 for each response.
-        assert_eq!(Tokens::of_prefill(2.0, 4.0), Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 });
-        let decoded = Tokens::of_decoding(2.0, 3.0, 4.0, 5.0);
+        assert_eq!(Tokens::of_prefill(&[None], 2.0, 4.0), Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 });
+        let decoded = Tokens::of_decoding(&[None], 2.0, 3.0, 4.0, 5.0);
         assert_eq!(decoded, Tokens { tokens: 24.0, scored: 30.0, visible: 6.0 * 26.0 });
+    }
+
+    /// Counted key by key: a token sees itself and so many before it as its layer's window leaves.
+    #[test]
+    fn a_window_hides_the_keys_before_it() {
+        let windows = [None, Some(3), Some(1), Some(100)];
+        let visible = |positions: std::ops::Range<usize>| -> f64 {
+            let of_layer = |window: Option<usize>| -> usize {
+                positions.clone().map(|i| (i + 1).min(window.unwrap_or(i + 1))).sum()
+            };
+            windows.into_iter().map(of_layer).sum::<usize>() as f64 / 4.0
+        };
+        for (prompt, new) in [(0, 1), (1, 1), (2, 7), (4, 5), (120, 30)] {
+            let (p, n) = (prompt as f64, new as f64);
+            assert_eq!(Tokens::of_prefill(&windows, 2.0, p).visible, 2.0 * visible(0..prompt));
+            let responses = 3.0 * visible(prompt..prompt + new);
+            assert_eq!(
+                Tokens::of_groups(&windows, 2.0, 3.0, p, n).visible,
+                2.0 * (visible(0..prompt) + responses)
+            );
+            let decoded = 6.0 * visible(prompt..prompt + new - 1);
+            assert_eq!(Tokens::of_decoding(&windows, 2.0, 3.0, p, n).visible, decoded);
+        }
     }
 }

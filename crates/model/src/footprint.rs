@@ -105,6 +105,11 @@ impl Layout {
         backend.workspace(Work::Attention(self.attention(), longest))
     }
 
+    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and only where there is room.
+    pub fn steps_bytes(&self, backend: &impl Backend) -> usize {
+        backend.workspace(Work::Steps(self.blocks.len()))
+    }
+
     /// A cache of so many layers.
     pub(crate) fn cache(&self, layers: usize, pages: usize) -> Role {
         Role::Cache { shape: self.attention(), layers, pages }

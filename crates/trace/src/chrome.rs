@@ -18,8 +18,21 @@ pub struct Origin<'a> {
 }
 
 impl Trace {
-    /// A sentence, where there was no room for everything.
-    pub fn cut(&self) -> Option<String> {
+    /// Sentences on what is not in it.
+    pub fn gaps(&self) -> impl Iterator<Item = String> {
+        [self.cut(), self.without_times()].into_iter().flatten()
+    }
+
+    fn without_times(&self) -> Option<String> {
+        (self.untimed > 0).then(|| {
+            format!(
+                "{} launches and copies are not in the trace: the device did not say when they were done",
+                self.untimed
+            )
+        })
+    }
+
+    fn cut(&self) -> Option<String> {
         (self.dropped > 0).then(|| {
             format!(
                 "the trace was cut: there is room for {} events, and {} more are not in it, the first of them after {:.3} s",
@@ -49,11 +62,17 @@ impl Trace {
         if let Some(cut) = self.cut() {
             about["cut"] = cut.into();
         }
+        if let Some(untimed) = self.without_times() {
+            about["untimed"] = untimed.into();
+        }
         write(&format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":[\n"))?;
         let mut lines = self.names(origin);
         lines.extend(self.cut().map(|cut| {
             let at = microseconds(self.first_dropped.unwrap_or_default());
             json!({ "ph": "i", "s": "g", "name": cut, "pid": origin.rank, "tid": 0, "ts": at })
+        }));
+        lines.extend(self.without_times().map(|untimed| {
+            json!({ "ph": "i", "s": "g", "name": untimed, "pid": origin.rank, "tid": 0, "ts": 0.0 })
         }));
         for line in lines {
             write(&format!("{line},\n"))?;

@@ -36,6 +36,7 @@ struct Recorder {
     threads: BTreeMap<u32, String>,
     dropped: u64,
     first_dropped: Option<Duration>,
+    untimed: u64,
 }
 
 /// What was recorded.
@@ -53,6 +54,8 @@ pub struct Trace {
     pub dropped: u64,
     /// When the first of these began.
     pub first_dropped: Option<Duration>,
+    /// How many pieces of the device's work are not in it, since nobody knows when they were done.
+    pub untimed: u64,
     /// Most events that it was to have, but for phases.
     pub limit: usize,
 }
@@ -77,6 +80,7 @@ pub fn begin(limit: usize) {
         threads: BTreeMap::new(),
         dropped: 0,
         first_dropped: None,
+        untimed: 0,
     });
     ON.store(true, Ordering::Relaxed);
 }
@@ -85,8 +89,9 @@ pub fn begin(limit: usize) {
 pub fn end() -> Option<Trace> {
     let recorder = recorder().take()?;
     ON.store(false, Ordering::Relaxed);
-    let Recorder { began, began_at, limit, events, threads, dropped, first_dropped, .. } = recorder;
-    Some(Trace { began: began_at, took: began.elapsed(), events, threads, dropped, first_dropped, limit })
+    let Recorder { began, began_at, limit, events, threads, dropped, first_dropped, untimed, .. } = recorder;
+    let took = began.elapsed();
+    Some(Trace { began: began_at, took, events, threads, dropped, first_dropped, untimed, limit })
 }
 
 /// Records that a number is this from now on.
@@ -107,6 +112,13 @@ pub fn on_device(
     arguments: [Option<(&'static str, Argument)>; 2],
 ) {
     add(Kind::Device, name, DEVICE_THREAD, began, took, arguments);
+}
+
+/// Counts work of the device's of which it is not known when it was done. Nothing where nothing is recorded.
+pub fn untimed(count: usize) {
+    if let Some(recorder) = recorder().as_mut() {
+        recorder.untimed += count as u64;
+    }
 }
 
 /// What this thread is called in traces, unless it has a name of its own.

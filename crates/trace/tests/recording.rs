@@ -3,6 +3,7 @@
 
 use isentrope_trace::{
     Argument, DEVICE_THREAD, Origin, Trace, begin, call, count, end, is_on, name_thread, on_device, span,
+    untimed,
 };
 use serde_json::Value;
 use std::thread;
@@ -28,6 +29,7 @@ fn events<'a>(file: &'a Value, name: &str) -> Vec<&'a Value> {
 fn spans_are_recorded_on_their_threads_from_begin_to_end() {
     drop(span("before"));
     count("before", 1);
+    untimed(1);
     assert!(!is_on() && end().is_none());
 
     begin(100);
@@ -49,7 +51,7 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
     let trace = end().unwrap();
     drop(open);
     drop(span("after"));
-    assert_eq!((trace.dropped, trace.cut()), (0, None));
+    assert_eq!((trace.dropped, trace.untimed, trace.gaps().next()), (0, 0, None));
 
     let file = written(&trace);
     for name in ["before", "open", "after"] {
@@ -82,6 +84,8 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
     (0..5).for_each(|_| drop(call("launch")));
     drop(span("late"));
     drop(outer);
+    untimed(2);
+    untimed(3);
     let trace = end().unwrap();
     let names: Vec<&str> = trace.events.iter().map(|event| event.name).collect();
     assert_eq!((&names[..], trace.dropped), (&["launch", "launch", "late", "outer"][..], 3));
@@ -89,4 +93,8 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
     let cut = file["otherData"]["cut"].as_str().unwrap();
     assert!(cut.contains("room for 3 events, and 3 more"), "{cut}");
     assert_eq!(events(&file, cut)[0]["ph"], "i");
+    let missing = file["otherData"]["untimed"].as_str().unwrap();
+    assert!(missing.starts_with("5 launches and copies are not in the trace"), "{missing}");
+    assert_eq!(events(&file, missing)[0]["ph"], "i");
+    assert_eq!(trace.gaps().collect::<Vec<_>>(), [cut, missing]);
 }

@@ -24,6 +24,8 @@ const LOSS_BYTES: usize = 240;
 /// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an
 /// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
+/// Of the memory that nothing needs, the part that steps of sampling may have at most, one of so many.
+const STEPS_PART: usize = 8;
 /// What the program itself takes: tokenizer, data, code; on a GPU, what is uploaded for a moment.
 pub const OVERHEAD: usize = 64 << 20;
 
@@ -76,6 +78,9 @@ pub struct Plan {
     pub kv_cache: usize,
     /// Logits while sampling.
     pub logits: usize,
+    /// Steps of sampling that the device keeps, to launch them as one: an estimate. They are given up where anything else lacks
+    /// memory.
+    pub steps: usize,
     /// Tapes: what forward passes keep for the backward passes, at most.
     pub tape: usize,
     /// Activations kept from sampling for the backward passes, at most.
@@ -119,8 +124,11 @@ impl Plan {
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
+        // What makes steps faster has a part of what is not needed.
+        let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
+        let steps = steps.min((budget - least.bytes()) / STEPS_PART);
         // Sampling and scoring have what the gradient leaves when there is no update.
-        let free = budget - least.fixed;
+        let free = budget - least.fixed - steps;
         let of_updates = free.saturating_sub(gradient);
         let kv_cache = demand.sampled.saturating_mul(kv_cache_of_one).min(free - logits.min(free));
         let micro_batch_tokens = settings.micro_batch_tokens.unwrap_or_else(|| {
@@ -166,6 +174,7 @@ impl Plan {
             kept_tokens: demand.kept_tokens,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
+            steps,
             tape,
             activation_cache: activation_slots * slot,
             working,
@@ -249,7 +258,7 @@ impl Plan {
 
     /// What is taken all along.
     fn always(&self) -> usize {
-        OVERHEAD + self.weights + self.moments + self.kept_tokens + self.activation_cache
+        OVERHEAD + self.weights + self.moments + self.kept_tokens + self.activation_cache + self.steps
     }
 
     /// Whether what one phase has freed must go back to the system before the next, the gradient with it. Where it need not, the
@@ -384,6 +393,9 @@ impl fmt::Display for Plan {
         }
         if self.sampled > 0 {
             write!(f, "sampling: keys and values {}, logits {}", human(self.kv_cache), human(self.logits))?;
+            if self.steps > 0 {
+                write!(f, ", steps that are launched as one about {}", human(self.steps))?;
+            }
             if self.activation_cache > 0 {
                 write!(f, ", activations kept for the update up to {}", human(self.activation_cache))?;
             }

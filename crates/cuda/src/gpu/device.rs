@@ -690,10 +690,10 @@ impl Stream {
 fn failure(what: &str, launched: &[&str]) -> String {
     match launched {
         [] => format!("the GPU has failed: {what}"),
-        [only] => format!("the GPU has failed in the kernel {only}: {what}"),
+        [only] => format!("the GPU has failed while it ran {only}: {what}"),
         [earlier @ .., last] => format!(
-            "the GPU has failed: {what}; in the kernel {last}, or in one before it that was still running ({}): \
-             CUDA_LAUNCH_BLOCKING=1 tells which",
+            "the GPU has failed: {what}; while it ran {last}, or what it was given before that ({}): CUDA_LAUNCH_BLOCKING=1 \
+             tells which",
             earlier.iter().rev().copied().collect::<Vec<_>>().join(", ")
         ),
     }
@@ -845,14 +845,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_the_kernels_that_may_be_the_cause() {
-        assert_eq!(
-            failure("an illegal memory access was encountered", &["norm"]),
-            "the GPU has failed in the kernel norm: an illegal memory access was encountered"
-        );
+    fn a_failure_names_what_may_be_the_cause() {
+        for launched in ["norm", "a captured step"] {
+            assert_eq!(
+                failure("an illegal memory access was encountered", &[launched]),
+                format!(
+                    "the GPU has failed while it ran {launched}: an illegal memory access was encountered"
+                )
+            );
+        }
         let said = failure("x", &["a", "b", "c"]);
         assert!(
-            said.contains("kernel c") && said.contains("(b, a)") && said.contains("CUDA_LAUNCH_BLOCKING=1"),
+            said.contains("while it ran c, ")
+                && said.contains("(b, a)")
+                && said.contains("CUDA_LAUNCH_BLOCKING=1"),
             "{said}"
         );
     }

@@ -1,20 +1,21 @@
 //! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's around each launch and copy,
 //! whose times are asked for once the host has waited for something in the stream anyway.
 //!
-//! Nothing here fails: what the driver has no time of is not in the trace. An error that an earlier kernel has left is seen by
-//! the call that it is measured around, as without a trace.
+//! Nothing here fails: what the driver has no time of is not in the trace, which says how much that is. An error that an earlier
+//! kernel has left is seen by the call that it is measured around, as without a trace.
 
 use super::calls::Calls;
 use super::device::Stream;
 use cudarc::driver::sys::CUevent;
-use isentrope_trace::{Argument, is_on, on_device};
+use isentrope_trace::{Argument, is_on, on_device, untimed};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work that is measured before the host waits; more than that is left out.
+/// Work that is measured before the host waits. After so much it waits for that alone, by which a traced step takes longer.
 const MOST: usize = 1 << 16;
-/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer.
+/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer than that, or over more than
+/// [`MOST`].
 const RENEWED: Duration = Duration::from_secs(1);
 
 /// Times of what is in a stream.
@@ -61,9 +62,22 @@ impl Stream {
         name: &'static str,
         bytes: Option<usize>,
     ) -> Option<(&Self, &'static str, Option<usize>, Event)> {
+        let begun = self.begun();
+        if begun.is_none() {
+            untimed(1);
+        }
+        begun.map(|began| (self, name, bytes, began))
+    }
+
+    /// The event that work begins with.
+    fn begun(&self) -> Option<Event> {
         let mut state = self.timeline.state();
         if state.waiting.len() >= MOST {
-            return None;
+            drop(state);
+            // SAFETY: the stream lives as long as this.
+            self.call(|calls| unsafe { (calls.cuStreamSynchronize)(self.handle) }).ok()?;
+            self.tell_times();
+            state = self.timeline.state();
         }
         let is_old = |(_, at): (Event, Instant)| at.elapsed() > RENEWED;
         if state.waiting.is_empty() && state.base.is_none_or(is_old) {
@@ -71,8 +85,7 @@ impl Stream {
             state.free.extend(old.map(|(event, _)| event));
             state.base = Some(self.base(&mut state)?);
         }
-        let began = self.record(&mut state)?;
-        Some((self, name, bytes, began))
+        self.record(&mut state)
     }
 
     /// An event that the stream has passed, and when that was.
@@ -158,7 +171,10 @@ impl Drop for Timed<'_> {
         let mut state = stream.timeline.state();
         match stream.record(&mut state) {
             Some(ended) => state.waiting.push(Measured { name, bytes, began, ended }),
-            None => state.free.push(began),
+            None => {
+                state.free.push(began);
+                untimed(1);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::statistics::undivided;
 use crate::temperature::name_at;
 use isentrope_data::benchmark::Decoding;
 use isentrope_data::{Finding, Findings, Problem, Report};
-use isentrope_model::Tokens;
+use isentrope_model::{ModelConfig, Tokens};
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Prompter};
 use serde_json::Value;
@@ -122,10 +122,16 @@ impl EvaluationSet {
     }
 
     /// What sampling the responses to all of some sets takes of a model, were they as long as they may be.
-    pub fn work(sets: &[Self], context: usize) -> Tokens {
+    pub fn work(sets: &[Self], config: &ModelConfig) -> Tokens {
         let of_problem = |decoding: Decoding, prompt: usize| {
-            let response = decoding.max_tokens.min(context.saturating_sub(prompt));
-            Tokens::of_groups(1.0, decoding.samples as f64, prompt as f64, response as f64)
+            let response = decoding.max_tokens.min(config.context().saturating_sub(prompt));
+            Tokens::of_groups(
+                &config.sliding_window,
+                1.0,
+                decoding.samples as f64,
+                prompt as f64,
+                response as f64,
+            )
         };
         let problems = sets.iter().flat_map(|set| set.problems.iter().map(|problem| (set.decoding, problem)));
         problems.map(|(decoding, (_, prompt))| of_problem(decoding, prompt.len())).sum()

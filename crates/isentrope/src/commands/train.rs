@@ -73,8 +73,8 @@ pub struct RunArguments {
     /// With --dry-run: plans for a GPU of so many GB, such as 24, 80 or 141, whether there is one here or not
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
-    /// With --dry-run: plans for such a GPU, as a100, h100, h200, b200, l40s or rtx4090, and says how long a step takes at
-    /// least by its data sheet
+    /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie, h100, h200, b200), and says
+    /// how long a step takes at least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
@@ -256,6 +256,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         watcher.tracing(trace.map(|(file, step)| StepTrace::new(file, step, device.clone())));
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
         device.heading().iter().for_each(|heading| watcher.heading(heading));
+        watcher.computing_on(device);
         let config = ModelConfig::read(&model_dir)?;
         device.check_shapes(&model_dir, &config)?;
         let layout = Layout::new(&config);
@@ -300,6 +301,9 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         let summary = training_loop::train(prepared, &plan, &place, world, backend, manifest, &mut watcher)
             .map_err(isentrope_train::Error::or_free_space)?;
         watcher.finish();
+        if let Some(steps) = device.steps_manifest().filter(|_| ranks.is_first()) {
+            place.add_to_manifest("device", "decoding_steps", steps)?;
+        }
         let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
         match summary.ending {
             Ending::Complete => printed,
@@ -343,6 +347,14 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
         Ok(dir) => dir,
         Err(error) => {
             let notes = recipe.check_data()?;
+            // Whether the device can be used does not depend on the model.
+            let device = match on {
+                On::Device(Err(error)) => Err(error),
+                On::Device(Ok(_)) | On::Card(_) => Ok(()),
+            };
+            if let Err(error) = &device {
+                print_text(&unusable(error))?;
+            }
             print_text(&rendered)?;
             print_notes(&notes)?;
             let why = match hub::neighbours(&path).filter(|_| path.contains('/')) {
@@ -351,11 +363,12 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
                 }
                 None => error.to_string(),
             };
-            return print_text(&format!(
+            print_text(&format!(
                 "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown without the model. {}\n",
                 commented(&data),
                 commented(&why)
-            ));
+            ))?;
+            return device;
         }
     };
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
@@ -372,8 +385,7 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
-    let (needs, fits) =
-        looked.unwrap_or_else(|error| (format!("# {}\n\n", commented(&crate::sentence(&error))), Err(error)));
+    let (needs, fits) = looked.unwrap_or_else(|error| (unusable(&error), Err(error)));
     print_text(&needs)?;
     print_text(&rendered)?;
     print_notes(&prepared.notes)?;
@@ -381,6 +393,11 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
         print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
     }
     fits
+}
+
+/// What stands above the recipe where there is no plan.
+fn unusable(error: &Error) -> String {
+    format!("# {}\n\n", commented(&crate::sentence(error)))
 }
 
 /// On what a dry run plans.

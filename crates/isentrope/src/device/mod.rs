@@ -3,6 +3,7 @@
 mod choice;
 mod contained;
 mod shapes;
+mod steps;
 mod together;
 
 pub use choice::{DeviceFlag, Seat, Wanted, said, wanted};

@@ -28,6 +28,15 @@ struct Span {
     within: Vec<String>,
 }
 
+impl Traced {
+    /// The values of a counter, in their order.
+    fn counter(&self, name: &str) -> Vec<u64> {
+        let events = self.file["traceEvents"].as_array().unwrap().iter();
+        let of_counter = events.filter(|event| event["ph"] == "C" && event["name"] == name);
+        of_counter.map(|event| event["args"]["value"].as_u64().unwrap()).collect()
+    }
+}
+
 impl Span {
     fn ended(&self) -> f64 {
         self.began + self.took
@@ -222,7 +231,24 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
         |span: &&Span| span.kind == "call" && span.within.iter().any(|around| around == "decode");
     assert!(traced.all().filter(in_decoding).all(|span| span.name != "download" && span.name != "fetched"));
     assert!(phases("draw").count() > 10 && phases("read draws").count() > 10);
+    // How steps of decoding were launched, at the end of the step as the manifest has it of the run.
+    let manifest = fs::read(bench.out("traced").join("manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let steps = &manifest["device"]["decoding_steps"];
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace.md")).unwrap();
+    for (counter, key) in [
+        ("steps captured", "captured"),
+        ("steps launched as one", "launched_as_one"),
+        ("steps launched one by one", "launched_one_by_one"),
+    ] {
+        let values: Vec<u64> = traced.counter(counter);
+        assert!(values.is_sorted() && values.last().is_some_and(|last| *last > 0), "{counter}: {values:?}");
+        assert!(*values.last().unwrap() <= steps[key].as_u64().unwrap(), "{counter}: {steps}");
+        assert!(page.contains(&format!("`{counter}`")), "docs/trace.md does not say what {counter} is");
+    }
+    let replays = traced.all().filter(|span| span.name == "replay" && span.kind == "call").count() as u64;
+    assert_eq!(traced.counter("steps launched as one").last(), Some(&replays), "from the first step on");
+    assert_eq!(steps["refused"], Value::Null);
     let calls: BTreeSet<&str> =
         traced.all().filter(|span| span.kind == "call").map(|span| span.name.as_str()).collect();
     for name in calls {

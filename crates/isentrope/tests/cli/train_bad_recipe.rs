@@ -681,7 +681,17 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
-    // The device is looked at before anything is printed, and before the model.
+    // A device that cannot be used is one whatever the model is.
+    for model in ["model.path=Qwen/Qwen2.5-0.5B", "run.seed=1"] {
+        let sets = [model, "device.dtype=bf16", "device.kind=cpu"];
+        let output = bench.command("out", &sets, &["--dry-run"]).output().unwrap();
+        let shown = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{shown}");
+        let told = "device.dtype is bf16, and only a GPU computes with bf16: the device is the CPU";
+        assert!(shown.starts_with(&format!("# {told}")) && shown.contains("seed = "), "{shown}");
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    // The threads are looked at before anything is printed, and before the model.
     for set in ["run.seed=1", "model.path=Qwen/Qwen2.5-0.5B"] {
         let output = bench.command("out", &[set], &["--dry-run", "--threads", "0"]).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
@@ -716,17 +726,25 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         limits[0].contains("with bf16 at least ") && limits[0].contains("; with f32 at least "),
         "{shown}"
     );
-    // A GPU that is named has the memory that it is sold with.
+    // A GPU that is named has the memory that its driver shows, which is less than it is sold with.
     let named = |name: &str| bench.command("out", &[], &["--dry-run", "--gpu", name]).output().unwrap();
     let h200 = text(&named("h200"));
-    assert!(h200.starts_with("# a GPU of 141 GB with bf16: memory: "), "{h200}");
+    assert!(h200.starts_with("# H200 SXM (140.4 GiB, as its driver shows) with bf16: memory: "), "{h200}");
+    let l40s = text(&named("L40S"));
+    assert!(l40s.starts_with("# L40S (45.0 GiB, as its driver shows) with bf16: memory: "), "{l40s}");
+    assert!(l40s.lines().next().unwrap().ends_with(" of 40.5 GiB"), "nine tenths of it: {l40s}");
     let peaks = "a GPU of type H200 SXM ran at its peak of 989 TFLOP/s in bf16, 67.0 in f32 and 4800 GB/s";
     assert!(h200.contains(peaks), "{h200}");
     let unknown = named("voodoo2");
+    assert!(!unknown.status.success(), "{}", stderr(&unknown));
+    let said = stderr(&unknown);
+    let known = said.split("known are ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
+    // The help has them all.
+    let help = stdout_of(&mut crate::program::isentrope(&["train", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        !unknown.status.success() && stderr(&unknown).contains("known are a100, "),
-        "{}",
-        stderr(&unknown)
+        known.starts_with("a100, ") && help.contains(&format!("plans for such a GPU ({known})")),
+        "{known}"
     );
     let here = text(&bench.command("out", &[], &["--dry-run", "--device", "cpu"]).output().unwrap());
     let measured = here.lines().find(|line| line.starts_with("# limit, not a forecast: if all ran at the "));
@@ -737,7 +755,7 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     for part in ["with bf16: the run needs at least", "with f32 as it is, the least GPU has 1 GB"] {
         assert!(shown.contains(part), "{part:?} is not in: {shown}");
     }
-    assert!(stderr(&small).contains("the run fits no GPU of 0.05 GB"), "{}", stderr(&small));
+    assert!(stderr(&small).contains("the run does not fit a GPU of 0.05 GB"), "{}", stderr(&small));
     for gb in ["0", "nan", "inf"] {
         let output = dry(gb, &[]);
         assert!(!output.status.success() && stderr(&output).contains("--gpu-memory"), "{}", stderr(&output));

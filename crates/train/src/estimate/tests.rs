@@ -10,19 +10,19 @@ fn layout() -> Layout {
 }
 
 fn workload() -> Workload {
-    let sampled = Tokens::of_groups(8.0, 4.0, 20.0, 100.0);
+    let sampled = Tokens::of_groups(&[None], 8.0, 4.0, 20.0, 100.0);
     Workload {
         ranks: 1,
         steps: 30,
         sampled,
-        prefilled: Tokens::of_prefill(8.0, 20.0),
-        decoded: Tokens::of_decoding(8.0, 4.0, 20.0, 100.0),
+        prefilled: Tokens::of_prefill(&[None], 8.0, 20.0),
+        decoded: Tokens::of_decoding(&[None], 8.0, 4.0, 20.0, 100.0),
         updates: 1.0,
         sampled_at_a_time: 32,
         trained: sampled,
         passes: (1.0, 1.0),
         spared: 1.0,
-        evaluated: Tokens::of_groups(10.0, 2.0, 20.0, 100.0),
+        evaluated: Tokens::of_groups(&[None], 10.0, 2.0, 20.0, 100.0),
         held_out: Tokens::default(),
         evaluations: 4,
         longest: 100,
@@ -109,11 +109,11 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     // Two prompts of 4 tokens, three responses of 5 to each; one update goes once forward and once backward through them.
     let workload = Workload {
         ranks: 1,
-        sampled: Tokens::of_groups(2.0, 3.0, 4.0, 5.0),
-        prefilled: Tokens::of_prefill(2.0, 4.0),
-        decoded: Tokens::of_decoding(2.0, 3.0, 4.0, 5.0),
+        sampled: Tokens::of_groups(&[None], 2.0, 3.0, 4.0, 5.0),
+        prefilled: Tokens::of_prefill(&[None], 2.0, 4.0),
+        decoded: Tokens::of_decoding(&[None], 2.0, 3.0, 4.0, 5.0),
         updates: 1.0,
-        trained: Tokens::of_groups(6.0, 1.0, 4.0, 5.0),
+        trained: Tokens::of_groups(&[None], 6.0, 1.0, 4.0, 5.0),
         passes: (1.0, 1.0),
         longest: 5,
         ..Workload::default()

@@ -105,6 +105,12 @@ impl Trainer for PolicyGradient {
                 journal.known()
             ));
         }
+        if let Some(why) = journal.unused() {
+            context.observer.note(&format!(
+                "step {}: responses that were sampled before the run was broken off are not used, but sampled again: {why}",
+                context.step
+            ));
+        }
         let collector = Collector {
             settings: &self.recipe.rollout,
             sampling,

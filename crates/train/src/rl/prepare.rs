@@ -31,33 +31,30 @@ impl Recipe {
         let greedy = count(self.objective.needs_greedy_baseline());
         // A pass has a prompt once for as many responses as stand behind it.
         let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
+        let windows = &config.sliding_window[..];
         Workload {
             ranks: 1,
             steps: self.run.steps,
-            sampled: Tokens::of_groups(prompts, responses + greedy, prompt, response),
-            prefilled: Tokens::of_prefill(prompts, prompt),
-            decoded: Tokens::of_decoding(prompts, responses + greedy, prompt, response),
+            sampled: Tokens::of_groups(windows, prompts, responses + greedy, prompt, response),
+            prefilled: Tokens::of_prefill(windows, prompts, prompt),
+            decoded: Tokens::of_decoding(windows, prompts, responses + greedy, prompt, response),
             updates: epochs * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
-            trained: Tokens::of_groups(prompts * responses / shared, shared, prompt, response),
+            trained: Tokens::of_groups(windows, prompts * responses / shared, shared, prompt, response),
             passes: (epochs * (1.0 + reference) + measured + recorded + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
-            evaluated: EvaluationSet::work(sets, config.context()),
+            evaluated: EvaluationSet::work(sets, config),
             evaluations: self.eval.evaluations(self.run.steps),
-            held_out: if self.lab.track_states {
-                work_of_states(sets, config.context())
-            } else {
-                Tokens::default()
-            },
+            held_out: if self.lab.track_states { work_of_states(sets, config) } else { Tokens::default() },
             longest: response as usize,
         }
     }
 }
 
 /// What it takes to score the states from before the first step again, were responses as long as they may be.
-fn work_of_states(sets: &[EvaluationSet], context: usize) -> Tokens {
+fn work_of_states(sets: &[EvaluationSet], config: &ModelConfig) -> Tokens {
     let kept = sets.iter().filter(|set| !set.is_further);
-    kept.map(|set| EvaluationSet::work(slice::from_ref(set), context)).sum()
+    kept.map(|set| EvaluationSet::work(slice::from_ref(set), config)).sum()
 }
 
 impl TrainingRecipe for Recipe {

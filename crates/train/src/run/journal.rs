@@ -59,6 +59,25 @@ impl Heading {
             weights,
         })
     }
+
+    /// Why responses under another heading are of no use under this one.
+    fn refuses(&self, other: &Self) -> String {
+        let Self { program, arithmetic, settings, weights } = self;
+        let mut why = Vec::new();
+        if *program != other.program {
+            why.push(format!("this is version {program}, and that was {}", other.program));
+        }
+        if *arithmetic != other.arithmetic {
+            why.push(format!("the arithmetic is {arithmetic}, and was {}", other.arithmetic));
+        }
+        if *settings != other.settings {
+            why.push("settings of how responses are drawn or judged have changed".to_owned());
+        }
+        if *weights != other.weights {
+            why.push("the weights are others".to_owned());
+        }
+        why.join("; ")
+    }
 }
 
 /// Which response of a step.
@@ -93,6 +112,8 @@ pub struct Journal {
     file: File,
     /// With what each answers: one that answered what the problem was before stands beside its successor.
     known: HashMap<(Asked, u32), Response>,
+    /// Why there are responses from before that are of no use.
+    unused: Option<String>,
 }
 
 impl Journal {
@@ -102,21 +123,21 @@ impl Journal {
     /// When a file cannot be read or written.
     pub(super) fn open(dir: &Path, step: u64, rank: usize, heading: &Heading) -> Result<Self> {
         let path = dir.join(format!("step-{step:06}.rank-{rank}{EXTENSION}"));
-        let mut known = HashMap::new();
+        let (mut known, mut unused) = (HashMap::new(), None);
         let mut others = journals(dir)?;
         others.retain(|other| other.file_name().and_then(step_of) == Some(step) && *other != path);
         others.sort();
         for other in others {
             // One that another rank has opened may be without its heading yet.
             let file = File::open(&other).map_err(|e| Error::io(&other, e))?;
-            read(&other, &file, heading, &mut known)?;
+            read(&other, &file, heading, &mut known, &mut unused)?;
         }
         let mut options = File::options();
         let file =
             options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
-        let sound = read(&path, &file, heading, &mut known)?;
+        let sound = read(&path, &file, heading, &mut known, &mut unused)?;
         file.set_len(sound).map_err(|e| Error::io(&path, e))?;
-        let mut journal = Self { path, file, known };
+        let mut journal = Self { path, file, known, unused };
         if sound == 0 {
             journal.line(heading)?;
         }
@@ -126,6 +147,11 @@ impl Journal {
     /// How many responses are known from before.
     pub fn known(&self) -> usize {
         self.known.len()
+    }
+
+    /// Why what was sampled before, or some of it, is sampled again.
+    pub fn unused(&self) -> Option<&str> {
+        self.unused.as_deref()
     }
 
     /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is given once.
@@ -178,12 +204,14 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
 }
 
-/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is of other weights or settings.
+/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is of other weights, settings or
+/// another arithmetic, which `unused` says then.
 fn read(
     path: &Path,
     file: &File,
     heading: &Heading,
     known: &mut HashMap<(Asked, u32), Response>,
+    unused: &mut Option<String>,
 ) -> Result<u64> {
     let mut lines = BufReader::new(file);
     let (mut line, mut sound) = (Vec::new(), 0);
@@ -194,7 +222,19 @@ fn read(
         if sound == 0 {
             match serde_json::from_slice::<Heading>(json) {
                 Ok(found) if found == *heading => {}
-                _ => return Ok(0),
+                Ok(other) => {
+                    // One without a response has nothing to lose.
+                    line.clear();
+                    (&mut lines)
+                        .take(MAX_LINE)
+                        .read_until(b'\n', &mut line)
+                        .map_err(|e| Error::io(path, e))?;
+                    if json_of(&line).is_some() {
+                        *unused = Some(heading.refuses(&other));
+                    }
+                    return Ok(0);
+                }
+                Err(_) => return Ok(0),
             }
         } else {
             let Ok(ReadEntry { asked, of, response }) = serde_json::from_slice(json) else {
@@ -306,13 +346,19 @@ mod tests {
         assert!(journal.take(Asked { greedy: true, ..asked(0, 5) }, OF).is_none());
         drop(journal);
 
-        assert_eq!(Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap().known(), 0);
+        let first = Journal::open(dir.path(), 13, 0, &heading(1.0)).unwrap();
+        assert_eq!((first.known(), first.unused()), (0, None));
+        // Nothing is lost where nothing was sampled.
+        let other = Journal::open(dir.path(), 13, 0, &heading(2.0)).unwrap();
+        assert_eq!((other.known(), other.unused()), (0, None));
         // With other weights, this rank's file begins anew and others are left alone.
-        assert_eq!(open(1, 2.0).known(), 0);
+        let anew = open(1, 2.0);
+        assert_eq!((anew.known(), anew.unused()), (0, Some("the weights are others")));
         assert_eq!(open(5, 1.0).known(), 2);
         // The sampler's log-probs would not be the trainer's under another arithmetic.
         let other = Heading { arithmetic: "bf16-t16".into(), ..heading(1.0) };
-        assert_eq!(Journal::open(dir.path(), 12, 6, &other).unwrap().known(), 0);
+        let journal = Journal::open(dir.path(), 12, 6, &other).unwrap();
+        assert_eq!((journal.known(), journal.unused()), (0, Some("the arithmetic is bf16-t16, and was f32")));
         remove_journals(dir.path(), 12).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
     }

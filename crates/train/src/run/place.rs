@@ -3,8 +3,8 @@
 use super::directory::step_of;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
-use isentrope_files::{dangling, names, partial};
-use isentrope_lab::run_files::{EVALUATIONS, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
+use isentrope_files::{dangling, names, partial, write_json};
+use isentrope_lab::run_files::{EVALUATIONS, MANIFEST, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -64,6 +64,19 @@ impl Place {
                  starts another"
             ))),
         }
+    }
+
+    /// Adds what is known at the end of a process to what its manifest says of it.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io); [`Error::Run`] when the manifest is none.
+    pub fn add_to_manifest(&self, part: &str, key: &str, value: Value) -> Result<()> {
+        let path = self.dir.join(MANIFEST);
+        let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
+        let mut manifest: Value = serde_json::from_slice(&text)
+            .map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
+        manifest[part][key] = value;
+        Ok(write_json(&path, &manifest)?)
     }
 
     /// Checks that the directory's name is that of a directory, or may become one.

@@ -112,11 +112,11 @@ impl TrainingRecipe for Recipe {
             ranks,
             steps: recipe.run.steps,
             sampled_at_a_time: sampled,
-            trained: mean_example(&mut examples, &prompter) * recipe.sft.batch as f64,
+            trained: mean_example(&mut examples, &prompter, &config) * recipe.sft.batch as f64,
             passes: (1.0, 1.0),
             updates: 1.0,
-            evaluated: EvaluationSet::work(&sets, context),
-            held_out: held_out.iter().map(work).sum(),
+            evaluated: EvaluationSet::work(&sets, &config),
+            held_out: held_out.iter().map(|example| work(example, &config)).sum(),
             evaluations: recipe.eval.evaluations(recipe.run.steps),
             ..Workload::default()
         };
@@ -171,16 +171,16 @@ fn open(
 const MEASURED: u64 = 64;
 
 /// What an example takes, in the mean over the first ones.
-fn mean_example(examples: &mut Examples, prompter: &Prompter) -> Tokens {
+fn mean_example(examples: &mut Examples, prompter: &Prompter, config: &ModelConfig) -> Tokens {
     let count = examples.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
     let tokenized = (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok());
-    tokenized.map(|example| work(&example)).sum::<Tokens>() * (1.0 / count.max(1) as f64)
+    tokenized.map(|example| work(&example, config)).sum::<Tokens>() * (1.0 / count.max(1) as f64)
 }
 
 /// What going through an example takes.
-fn work(example: &TokenizedExample) -> Tokens {
+fn work(example: &TokenizedExample, config: &ModelConfig) -> Tokens {
     let learnt = example.learnt();
-    Tokens::of_groups(1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
+    Tokens::of_groups(&config.sliding_window, 1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
 }
 
 impl Recipe {

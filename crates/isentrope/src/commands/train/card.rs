@@ -7,15 +7,19 @@ use isentrope_train::estimate::Peak;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for, in GiB. What is sold as 80 GB has a little less than 80 GiB, and a run takes nine
-/// tenths of it unless `memory.budget_gib` says.
+/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB, and a run takes nine tenths of
+/// it unless `memory.budget_gib` says.
 #[derive(Clone, Debug)]
 pub struct Card {
-    gib: f64,
+    /// What it is called.
+    name: String,
+    /// In bytes.
+    memory: usize,
     /// Those that have so much, or the one that was named.
     sheets: Vec<&'static DataSheet>,
 }
 
+const GIB: f64 = (1u64 << 30) as f64;
 /// Most GiB that are taken for a GPU's.
 const MOST: f64 = 1e6;
 
@@ -26,7 +30,12 @@ impl Card {
     /// When it is none.
     pub fn new(gib: f64) -> Result<Self> {
         if gib > 0.0 && gib <= MOST {
-            Ok(Self { gib, sheets: DataSheet::of_memory(gib).collect() })
+            let memory = (gib * GIB) as usize;
+            Ok(Self {
+                name: format!("a GPU of {gib} GB"),
+                memory,
+                sheets: DataSheet::of_memory(gib).collect(),
+            })
         } else {
             Err(anyhow!("--gpu-memory is {gib}: it must be above 0, and at most {MOST}"))
         }
@@ -41,13 +50,15 @@ impl Card {
         let sheet = DataSheet::of_key(key).ok_or_else(|| {
             anyhow!("--gpu {key} is not known; known are {}; --gpu-memory plans for any other", known())
         })?;
-        Ok(Self { gib: sheet.memory_gb, sheets: vec![sheet] })
+        let memory = sheet.memory_mib << 20;
+        let name = format!("{} ({:.1} GiB, as its driver shows)", sheet.name, memory as f64 / GIB);
+        Ok(Self { name, memory, sheets: vec![sheet] })
     }
 
     /// Plans of a run with either type of numbers, a line each, and how long a step takes at least on GPUs that are known.
     /// Beside them, why it fits with neither.
     pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
-        let memory = (self.gib * f64::from(1 << 30)) as usize;
+        let memory = self.memory;
         let (mut text, mut fits, mut last) = (String::new(), false, String::new());
         let mut limits = vec![Vec::new(); self.sheets.len()];
         for (name, dtype) in [("bf16", Dtype::Bf16), ("f32", Dtype::F32)] {
@@ -66,12 +77,12 @@ impl Card {
                     last.clone()
                 }
             };
-            text += &format!("a GPU of {} GB with {name}: {line}\n", self.gib);
+            text += &format!("{} with {name}: {line}\n", self.name);
         }
         for (sheet, limits) in self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty()) {
             text += &format!("{}: {}\n", at_peak(sheet), limits.join("; "));
         }
-        let refused = || anyhow!("the run fits no GPU of {} GB; with f32: {last}", self.gib);
+        let refused = || anyhow!("the run does not fit {}; with f32: {last}", self.name);
         (text, if fits { Ok(()) } else { Err(refused()) })
     }
 }
@@ -100,6 +111,6 @@ pub fn at_peak(sheet: &DataSheet) -> String {
 /// The least GPU that a run fits whose budget must be so many bytes.
 fn larger(least: usize, dtype: &str) -> String {
     // A run takes nine tenths.
-    let gib = (least as f64 / 0.9 / f64::from(1 << 30)).ceil();
+    let gib = (least as f64 / 0.9 / GIB).ceil();
     format!("with {dtype} as it is, the least GPU has {gib} GB")
 }
