@@ -1,8 +1,8 @@
 //! Draws that the device makes while the host asks for the next step.
 //!
-//! That step is fed with their tokens before anybody knows them. A response that turns out to have ended with its token has one row
-//! too many there, which is dropped; one that ends by its length is known to, and has none. Its pages and slots may be handed out
-//! as soon as that is read: whoever gets them comes later in the device's stream.
+//! That step is fed with their tokens before anybody knows them. A response that turns out to have ended with its token has one
+//! row too many there, which is dropped; one that ends by its length is known to, and has none. Its pages and slots may be handed
+//! out as soon as that is read: whoever gets them comes later in the device's stream.
 
 use super::drawing::{Due, rows};
 use super::{Engine, Event};

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use isentrope_files::{dangling, names, partial, write_json};
 use isentrope_lab::run_files::{EVALUATIONS, MANIFEST, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
 use isentrope_settings::{complete, differences};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,10 @@ impl Place {
         let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
         let mut manifest: Value = serde_json::from_slice(&text)
             .map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
-        manifest[part][key] = value;
+        let described =
+            manifest.as_object_mut().and_then(|all| all.entry(part).or_insert(json!({})).as_object_mut());
+        let none = || Error::Run(format!("{}: it is not as a manifest is", path.display()));
+        described.ok_or_else(none)?.insert(key.to_owned(), value);
         Ok(write_json(&path, &manifest)?)
     }
 
