@@ -38,6 +38,9 @@ fn resolved(path: &Path) -> String {
     if text.contains("verifier = \"code\"") && !can_judge_programs() {
         command.args(["--set", "reward.verifier=auto"]); // whoever trains on programs can run them
     }
+    if text.contains("dtype = \"bf16\"") {
+        command.args(["--gpu-memory", "141"]); // whoever trains with bf16 has a GPU
+    }
     if let Some(model) = of_another_run(&text) {
         // Whoever has the recipe trains that model first.
         let base = "assets/countdown-base";

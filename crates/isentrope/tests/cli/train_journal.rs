@@ -136,6 +136,8 @@ fn a_mended_reward_function_judges_everything_again() {
     fs::write(&run.script, mended).unwrap();
     let said = run.end(run.command("killed", &["--resume"]));
     assert!(!said.contains("were sampled before"), "{said}");
+    let why = "settings of how responses are drawn or judged have changed";
+    assert!(said.contains(&format!("some is not used, but sampled again: {why}")), "{said}");
     run.end(run.command("whole", &[]));
     assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
 }

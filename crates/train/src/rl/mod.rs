@@ -107,7 +107,7 @@ impl Trainer for PolicyGradient {
         }
         if let Some(why) = journal.unused() {
             context.observer.note(&format!(
-                "step {}: responses that were sampled before the run was broken off are not used, but sampled again: {why}",
+                "step {}: of what was sampled before the run was broken off some is not used, but sampled again: {why}",
                 context.step
             ));
         }
