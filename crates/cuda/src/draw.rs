@@ -5,7 +5,7 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::{DRAW, HEAD_ROWS};
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
-use crate::head::{LOGITS, block_rows, shared};
+use crate::head::{block_rows, shared};
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
 use crate::pool::Block;
@@ -65,7 +65,8 @@ const ANSWERED: usize = 5;
 /// Bytes that draws from so many rows take at most.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     let rows = rounded_up(rows);
-    let logits = rows.saturating_mul(shape.outputs).min(LOGITS.max(shape.outputs)).saturating_mul(4);
+    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on.
+    let logits = logits_bytes(shape, block_rows(shape, rows)).saturating_mul(2);
     // Draws, rows, temperatures, statistics, and what was found.
     logits.saturating_add(rows.saturating_mul(24 + 4 + 4 + 20 + 8))
 }
@@ -112,7 +113,7 @@ impl<D: Device> Cuda<D> {
     ) -> Block<D> {
         let block = block_rows(shape, rows);
         let of_device = OfDevice::new(self, draws, block);
-        let logits = self.scratch(4 * block * shape.outputs);
+        let logits = self.scratch(logits_bytes(shape, block));
         let mut first_wanted = 0;
         for here in draws.chunk_by(|a, b| a.row / block == b.row / block) {
             let first = here[0].row / block * block;
@@ -223,6 +224,12 @@ impl<D: Device> Cuda<D> {
             (logits, draws.wanted(), draws.statistics(), draws.found(), vocabulary, word(first), all),
         );
     }
+}
+
+/// Bytes of a block of logits of so many rows. Steps' memory keeps what it had for other numbers of rows: there are few sizes.
+fn logits_bytes(shape: Linear, rows: usize) -> usize {
+    let rows = rows.next_power_of_two().min(block_rows(shape, usize::MAX));
+    rows.saturating_mul(shape.outputs).saturating_mul(4)
 }
 
 /// How many rows draws look at: those up to the last that one names.

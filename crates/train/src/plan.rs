@@ -125,8 +125,13 @@ impl Plan {
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
         // What makes steps faster has a part of what is not needed.
+        let asked = settings.micro_batch_tokens.map_or(0, |tokens| {
+            let of_update = gradient + least_of(tokens.max(least_tokens).min(trained));
+            of_update.max(scoring(backend, layout, demand, tokens.max(least_scored(demand))))
+        });
+        let needed = least.bytes().max(least.fixed.saturating_add(asked));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
-        let steps = steps.min((budget - least.bytes()) / STEPS_PART);
+        let steps = steps.min(budget.saturating_sub(needed) / STEPS_PART);
         // Sampling and scoring have what the gradient leaves when there is no update.
         let free = budget - least.fixed - steps;
         let of_updates = free.saturating_sub(gradient);

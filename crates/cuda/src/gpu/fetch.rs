@@ -4,6 +4,7 @@ use super::device::{Gpu, GpuMemory, LockedMemory};
 use super::event::Event;
 use crate::device::Device;
 use crate::failure::Failure;
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 /// The least memory that is locked for a fetch.
@@ -32,9 +33,10 @@ impl Landings {
         if let Some(at) = free.iter().position(|landing| landing.memory.bytes() >= bytes) {
             return free.swap_remove(at);
         }
-        // What is too small is of no more use.
-        free.clear();
+        // What is too small is of no more use; giving it back waits for the stream.
+        let small = mem::take(&mut *free);
         drop(free);
+        drop(small);
         let memory = gpu.allocate_host(bytes.next_power_of_two().max(LEAST));
         let memory = memory.unwrap_or_else(|refused| Failure::from(refused).end());
         Landing {

@@ -6,6 +6,7 @@ use crate::device::{self, Device, DeviceFlag, Job, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
+use crate::messages;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
@@ -301,8 +302,11 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         let summary = training_loop::train(prepared, &plan, &place, world, backend, manifest, &mut watcher)
             .map_err(isentrope_train::Error::or_free_space)?;
         watcher.finish();
-        if let Some(steps) = device.steps_manifest().filter(|_| ranks.is_first()) {
-            place.add_to_manifest("device", "decoding_steps", steps)?;
+        if let Some(steps) = device.steps_manifest().filter(|_| ranks.is_first())
+            && let Err(error) = place.add_to_manifest("device", "decoding_steps", steps)
+        {
+            // The run has all else that it is to leave.
+            messages::note(&format!("how decoding steps were launched is not in the manifest: {error}"));
         }
         let printed = if ranks.is_first() { terminal::print_summary(&summary, command) } else { Ok(()) };
         match summary.ending {
