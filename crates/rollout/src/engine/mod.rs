@@ -189,8 +189,8 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// step, the events are those of the step before.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded. The engine is of no
-    /// use then.
+    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded. The engine is of
+    /// no use then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let draws_behind = self.may_draw_behind();
         let before = self.behind.take_if(|_| !draws_behind);
