@@ -190,7 +190,7 @@ def sample(args):
     with torch.no_grad():
         sampler = Sampler(args, model, prompts)
         seconds = seconds_of(args, sampler.prefill, before=sampler.cache.reset)
-        lines = [{"what": "prefill", "seconds": seconds, "tokens": fed}]
+        lines = [{"what": "prefill", "seconds": seconds, "tokens": fed, "said": "static cache"}]
         step, how = sampler.step, "static cache"
         if args.device == "cuda":
             step, how = sampler.captured(), "static cache, a CUDA graph"

@@ -116,7 +116,8 @@ impl Opponents {
             return Err("no time is left for it".into());
         }
         let config = out.join("opponents-config.json");
-        fs::write(&config, sizes.config.to_string())
+        fs::create_dir_all(out)
+            .and_then(|()| fs::write(&config, sizes.config.to_string()))
             .map_err(|error| format!("{}: {error}", config.display()))?;
         let mut command = Command::new(&self.python);
         command.env("PYTHONDONTWRITEBYTECODE", "1").arg(&self.script).args(asked);
@@ -135,7 +136,8 @@ impl Opponents {
             command.args(["--device", "cpu", "--repeats", "1"]);
         }
         let log = out.join(format!("{}, {}.log", sizes.name, asked.join(" ")));
-        let Ended { status, text, .. } = ended(&mut command, &log, JOB.min(left))?;
+        let Ended { status, text, .. } = ended(&mut command, &log, JOB.min(left))
+            .map_err(|why| format!("{why}; ISENTROPE_PYTHON names a Python that has {MODULES}"))?;
         let last = text.lines().rev().find(|line| line.starts_with('{'));
         last.filter(|_| status.success())
             .and_then(|line| serde_json::from_str(line).ok())
