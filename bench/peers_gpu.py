@@ -257,7 +257,7 @@ def grpo(args):
     from datasets import Dataset
     from transformers import AutoTokenizer
     from trl import GRPOConfig, GRPOTrainer
-    from trl_clock import Clock
+    from trl_clock import Clock, one_update, settings
 
     # Exact weights, as ours are, and TRL's default; its passes are in bf16.
     model = model_of(args, torch.float32)
@@ -275,25 +275,12 @@ def grpo(args):
     clock = Clock()
     with tempfile.TemporaryDirectory() as directory:
         config = GRPOConfig(
-            output_dir=directory,
+            **settings(directory, args.group, args.sampled),
+            **one_update(args.sequences),
             use_cpu=args.device == "cpu",
             bf16=True,
             max_steps=args.steps,
-            per_device_train_batch_size=args.sequences,
-            gradient_accumulation_steps=1,
-            steps_per_generation=1,
-            num_generations=args.group,
-            max_completion_length=args.sampled,
             generation_kwargs={"min_new_tokens": args.sampled},
-            temperature=1.0,
-            loss_type="dapo",
-            beta=0.0,
-            learning_rate=1e-6,
-            gradient_checkpointing=False,
-            logging_steps=1,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
         )
         trainer = GRPOTrainer(
             model=model, reward_funcs=coin, args=config, train_dataset=data, processing_class=tokenizer, callbacks=[clock]

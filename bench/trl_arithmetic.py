@@ -18,7 +18,7 @@ import trl
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-from trl_clock import Clock
+from trl_clock import Clock, settings
 
 
 def arguments():
@@ -76,7 +76,7 @@ class Grader:
 
 def settings(args, directory):
     return GRPOConfig(
-        output_dir=directory,
+        **settings(directory, args.group, args.new_tokens),
         model_init_kwargs={"dtype": "float32"},
         use_cpu=True,
         bf16=args.bf16,
@@ -84,20 +84,10 @@ def settings(args, directory):
         per_device_train_batch_size=args.micro_batch,
         gradient_accumulation_steps=args.prompts * args.group // (args.updates * args.micro_batch),
         steps_per_generation=args.prompts * args.group // args.micro_batch,
-        num_generations=args.group,
-        max_completion_length=args.new_tokens,
-        temperature=1.0,
-        loss_type="dapo",  # a mean over tokens, as objective.aggregation = "token-mean"
         epsilon=0.2,
-        beta=0.0,
         learning_rate=args.learning_rate,
         lr_scheduler_type="constant",
         max_grad_norm=1.0,
-        gradient_checkpointing=False,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
         seed=1,
     )
 

@@ -15,7 +15,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-from trl_clock import Clock
+from trl_clock import Clock, one_update, settings
 
 
 def arguments():
@@ -48,26 +48,13 @@ def train(args, directory):
     with open(args.data) as rows:
         data = Dataset.from_list([{"prompt": json.loads(row)["prompt"]} for row in rows])
     config = GRPOConfig(
-        output_dir=directory,
+        **settings(directory, args.group, args.new_tokens),
+        **one_update(args.prompts * args.group),
         model_init_kwargs={"dtype": "float32"},
         use_cpu=True,
         bf16=False,
         max_steps=args.steps,
-        per_device_train_batch_size=args.prompts * args.group,
-        gradient_accumulation_steps=1,
-        steps_per_generation=1,
-        num_generations=args.group,
-        max_completion_length=args.new_tokens,
         generation_kwargs={"min_new_tokens": args.new_tokens} if args.forced else {},
-        temperature=1.0,
-        loss_type="dapo",
-        beta=0.0,
-        learning_rate=1e-6,
-        gradient_checkpointing=False,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
     )
     clock, lengths = Clock(), Lengths()
     trainer = GRPOTrainer(

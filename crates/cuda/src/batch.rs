@@ -79,7 +79,7 @@ impl<D: Device> CudaBatch<D> {
     ) -> Self {
         // From here on a draw's number is its place on the device.
         let places: Vec<u32> = drawn.map_or_else(Vec::new, CudaTokens::places);
-        let host = HostBatch { tokens: host.with_drawn(&places), ..host.clone() };
+        let host = host.with_drawn(&places);
         let mut positions = vec![0; host.tokens.len()];
         let all = || host.runs.iter().chain(&host.copied);
         assert!(all().all(|run| run.row + run.len <= host.tokens.len()), "rows beyond the batch");

@@ -75,9 +75,8 @@ impl<D: Device> Stream<D> {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that
-    /// no launch of the step has had. None where none is recorded,
-    /// or there is no memory.
+    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that no launch of the step has had.
+    /// None where none is recorded, or there is no memory.
     pub(crate) fn place(
         &self,
         bytes: &[u8],

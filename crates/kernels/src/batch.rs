@@ -57,18 +57,18 @@ impl HostBatch {
         self.tokens.len()
     }
 
-    /// The tokens, those of draws by what `drawn` says of each.
+    /// The same rows, with what `drawn` says of each draw for a token that is not known to the host.
     ///
     /// # Panics
     /// When there is no such draw.
-    pub fn with_drawn(&self, drawn: &[u32]) -> Vec<u32> {
-        let token = |&token: &u32| match token & DRAWN {
-            0 => token,
-            _ => *drawn
-                .get((token & !DRAWN) as usize)
-                .unwrap_or_else(|| panic!("a row of a draw that there is not")),
-        };
-        self.tokens.iter().map(token).collect()
+    #[must_use]
+    pub fn with_drawn(&self, drawn: &[u32]) -> Self {
+        let mut batch = self.clone();
+        for token in batch.tokens.iter_mut().filter(|token| **token & DRAWN != 0) {
+            let draw = (*token & !DRAWN) as usize;
+            *token = *drawn.get(draw).unwrap_or_else(|| panic!("a row of a draw that there is not"));
+        }
+        batch
     }
 
     /// Positions that its rows come to: one more than the last.
@@ -98,7 +98,7 @@ pub struct CpuBatch {
 
 impl CpuBatch {
     pub(crate) fn new(host: &HostBatch, drawn: &[u32]) -> Self {
-        let host = HostBatch { tokens: host.with_drawn(drawn), ..host.clone() };
+        let host = host.with_drawn(drawn);
         let mut positions = vec![0; host.tokens.len()];
         for run in host.runs.iter().chain(&host.copied) {
             assert!(run.row + run.len <= host.tokens.len(), "rows beyond the batch");

@@ -124,10 +124,12 @@ impl Plan {
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
+        // Tokens of a pass of an update, and of one that scores, where so many are wanted.
+        let passes =
+            |wanted: usize| (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)));
         // What makes steps faster has a part of what is not needed.
-        let asked = settings.micro_batch_tokens.map_or(0, |tokens| {
-            let of_update = gradient + least_of(tokens.max(least_tokens).min(trained));
-            of_update.max(scoring(backend, layout, demand, tokens.max(least_scored(demand))))
+        let asked = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
+            (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
         });
         let needed = least.bytes().max(least.fixed.saturating_add(asked));
         let steps = if demand.sampled > 0 { layout.steps_bytes(backend) } else { 0 };
@@ -143,14 +145,13 @@ impl Plan {
             let fitting = room / (layout.working_bytes_per_token(backend) + updates.least_tape);
             fitting.clamp(least_tokens.min(ENOUGH_TOKENS), ENOUGH_TOKENS)
         });
-        let pass = micro_batch_tokens.max(least_tokens).min(trained);
+        let (pass, scored) = passes(micro_batch_tokens);
         if least_of(pass) > of_updates {
             return Err(Error::setting(
                 "memory.micro_batch_tokens",
                 pass_does_not_fit(pass, least_of(pass), of_updates, "weights, gradient and moments"),
             ));
         }
-        let scored = micro_batch_tokens.max(least_scored(demand));
         let scoring = scoring(backend, layout, demand, scored);
         if scoring > free {
             return Err(Error::setting(
