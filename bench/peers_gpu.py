@@ -74,7 +74,7 @@ def arguments():
     parser.add_argument("--sampled", type=int, default=64, help="tokens that are sampled after it")
     parser.add_argument("--checkpointing", action="store_true", help="train: keep the inputs of blocks alone")
     parser.add_argument("--group", type=int, default=8, help="grpo: responses to a prompt")
-    parser.add_argument("--steps", type=int, default=3, help="grpo: steps; the first is not counted")
+    parser.add_argument("--steps", type=int, default=4, help="grpo: steps; the first is not counted")
     parser.add_argument(
         "--tokenizer", type=Path, default=HERE.parent / "assets" / "countdown-base", help="grpo: a token for each digit"
     )

@@ -4,21 +4,21 @@ use crate::Scale;
 use crate::models::{MODELS, Sizes, build};
 use crate::peak::most_taken;
 use crate::process::{Ended, ended};
-use crate::report::{Pace, Report};
+use crate::report::{Pace, Report, median};
 use isentrope_cuda::{Device, Dtype};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps of a run; the first one is not counted.
-pub const STEPS: usize = 3;
-/// How long the run may take.
-const RUN: Duration = Duration::from_secs(90);
+/// Steps of a run, ours and TRL's. The first one is not counted; what is told of the others is the median.
+pub const STEPS: usize = 4;
+/// How long such a run may take.
+pub const RUN: Duration = Duration::from_secs(100);
 
 /// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
 pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
@@ -27,16 +27,21 @@ pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, 
     let _ = fs::remove_dir_all(&work);
     let free = device.memory_info().free;
     let prepared = prepare(device, &sizes, tests, &work);
-    let (trained, memory) = most_taken(&**device, free, || prepared.and_then(|()| train(tests, out, &work)));
+    let train = || prepared.and_then(|()| train(&sizes, tests, out, &work));
+    let (trained, memory) = most_taken(&**device, free, train);
     // Checkpoints of some gigabytes.
     let _ = fs::remove_dir_all(&work);
     match trained {
-        Ok(seconds) => report.pace(
+        Ok(Some(seconds)) => report.pace(
             "GRPO",
             &sizes.step(),
             Pace { seconds, tokens: sizes.sequences * sizes.sampled, flop: 0.0, memory },
             "the program itself: exact weights, verdicts and files included",
         ),
+        Ok(None) => {
+            let why = format!("not measured: stopped after {} s, see {}", RUN.as_secs(), log(out).display());
+            report.remark("GRPO", &sizes.step(), &why);
+        }
         Err(why) => report.verdict("GRPO", &sizes.step(), Err(why)),
     }
 }
@@ -102,24 +107,36 @@ dtype = "bf16"
     fs::write(work.join("recipe.toml"), recipe).map_err(failed)
 }
 
-/// Seconds of a step.
-fn train(tests: &Path, out: &Path, work: &Path) -> Result<f64, String> {
+/// What the run says.
+fn log(out: &Path) -> PathBuf {
+    out.join("grpo.log")
+}
+
+/// Seconds of a step, the median; none where the run took too long.
+fn train(sizes: &Sizes, tests: &Path, out: &Path, work: &Path) -> Result<Option<f64>, String> {
     let mut command = Command::new(tests.join("isentrope"));
     command.current_dir(work).args(["train", "recipe.toml", "--device", "cuda"]);
-    let log = out.join("grpo.log");
-    let Ended { status, text, .. } = ended(&mut command, &log, RUN)?;
+    let log = log(out);
+    let Ended { status, stopped, text, .. } = ended(&mut command, &log, RUN)?;
+    if stopped {
+        return Ok(None);
+    }
     if !status.success() {
         let last = text.lines().last().unwrap_or("it says nothing");
         return Err(format!("the run has failed: {last}: see {}", log.display()));
     }
-    let timings = work.join("run/timings.jsonl");
-    let timings = fs::read_to_string(&timings).map_err(|error| format!("{}: {error}", timings.display()))?;
-    let mut seconds: Vec<f64> = timings
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|step| step["step"].as_u64() > Some(1))
-        .filter_map(|step| step["time/step_s"].as_f64())
-        .collect();
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().ok_or_else(|| "the run has timed no step".to_owned())
+    let lengths = numbers(&work.join("run/metrics.jsonl"), "response/length_mean")?;
+    let mut seconds = numbers(&work.join("run/timings.jsonl"), "time/step_s")?;
+    if lengths != [sizes.sampled as f64; STEPS] || seconds.len() != STEPS {
+        return Err(format!("{STEPS} steps of {} tokens were asked for, not {lengths:?}", sizes.sampled));
+    }
+    Ok(Some(median(seconds.split_off(1))))
+}
+
+/// A number of each step, from a file of the run.
+fn numbers(file: &Path, name: &str) -> Result<Vec<f64>, String> {
+    let lines = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let rows = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let rows = rows.filter(|row| row["step"].as_u64() > Some(0));
+    Ok(rows.filter_map(|row| row[name].as_f64()).collect())
 }

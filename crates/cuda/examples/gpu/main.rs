@@ -195,7 +195,7 @@ fn conformance(executable: &Path, out: &Path, name: &str, limit: Duration) -> Re
     let log = out.join(format!("{name}.log"));
     let mut command = Command::new(executable);
     command.arg("--test-threads=1").env("ISENTROPE_TEST_DEVICE", "gpu");
-    let Ended { status, text, seconds } = ended(&mut command, &log, limit)?;
+    let Ended { status, text, seconds, .. } = ended(&mut command, &log, limit)?;
     let (result, log) = (text.lines().find(|line| line.starts_with("test result:")), log.display());
     match result {
         Some(line) if status.success() => Ok(format!("{line} ({seconds:.0} s)")),

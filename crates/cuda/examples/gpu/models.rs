@@ -4,7 +4,7 @@
 use crate::Scale;
 use crate::peak::most_taken;
 use crate::qwen2::{HALF, Qwen2, SEVEN};
-use crate::report::{Pace, Report};
+use crate::report::{Pace, Report, median};
 use isentrope_cuda::{Cuda, Device, Dtype};
 use isentrope_kernels::{Backend, Draw, Kind};
 use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
@@ -17,6 +17,8 @@ pub const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
 /// Tokens of a prompt, and tokens that are sampled after it.
 const PROMPT: usize = 256;
 const SAMPLED: usize = 64;
+/// What is timed is timed so often, and the median told.
+pub const REPEATS: usize = 3;
 /// Responses to a prompt, where there are prompts with several.
 const GROUP: usize = 8;
 
@@ -117,13 +119,16 @@ fn measure<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>, free: usize, report
         let flop = passes * 2.0 * numbers as f64 * tokens as f64;
         Pace { seconds, tokens, flop, memory }
     };
-    // Once to warm up.
-    let (sampling, memory) =
-        most_taken(device, free, || sample(sizes, model).and_then(|_| sample(sizes, model)));
-    let Sampled { texts, logprobs, seconds: [prefill, decoding] } = match sampling {
-        Ok(sampled) => sampled,
+    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second is timed without.
+    let (warm, memory) = most_taken(device, free, || sample(sizes, model).map(drop));
+    let again = |()| (0..REPEATS).map(|_| sample(sizes, model)).collect::<Result<Vec<_>, _>>();
+    let mut samplings = match warm.and_then(again) {
+        Ok(samplings) => samplings,
         Err(error) => return report.remark("models", name, &format!("not measured: {error}")),
     };
+    let of = |phase: usize| median(samplings.iter().map(|sampling| sampling.seconds[phase]).collect());
+    let (prefill, decoding) = (of(0), of(1));
+    let Sampled { texts, logprobs, .. } = samplings.remove(0);
     report.pace("models", &format!("{name}, prefill"), pace(prefill, sequences * prompt, 1.0, memory), "");
     let decoded = pace(decoding, sequences * (sampled - 1), 1.0, memory);
     report.pace("models", &format!("{name}, decoding {sequences} sequences"), decoded, "");
@@ -153,10 +158,8 @@ fn measure<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>, free: usize, report
         device.synchronize();
         started.elapsed().as_secs_f64()
     };
-    let (seconds, memory) = most_taken(device, free, || {
-        pass();
-        pass()
-    });
+    let (_, memory) = most_taken(device, free, &mut pass);
+    let seconds = median((0..REPEATS).map(|_| pass()).collect());
     // Forward, again for what is not kept, and back by inputs and weights.
     let pace = pace(seconds, sequences * (prompt + sampled), 4.0, memory);
     let kept = "inputs of blocks are kept, the rest is computed again";

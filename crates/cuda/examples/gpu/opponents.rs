@@ -2,8 +2,8 @@
 //! shapes and numbers of tokens as the models here.
 
 use crate::Scale;
-use crate::grpo::STEPS;
-use crate::models::{MODELS, Sizes};
+use crate::grpo::{RUN, STEPS};
+use crate::models::{MODELS, REPEATS, Sizes};
 use crate::peak::most_taken;
 use crate::process::{Ended, ended};
 use crate::report::{Pace, Report};
@@ -14,8 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a job may take.
-const JOB: Duration = Duration::from_secs(100);
 /// With less than this left, none is begun.
 const LEAST: Duration = Duration::from_secs(20);
 /// What a Python must have.
@@ -128,16 +126,20 @@ impl Opponents {
             ("--sampled", sizes.sampled),
             ("--group", sizes.group()),
             ("--steps", STEPS),
+            ("--repeats", REPEATS),
         ];
         for (name, number) in numbers {
             command.args([name, &number.to_string()]);
         }
         if scale.divisor > 1 {
-            command.args(["--device", "cpu", "--repeats", "1"]);
+            command.args(["--device", "cpu"]);
         }
         let log = out.join(format!("{}, {}.log", sizes.name, asked.join(" ")));
-        let Ended { status, text, .. } = ended(&mut command, &log, JOB.min(left))
+        let Ended { status, stopped, text, seconds } = ended(&mut command, &log, RUN.min(left))
             .map_err(|why| format!("{why}; ISENTROPE_PYTHON names a Python that has {MODULES}"))?;
+        if stopped {
+            return Err(format!("stopped after {seconds:.0} s: see {}", log.display()));
+        }
         let last = text.lines().rev().find(|line| line.starts_with('{'));
         last.filter(|_| status.success())
             .and_then(|line| serde_json::from_str(line).ok())

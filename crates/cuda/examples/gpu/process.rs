@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 pub struct Ended {
     /// How.
     pub status: ExitStatus,
+    /// Whether it was stopped, as its time was over.
+    pub stopped: bool,
     /// What it has said.
     pub text: String,
     /// How long it took.
@@ -34,8 +36,9 @@ pub fn ended(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended
     while started.elapsed() < limit && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(100));
     }
+    let stopped = !matches!(child.try_wait(), Ok(Some(_)));
     let _ = child.kill();
     let status = child.wait().map_err(failed)?;
     let text = String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned();
-    Ok(Ended { status, text, seconds: started.elapsed().as_secs_f64() })
+    Ok(Ended { status, stopped, text, seconds: started.elapsed().as_secs_f64() })
 }

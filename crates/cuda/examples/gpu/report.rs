@@ -49,6 +49,12 @@ pub struct Pace {
     pub memory: usize,
 }
 
+/// The time in the middle; of an even number, the later one.
+pub fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
 impl Report {
     /// What is measured.
     pub fn name(&mut self, device: &str) {

@@ -42,7 +42,11 @@ pub fn runs(tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
         for set in sets {
             command.args(["--set", set]);
         }
-        let Ended { status, text, seconds } = ended(&mut command, &out.join(format!("{name}.log")), RUN)?;
+        let log = out.join(format!("{name}.log"));
+        let Ended { status, stopped, text, seconds } = ended(&mut command, &log, RUN)?;
+        if stopped {
+            return Err(format!("{name} was stopped after {seconds:.0} s: see {}", log.display()));
+        }
         if !status.success() {
             return Err(format!("{name} has failed: {}", text.lines().last().unwrap_or("it says nothing")));
         }
@@ -106,20 +110,23 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
         command.arg(tests.join("conformance_bf16")).args(["--test-threads=1", SANITIZED]);
         command.env("ISENTROPE_TEST_DEVICE", "gpu");
         let log = out.join(format!("{tool}.log"));
-        let verdict = ended(&mut command, &log, SANITIZER).and_then(|Ended { status, text, seconds }| {
-            // What is stopped for want of time has found nothing so far; the tool says at once what it finds.
-            let found = text.lines().find(|line| {
-                line.starts_with("========= ") && (line.contains("Invalid") || line.contains("hazard"))
-            });
-            match (found, status.code()) {
-                (Some(line), _) => {
-                    Err(format!("{}: see {}", line.trim_start_matches("========= "), log.display()))
+        let verdict =
+            ended(&mut command, &log, SANITIZER).and_then(|Ended { status, stopped, text, seconds }| {
+                // What is stopped for want of time has found nothing so far; the tool says at once what it finds.
+                let found = text.lines().find(|line| {
+                    line.starts_with("========= ") && (line.contains("Invalid") || line.contains("hazard"))
+                });
+                match found {
+                    Some(line) => {
+                        Err(format!("{}: see {}", line.trim_start_matches("========= "), log.display()))
+                    }
+                    None if stopped => {
+                        Ok(format!("nothing was found until it was stopped, after {seconds:.0} s"))
+                    }
+                    None if status.success() => Ok(format!("nothing was found in {seconds:.0} s")),
+                    None => Err(format!("it has ended with {status}: see {}", log.display())),
                 }
-                (None, Some(0)) => Ok(format!("nothing was found in {seconds:.0} s")),
-                (None, None) => Ok(format!("nothing was found until it was stopped, after {seconds:.0} s")),
-                (None, Some(code)) => Err(format!("ended with {code}: see {}", log.display())),
-            }
-        });
+            });
         report.verdict("sanitizer", tool, verdict);
     }
 }
