@@ -220,21 +220,19 @@ fn read(
         (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
         let Some(json) = json_of(&line) else { return Ok(sound) };
         if sound == 0 {
-            match serde_json::from_slice::<Heading>(json) {
-                Ok(found) if found == *heading => {}
-                Ok(other) => {
-                    // One without a response has nothing to lose.
-                    line.clear();
-                    (&mut lines)
-                        .take(MAX_LINE)
-                        .read_until(b'\n', &mut line)
-                        .map_err(|e| Error::io(path, e))?;
-                    if json_of(&line).is_some() {
-                        *unused = Some(heading.refuses(&other));
-                    }
-                    return Ok(0);
+            let why = match serde_json::from_slice::<Heading>(json) {
+                Ok(found) if found == *heading => None,
+                Ok(other) => Some(heading.refuses(&other)),
+                Err(_) => Some("another version has written it".to_owned()),
+            };
+            if let Some(why) = why {
+                // One without a response has nothing to lose.
+                line.clear();
+                (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+                if json_of(&line).is_some() {
+                    *unused = Some(why);
                 }
-                Err(_) => return Ok(0),
+                return Ok(0);
             }
         } else {
             let Ok(ReadEntry { asked, of, response }) = serde_json::from_slice(json) else {
@@ -359,6 +357,13 @@ mod tests {
         let other = Heading { arithmetic: "bf16-t16".into(), ..heading(1.0) };
         let journal = Journal::open(dir.path(), 12, 6, &other).unwrap();
         assert_eq!((journal.known(), journal.unused()), (0, Some("the arithmetic is bf16-t16, and was f32")));
+        // As would one whose first line has not the form that it has here.
+        let path = dir.path().join("step-000012.rank-7.journal");
+        let file = File::create(&path).unwrap();
+        let mut journal = Journal { path, file, known: HashMap::new(), unused: None };
+        journal.line(&serde_json::json!({ "program": "0.0.1" })).unwrap();
+        journal.add(asked(3, 0), OF, &response("x", Verdict::Correct)).unwrap();
+        assert_eq!(open(7, 1.0).unused(), Some("another version has written it"));
         remove_journals(dir.path(), 12).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["step-000013.rank-0.journal"]);
     }
