@@ -61,7 +61,18 @@ fn every_combination_is_the_run_that_train_makes() {
     assert!(plan.lines().all(|line| line.chars().count() <= 80), "{plan}");
     assert!(!sweep.out("").exists(), "a dry run writes nothing");
 
+    // Where it is ended early, there is a table of the runs that are done.
+    let mut child =
+        sweep.command(&["--jobs", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let so_far = || fs::read_to_string(sweep.out("table.md")).unwrap_or_default();
+    crate::processes::wait_until(PATIENCE, &mut child, || !so_far().is_empty());
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    child.wait().unwrap();
+    assert!(so_far().contains(" of 4 runs so far\n"), "{}", so_far());
+    fs::remove_dir_all(sweep.out("")).unwrap();
+
     let (table, said) = sweep.run(&[]);
+    assert!(!so_far().contains("so far"), "{}", so_far());
     for run in ["kl-cov/3", "kl-cov/4", "plain/3", "plain/4"] {
         assert!(
             said.contains(&format!("{run}: begins\n")) && said.contains(&format!("{run}: done, 6 steps in ")),

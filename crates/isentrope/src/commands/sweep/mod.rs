@@ -3,7 +3,7 @@
 //! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and `quick.rs` what `--quick`
 //! changes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one starts, `state.rs` at
 //! what has been made already, `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
-//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written at the end.
+//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written of it.
 
 mod axis;
 mod check;
@@ -29,7 +29,7 @@ use crate::device::{self, DeviceFlag, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::messages;
 use crate::standard_output::print_text;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use isentrope_files::{is_locked, lock_directory, make_directory};
 use isentrope_kernels::thread_count;
@@ -68,10 +68,10 @@ const WAIT: Duration = Duration::from_millis(200);
 /// several go on at once if cores and memory allow, which changes no result.
 ///
 /// Ctrl-C ends the sweep after the current steps, and saves them. The same
-/// command goes on: runs that are done are skipped, others are resumed. At the
-/// end stand OUT/report.html and a table (table.md, table.json) with means and
-/// 95 % intervals over seeds and paired tests against the first method, or
-/// against what [compare] says.
+/// command goes on: runs that are done are skipped, others are resumed. A table
+/// (OUT/table.md, table.json) has means and 95 % intervals over seeds and paired
+/// tests against the first method, or against what [compare] says: of the runs
+/// so far whenever one ends, and at the end of all, with OUT/report.html.
 /// docs/sweep.md has it all.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
@@ -122,7 +122,9 @@ impl Sweep {
         let (mut progress, schedule) = self.look(&runs)?;
         messages::say(progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end());
         interrupt::wind_up_first("finishing the current steps");
-        schedule::make(&runs, &mut progress, &schedule)?;
+        schedule::make(&runs, &mut progress, &schedule, |progress| {
+            results::write_tables_so_far(&runs, progress, &out, &name).context("the table of runs so far")
+        })?;
         if interrupt::requested() {
             let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
             return Err(Interrupted { kept }.into());
@@ -213,7 +215,7 @@ fn wait_for_others(runs: &[PlannedRun]) {
 
 /// Writes and shows what has come of the runs; an error where some have failed.
 fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
-    let (summary, shown) = results::summary(runs)?;
+    let (summary, shown) = results::summary(runs, |_| true)?;
     if !shown.is_empty() {
         results::write_tables(out, name, &summary)?;
         let report = match results::write_report(out, shown) {

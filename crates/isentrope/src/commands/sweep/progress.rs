@@ -27,6 +27,13 @@ pub struct RunProgress {
     group: Value,
 }
 
+impl RunProgress {
+    /// Whether there is nothing more to come of it.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Done || self.failed.is_some()
+    }
+}
+
 /// All runs of a sweep.
 pub struct Progress(pub Vec<RunProgress>);
 
@@ -79,8 +86,7 @@ impl Progress {
     /// expected and are.
     pub fn left_of(&self, run: &RunProgress) -> f64 {
         let made = match run.state {
-            State::Done => return 0.0,
-            _ if run.failed.is_some() => return 0.0,
+            _ if run.has_ended() => return 0.0,
             _ => run.pace.step,
         };
         let of_group = || {

@@ -1,5 +1,6 @@
-//! What a sweep ends in: a table over seeds, and the report of all runs.
+//! What comes of a sweep: a table over seeds, and at its end the report of all runs.
 
+use super::progress::Progress;
 use super::runs::PlannedRun;
 use crate::commands::report;
 use anyhow::{Context, Result};
@@ -9,20 +10,22 @@ use isentrope_lab::run_files::METRICS;
 use isentrope_lab::seeds::{self, Control, Summary};
 use std::path::{Path, PathBuf};
 
-/// What the runs say over seeds, and those that have said anything. All that were planned are taken in: of a method whose runs
-/// fail, the mean of the others alone would say too much.
+/// What the runs say over seeds, and those that have said anything: of all or, while some are still made, of those that have
+/// `ended`, by their places. Those that have failed are taken in: of a method whose runs fail, the mean of the others alone would
+/// say too much.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
-pub fn summary(runs: &[PlannedRun]) -> Result<(Summary, Vec<Shown>)> {
-    let all: Vec<&PlannedRun> = runs.iter().filter(|run| !run.is_model).collect();
+pub fn summary(runs: &[PlannedRun], ended: impl Fn(usize) -> bool) -> Result<(Summary, Vec<Shown>)> {
+    let planned = runs.iter().enumerate().filter(|(_, run)| !run.is_model);
+    let first = planned.clone().next().map_or("", |(_, run)| &run.group);
+    let all: Vec<&PlannedRun> = planned.filter(|(place, _)| ended(*place)).map(|(_, run)| run).collect();
     let mut logs: Vec<Option<RunLog>> = Vec::new();
     for run in &all {
         // Before the first metric the file is empty.
         let has_metrics = std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
         logs.push(if has_metrics { Some(RunLog::open(run.dir())?) } else { None });
     }
-    let first = all.first().map_or("", |run| &run.group);
     let taken_in = all.iter().zip(&logs).map(|(run, log)| seeds::Run {
         name: run.name.clone(),
         group: Some(run.group.clone()),
@@ -59,14 +62,27 @@ fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
     }
 }
 
+/// Writes the tables of the runs that have ended, while others are still made.
+///
+/// # Errors
+/// When what a run has written cannot be read, or a table cannot be written.
+pub fn write_tables_so_far(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
+    let (summary, shown) = summary(runs, |place| progress.0[place].has_ended())?;
+    let planned = runs.iter().filter(|run| !run.is_model).count();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    write_tables(out, &format!("{name}, {} of {planned} runs so far", shown.len()), &summary)
+}
+
 /// Writes table.json and table.md.
 ///
 /// # Errors
 /// What the operating system says.
-pub fn write_tables(out: &Path, name: &str, summary: &Summary) -> Result<()> {
+pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     make_directory(out)?;
     write_json(&out.join("table.json"), summary)?;
-    let text = format!("# {name}\n\n{}", seeds::markdown(summary));
+    let text = format!("# {title}\n\n{}", seeds::markdown(summary));
     Ok(write_file(&out.join("table.md"), text.as_bytes())?)
 }
 

@@ -83,11 +83,16 @@ struct Running {
 }
 
 /// Makes all runs that are not done. Ends when they are, or once those that were running have wound up because the sweep was
-/// asked to end.
+/// asked to end. `has_ended` is called when a run has come to its end and there are others; what it fails with is a warning.
 ///
 /// # Errors
 /// When a process cannot be watched. Runs that fail are kept in `progress`.
-pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -> Result<()> {
+pub fn make(
+    runs: &[PlannedRun],
+    progress: &mut Progress,
+    schedule: &Schedule,
+    has_ended: impl Fn(&Progress) -> Result<()>,
+) -> Result<()> {
     let mut screen = Screen::new(runs);
     let mut processes: Vec<Running> = Vec::new();
     let (mut read, mut ends) = (Instant::now(), false);
@@ -114,6 +119,13 @@ pub fn make(runs: &[PlannedRun], progress: &mut Progress, schedule: &Schedule) -
                     screen.end(place);
                     let summary = progress.summary(schedule.jobs);
                     screen.line(&format!("{said}; {summary}"), progress.0[place].failed.is_some());
+                    let is_last = progress.0.iter().all(RunProgress::has_ended);
+                    if progress.0[place].has_ended()
+                        && !is_last
+                        && let Err(error) = has_ended(progress)
+                    {
+                        screen.line(&crate::sentence(&error), true);
+                    }
                 }
             }
         }
