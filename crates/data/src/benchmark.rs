@@ -57,6 +57,13 @@ pub struct Decoding {
     pub max_tokens: usize,
 }
 
+impl Decoding {
+    /// How many responses to a problem are sampled. Greedy ones are all the same, to the last bit, so one stands for all.
+    pub fn sampled(&self) -> usize {
+        if self.temperature == 0.0 { self.samples.min(1) } else { self.samples }
+    }
+}
+
 /// The instruction after a question, in the words of Qwen2.5-Math's evaluation, whose models the paper starts from.
 const STEP_BY_STEP: &str = "\nPlease reason step by step, and put your final answer within \\boxed{}.";
 

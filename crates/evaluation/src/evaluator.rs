@@ -114,17 +114,20 @@ impl Evaluator<'_> {
             let request = Request {
                 key: Key { seed: self.seed, step: Purpose::Evaluation.word(), prompt: problem as u64 },
                 prompt: prompt.clone(),
-                samples: (0..samples).collect(),
+                samples: (0..set.decoding.sampled()).collect(),
                 sampling: sampling.clone(),
                 cache_activations: false,
             };
             (asked, request)
         };
         let questions = fitting.iter().map(question).collect();
-        let mut groups = Groups::new(fitting.len(), samples);
+        let mut groups = Groups::new(fitting.len(), set.decoding.sampled());
         let judge = set.judge.as_deref().unwrap_or(self.judge);
         let finished = &mut |request: usize, sample: usize, response: Response| {
             let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
+            // A greedy one stands for all.
+            let one = responses[0].clone();
+            responses.resize(samples, one);
             let problem = fitting[request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)

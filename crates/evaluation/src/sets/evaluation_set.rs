@@ -128,7 +128,7 @@ impl EvaluationSet {
             Tokens::of_groups(
                 &config.sliding_window,
                 1.0,
-                decoding.samples as f64,
+                decoding.sampled() as f64,
                 prompt as f64,
                 response as f64,
             )
@@ -149,7 +149,7 @@ impl EvaluationSet {
                 .unwrap_or(0)
         };
         let longest = |set: &Self| prompts(set).saturating_add(set.decoding.max_tokens).min(context);
-        let responses = |set: &Self| set.problems.len().saturating_mul(set.decoding.samples);
+        let responses = |set: &Self| set.problems.len().saturating_mul(set.decoding.sampled());
         (sets.iter().map(longest).max().unwrap_or(0), sets.iter().map(responses).max().unwrap_or(0))
     }
 }

@@ -53,7 +53,7 @@ impl Measured {
         }
         if decoding.temperature == 0.0 && decoding.samples > 1 {
             messages::note(&format!(
-                "{name}: greedy responses to a problem are all the same; set --temperature"
+                "{name}: greedy responses to a problem are all the same, so one is sampled; set --temperature"
             ));
         }
         let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;

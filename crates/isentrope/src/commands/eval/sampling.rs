@@ -37,7 +37,7 @@ pub fn sample<B: Backend>(
     if done > 0 {
         messages::say(&format!("{}: going on after {done} of {} problems", set.name, set.problems.len()));
     }
-    let mut watcher = Watcher::new(&set.name, missing.len() * samples);
+    let mut watcher = Watcher::new(&set.name, missing.len() * set.decoding.sampled());
     let add = &mut |place: usize, responses: Vec<_>| log.add(place, &set.problems[place].0, &responses);
     let ended = evaluator.respond(&loaded.model, set, &missing, Interrupt::WhenAsked, add, &mut watcher)?;
     watcher.work.finish();
