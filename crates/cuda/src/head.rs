@@ -15,8 +15,11 @@ use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
 use std::sync::Arc;
 
-/// Logits held at a time.
-pub(crate) const LOGITS: usize = 32 << 20;
+/// Logits held at a time on the way forward: those of 256 rows and a vocabulary of 152 064, so that a step reads the head's weights
+/// once.
+const LOGITS: usize = 40 << 20;
+/// Logits held at a time on the way back.
+const LOGITS_BACK: usize = 16 << 20;
 /// Outputs that blocks of the vocabulary are made of.
 const PANEL: usize = 64;
 /// Tokens whose exponentials are summed apart from others'.
@@ -58,7 +61,7 @@ pub(crate) fn block_rows(shape: Linear, rows: usize) -> usize {
 /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there are
 /// few widths: each is a kind of product that is compared before the vendor's library computes it.
 pub(crate) fn block_columns(shape: Linear, rows: usize) -> usize {
-    let panels = (LOGITS / 2 / rows.max(1).saturating_mul(PANEL)).max(1);
+    let panels = (LOGITS_BACK / rows.max(1).saturating_mul(PANEL)).max(1);
     let panels = 1_usize << panels.ilog2();
     panels.saturating_mul(PANEL).min(shape.outputs)
 }
