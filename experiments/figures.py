@@ -1,4 +1,4 @@
-"""The pictures of README.md and docs/results.md, from sweeps that are done.
+"""The pictures of README.md and docs/results.md, from the runs of sweeps that are done.
 
     pip install matplotlib
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
@@ -7,12 +7,13 @@
         --group reinforce --group on-policy --group base-brief --group base-early --group prime
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-mixtures.svg --group grpo --group easy --group hard
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
+    python3 experiments/figures.py kinds runs/smollm2-methods docs/figures/smollm2-kinds.svg
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
 those of docs/results.md, so that the pictures can be drawn without hours of runs. With `--add` the runs that the table has
 already stay in it: groups and seeds may be made one after the other, on several machines. Lines are means over the seeds that have
-finished, bands their 95 % intervals by Student's t; of two seeds, thin lines are the seeds. `--group` chooses groups.
+finished, bands their 95 % intervals by Student's t; of two or three seeds, thin lines are the seeds. `--group` chooses groups.
 """
 
 import argparse
@@ -116,7 +117,7 @@ def draw(axis, runs, metric, colour, label, smooth=1):
                *mean_and_half([sum(one[step] for step in chunk) / len(chunk) for one in series])) for chunk in chunks]
     x, y, half = zip(*points)
     axis.plot(x, list(map(back, y)), color=colour, label=label, linewidth=1.8)
-    if len(runs) < 3:
+    if len(runs) < 4:
         for one in series if len(runs) > 1 else []:
             axis.plot(x, [back(sum(one[step] for step in chunk) / len(chunk)) for chunk in chunks], color=colour, linewidth=0.7, alpha=0.5)
         return
@@ -158,6 +159,17 @@ def methods(found, out):
                    (f"eval/{name}/pass@{k}", f"pass@{k}", 1), (f"eval/{name}/maj@{k}", f"maj@{k}", 1)], out)
 
 
+def kinds(found, out):
+    """Accuracy by kind of problem, which is what parts of a set are."""
+    name, k = evaluation_set(found)
+    first = next(iter(found.values()))[0]
+    of_part = re.compile(rf"eval/{re.escape(name)}/(.+)/mean@{k}")
+    parts = sorted({match[1] for row in first for key in row if (match := of_part.fullmatch(key))})
+    if not parts:
+        raise SystemExit(f"the set {name} has no parts")
+    panels(found, [(f"eval/{name}/{part}/mean@{k}", f"{part}, mean@{k}", 1) for part in parts], out)
+
+
 def autopilot(found, out):
     name, k = evaluation_set(found)
     panels(found, [("policy/entropy", "policy entropy, nats", 2), ("cov/fraction", "fraction of tokens picked", 2),
@@ -197,8 +209,8 @@ def law(found, out):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("what", choices=["methods", "law", "autopilot", "keep"])
-    arguments.add_argument("source", type=Path, help="directory of a sweep that is done, or a table of `keep`")
+    arguments.add_argument("what", choices=["methods", "kinds", "law", "autopilot", "keep"])
+    arguments.add_argument("source", type=Path, help="directory of a sweep, or a table of `keep`")
     arguments.add_argument("out", type=Path)
     arguments.add_argument("--add", action="store_true", help="keep: besides the runs that OUT has")
     arguments.add_argument("--group", action="append", help="a group of the sweep's table, once for each; default all")
@@ -209,7 +221,7 @@ def main():
         return keep(together(of_table(given.out), found) if given.add else found, given.out)
     if not 1 <= len(found) <= len(COLOURS):
         raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
-    {"methods": methods, "law": law, "autopilot": autopilot}[given.what](
+    {"methods": methods, "kinds": kinds, "law": law, "autopilot": autopilot}[given.what](
         {group: list(runs.values()) for group, runs in found.items()}, given.out
     )
 
