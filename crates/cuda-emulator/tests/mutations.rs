@@ -36,7 +36,7 @@ struct Operations {
     expected: fn() -> Results,
 }
 
-fn on_cpu(operations: fn(&Cpu) -> Results) -> Results {
+fn on_cpu(operations: impl Fn(&Cpu) -> Results) -> Results {
     operations(&Cpu::new(Isa::available()[0], 1).unwrap())
 }
 
@@ -123,25 +123,34 @@ fn linear<B: Backend>(backend: &B) -> Results {
     results
 }
 
-/// A product that no tile fits, and enough of it that tiles follow one another; those of the weights' gradient are large.
-const PRODUCT: Linear = Linear { inputs: 133, outputs: 190 };
-const TOKENS: usize = 83;
+/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each place: the first in small tiles, whose
+/// gradient by weights has large ones, the second in narrow ones.
+const PRODUCTS_OF: [(Linear, usize); 2] =
+    [(Linear { inputs: 133, outputs: 190 }, 83), (Linear { inputs: 587, outputs: 42 }, 18)];
+
+/// Outputs with a bias.
+fn outputs(backend: &Cuda<Emulator>, (shape, tokens): (Linear, usize)) -> Results {
+    let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+    let weights = parameter(backend, Role::Weight, Kind::Matrix(shape), 3);
+    let bias = parameter(backend, Role::Weight, Kind::Vector(shape.outputs), 4);
+    let mut y = rows(backend, Role::Activation, 5, tokens, shape.outputs);
+    backend.linear(shape, &x, &weights, Some(&bias), &mut y, tokens);
+    read(backend, &y, tokens, shape.outputs)
+}
 
 fn products(backend: &Cuda<Emulator>) -> Results {
-    let matrix = Kind::Matrix(PRODUCT);
-    let x = rows(backend, Role::Activation, 1, TOKENS, PRODUCT.inputs);
-    let dy = rows(backend, Role::Activation, 2, TOKENS, PRODUCT.outputs);
+    let mut results: Results = PRODUCTS_OF.into_iter().flat_map(|of| outputs(backend, of)).collect();
+    let (shape, tokens) = PRODUCTS_OF[0];
+    let matrix = Kind::Matrix(shape);
+    let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+    let dy = rows(backend, Role::Activation, 2, tokens, shape.outputs);
     let weights = parameter(backend, Role::Weight, matrix, 3);
-    let bias = parameter(backend, Role::Weight, Kind::Vector(PRODUCT.outputs), 4);
-    let mut y = rows(backend, Role::Activation, 5, TOKENS, PRODUCT.outputs);
-    backend.linear(PRODUCT, &x, &weights, Some(&bias), &mut y, TOKENS);
-    let mut results = read(backend, &y, TOKENS, PRODUCT.outputs);
-    let mut dx = rows(backend, Role::Activation, 6, TOKENS, PRODUCT.inputs);
-    backend.linear_backward_input(PRODUCT, &dy, &weights, &mut dx, TOKENS);
-    results.extend(read(backend, &dx, TOKENS, PRODUCT.inputs));
+    let mut dx = rows(backend, Role::Activation, 6, tokens, shape.inputs);
+    backend.linear_backward_input(shape, &dy, &weights, &mut dx, tokens);
+    results.extend(read(backend, &dx, tokens, shape.inputs));
     let mut dw = parameter(backend, Role::Gradient, matrix, 7);
-    backend.linear_backward_weight(PRODUCT, &dy, &x, &mut dw, TOKENS);
-    let mut values = vec![0.0; PRODUCT.inputs * PRODUCT.outputs];
+    backend.linear_backward_weight(shape, &dy, &x, &mut dw, tokens);
+    let mut values = vec![0.0; shape.inputs * shape.outputs];
     backend.unpack(matrix, 0, &dw, &mut values);
     results.extend(bits(&values));
     results
@@ -157,10 +166,9 @@ fn halves(x: &[f32]) -> Vec<u16> {
     x.iter().map(|x| (x.to_bits() >> 16) as u16).collect()
 }
 
-/// Outputs with a bias.
-fn outputs_expected() -> Vec<f32> {
-    let Linear { inputs, outputs } = PRODUCT;
-    let (x, w) = (halves(&noise(1, TOKENS * inputs)), halves(&noise(3, inputs * outputs)));
+fn outputs_expected((shape, tokens): (Linear, usize)) -> Vec<f32> {
+    let Linear { inputs, outputs } = shape;
+    let (x, w) = (halves(&noise(1, tokens * inputs)), halves(&noise(3, inputs * outputs)));
     let bias = noise(4, outputs);
     let of_row = |x: &[u16]| {
         let sums = w.chunks(inputs).map(|w| TensorCore::Hopper.chain(0.0, x, w));
@@ -170,16 +178,16 @@ fn outputs_expected() -> Vec<f32> {
 }
 
 fn products_expected() -> Results {
-    let Linear { inputs, outputs } = PRODUCT;
-    let [x, dy, w] = [(1, TOKENS * inputs), (2, TOKENS * outputs), (3, inputs * outputs)]
+    let (Linear { inputs, outputs }, tokens) = PRODUCTS_OF[0];
+    let [x, dy, w] = [(1, tokens * inputs), (2, tokens * outputs), (3, inputs * outputs)]
         .map(|(seed, len)| halves(&noise(seed, len)));
     let dw = noise(7, inputs * outputs);
     let column = |from: &[u16], width: usize, at: usize| {
         from.iter().skip(at).step_by(width).copied().collect::<Vec<u16>>()
     };
     let core = TensorCore::Hopper;
-    let mut results = outputs_expected();
-    for token in 0..TOKENS {
+    let mut results: Vec<f32> = PRODUCTS_OF.into_iter().flat_map(outputs_expected).collect();
+    for token in 0..tokens {
         let dy = &dy[token * outputs..][..outputs];
         results.extend((0..inputs).map(|i| rounded(core.chain(0.0, dy, &column(&w, inputs, i)))));
     }
@@ -192,30 +200,36 @@ fn products_expected() -> Results {
 
 /// The same outputs, gated.
 fn gated(backend: &Cuda<Emulator>) -> Results {
-    let features = PRODUCT.outputs / 2;
-    let x = rows(backend, Role::Activation, 1, TOKENS, PRODUCT.inputs);
-    let weights = parameter(backend, Role::Weight, Kind::Matrix(PRODUCT), 3);
-    let bias = parameter(backend, Role::Weight, Kind::Vector(PRODUCT.outputs), 4);
-    let mut kept = rows(backend, Role::Activation, 5, TOKENS, PRODUCT.outputs);
-    let mut y = rows(backend, Role::Activation, 6, TOKENS, features);
-    backend.linear_swiglu(PRODUCT, &x, &weights, Some(&bias), Some(&mut kept), &mut y, TOKENS);
-    let mut results = read(backend, &kept, TOKENS, PRODUCT.outputs);
-    results.extend(read(backend, &y, TOKENS, features));
-    results
+    let of_product = |(shape, tokens): (Linear, usize)| {
+        let features = shape.outputs / 2;
+        let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+        let weights = parameter(backend, Role::Weight, Kind::Matrix(shape), 3);
+        let bias = parameter(backend, Role::Weight, Kind::Vector(shape.outputs), 4);
+        let mut kept = rows(backend, Role::Activation, 5, tokens, shape.outputs);
+        let mut y = rows(backend, Role::Activation, 6, tokens, features);
+        backend.linear_swiglu(shape, &x, &weights, Some(&bias), Some(&mut kept), &mut y, tokens);
+        let mut results = read(backend, &kept, tokens, shape.outputs);
+        results.extend(read(backend, &y, tokens, features));
+        results
+    };
+    PRODUCTS_OF.into_iter().flat_map(of_product).collect()
 }
 
 fn gated_expected() -> Results {
-    let (outputs, features) = (outputs_expected(), PRODUCT.outputs / 2);
-    let gated = on_cpu(|cpu| {
-        let mut gate_up = cpu.buffer(Role::Activation(TOKENS, PRODUCT.outputs));
-        cpu.write(&mut gate_up, 0, &outputs_expected());
-        let mut y = cpu.buffer(Role::Activation(TOKENS, PRODUCT.outputs / 2));
-        cpu.swiglu(PRODUCT.outputs / 2, &gate_up, &mut y, TOKENS);
-        read(cpu, &y, TOKENS, PRODUCT.outputs / 2)
-    });
-    assert_eq!(gated.len(), TOKENS * features);
-    let gated = gated.into_iter().map(|y| rounded(f32::from_bits(y)).to_bits());
-    bits(&outputs).into_iter().chain(gated).collect()
+    let of_product = |(shape, tokens): (Linear, usize)| {
+        let (outputs, features) = (outputs_expected((shape, tokens)), shape.outputs / 2);
+        let gated = on_cpu(|cpu| {
+            let mut gate_up = cpu.buffer(Role::Activation(tokens, shape.outputs));
+            cpu.write(&mut gate_up, 0, &outputs);
+            let mut y = cpu.buffer(Role::Activation(tokens, features));
+            cpu.swiglu(features, &gate_up, &mut y, tokens);
+            read(cpu, &y, tokens, features)
+        });
+        assert_eq!(gated.len(), tokens * features);
+        let gated = gated.into_iter().map(|y| rounded(f32::from_bits(y)).to_bits());
+        bits(&outputs).into_iter().chain(gated).collect::<Results>()
+    };
+    PRODUCTS_OF.into_iter().flat_map(of_product).collect()
 }
 
 /// An odd number of groups, so that a half warp has none.

@@ -61,7 +61,7 @@ fn launches() {
         let mut values = vec![pointer(x.address()), pointer(x.address()), pointer(0), pointer(y.address())];
         values.extend([rows, columns, depth, depth, depth, columns, 0].map(Argument::U32));
         time("linear_bf16_64", (rows * columns * depth / 2048) as usize, "mma", &|| {
-            device.launch(linear, Grid::new([1, 2, 1], 128), &values);
+            device.launch(linear, Grid::new([1, 2, 1], 128).with_shared(40 << 10), &values);
         });
         time("allocate", 1000, "allocation of 4 KiB", &|| {
             (0..1000).for_each(|_| drop(device.allocate(4096).unwrap()));

@@ -1,7 +1,7 @@
 //! Which kernels there are: their files, names and parameters. A test holds these against the signatures in the files.
 
 use crate::dtype::Dtype;
-use crate::kernels::{Arguments, Function, Kernel, Pointer, Source};
+use crate::kernels::{Arguments, Function, Grid, Kernel, Pointer, Source};
 
 /// A kernel for each type that numbers may be kept as.
 pub(crate) struct Pair<P: 'static> {
@@ -19,22 +19,53 @@ impl<P: Arguments> Pair<P> {
     }
 }
 
-/// A kernel for each size of its tiles.
+/// A kernel for each of its tiles.
 pub(crate) struct Tiled<P: 'static> {
     small: &'static Kernel<P>,
     large: &'static Kernel<P>,
+    narrow: Option<&'static Kernel<P>>,
 }
 
 impl<P: Arguments> Tiled<P> {
-    /// The one whose tiles have so many rows and columns.
-    pub(crate) fn of(&self, side: usize) -> &'static Kernel<P> {
-        if side == LARGE { self.large } else { self.small }
+    /// The kernel for a product on a device of so many processors, its tiles, and their grid. Large tiles read each operand half as
+    /// often; they would leave processors idle where the product is small, and where a small one has all rows, more blocks are
+    /// better at reading the other operand. Where small tiles leave processors idle, narrow ones, of which more is under way, keep
+    /// memory busy. No bit depends on the choice.
+    pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&'static Kernel<P>, Grid) {
+        let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
+        let (kernel, tile) = match self.narrow {
+            _ if rows > SMALL.rows && blocks(&LARGE) >= processors => (self.large, LARGE),
+            Some(narrow) if blocks(&SMALL) < processors => (narrow, NARROW),
+            _ => (self.small, SMALL),
+        };
+        let grid = [rows.div_ceil(tile.rows), columns.div_ceil(tile.columns), 1];
+        (kernel, Grid::new(grid, tile.threads).with_shared(tile.shared()))
     }
 }
 
-/// Rows and columns of a tile of a product.
-pub(crate) const SMALL: usize = 64;
-pub(crate) const LARGE: usize = 128;
+/// A tile of a product, as `product.cu` has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Tile {
+    rows: usize,
+    columns: usize,
+    threads: u32,
+    /// Along k, of each stage.
+    depth: usize,
+    /// Tiles of both operands in shared memory.
+    stages: usize,
+}
+
+const SMALL: Tile = Tile { rows: 64, columns: 64, threads: 128, depth: 32, stages: 4 };
+const LARGE: Tile = Tile { rows: 128, columns: 128, threads: 256, depth: 32, stages: 4 };
+const NARROW: Tile = Tile { rows: 64, columns: 32, threads: 128, depth: 64, stages: 7 };
+
+impl Tile {
+    /// Bytes of shared memory.
+    const fn shared(&self) -> u32 {
+        const PADDING: usize = 8;
+        (self.stages * (self.rows + self.columns) * (self.depth + PADDING) * 2) as u32
+    }
+}
 
 /// Kernels for heads of 16, 32, 64 and 128 features at most.
 pub(crate) type ByHead<P> = [(usize, &'static Kernel<P>); 4];
@@ -44,11 +75,13 @@ pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize
     kernels.iter().copied().find(|(most, _)| head_dim <= *most)
 }
 
-/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles; and a `pair`, with one for
-/// each type of numbers.
+/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles, or `decoding`, with one more for
+/// narrow tiles; and a `pair`, with one for each type of numbers.
 macro_rules! catalog {
     ($($source:ident $file:literal {
         $(one $one:ident $one_name:literal ($($one_p:ty),*);)*
+        $(decoding $decoding:ident, $d_small:ident $d_small_name:literal, $d_large:ident $d_large_name:literal,
+            $narrow:ident $narrow_name:literal ($($decoding_p:ty),*);)*
         $(tiled $tiled:ident, $small:ident $small_name:literal, $large:ident $large_name:literal ($($tiled_p:ty),*);)*
         $(pair $pair:ident, $f32:ident $f32_name:literal, $bf16:ident $bf16_name:literal ($($pair_p:ty),*);)*
     })*) => {
@@ -58,7 +91,15 @@ macro_rules! catalog {
             $(
                 static $small: Kernel<($($tiled_p,)*)> = Kernel::new($small_name, &$source);
                 static $large: Kernel<($($tiled_p,)*)> = Kernel::new($large_name, &$source);
-                pub(crate) static $tiled: Tiled<($($tiled_p,)*)> = Tiled { small: &$small, large: &$large };
+                pub(crate) static $tiled: Tiled<($($tiled_p,)*)> =
+                    Tiled { small: &$small, large: &$large, narrow: None };
+            )*
+            $(
+                static $d_small: Kernel<($($decoding_p,)*)> = Kernel::new($d_small_name, &$source);
+                static $d_large: Kernel<($($decoding_p,)*)> = Kernel::new($d_large_name, &$source);
+                static $narrow: Kernel<($($decoding_p,)*)> = Kernel::new($narrow_name, &$source);
+                pub(crate) static $decoding: Tiled<($($decoding_p,)*)> =
+                    Tiled { small: &$d_small, large: &$d_large, narrow: Some(&$narrow) };
             )*
             $(
                 static $f32: Kernel<($($pair_p,)*)> = Kernel::new($f32_name, &$source);
@@ -72,6 +113,7 @@ macro_rules! catalog {
         pub static FUNCTIONS: &[&Function] = &[
             $(
                 $($one.function(),)*
+                $($d_small.function(), $d_large.function(), $narrow.function(),)*
                 $($small.function(), $large.function(),)*
                 $($f32.function(), $bf16.function(),)*
             )*
@@ -162,13 +204,16 @@ catalog! {
     }
     TENSOR_CORE "product.cu" {
         // a, b, bias, d, rows, columns, depth, strides of a, b and d, adds.
-        tiled LINEAR_BF16, LINEAR_BF16_64 "linear_bf16_64", LINEAR_BF16_128 "linear_bf16_128"
+        decoding LINEAR_BF16, LINEAR_BF16_64 "linear_bf16_64", LINEAR_BF16_128 "linear_bf16_128",
+            LINEAR_BF16_NARROW "linear_bf16_narrow"
             (P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
         // a, b, bias, gate_up, y, rows, features, depth, strides of a, b, gate_up and y.
-        tiled LINEAR_SWIGLU_BF16, LINEAR_SWIGLU_BF16_64 "linear_swiglu_bf16_64", LINEAR_SWIGLU_BF16_128 "linear_swiglu_bf16_128"
+        decoding LINEAR_SWIGLU_BF16, LINEAR_SWIGLU_BF16_64 "linear_swiglu_bf16_64",
+            LINEAR_SWIGLU_BF16_128 "linear_swiglu_bf16_128", LINEAR_SWIGLU_BF16_NARROW "linear_swiglu_bf16_narrow"
             (P, P, P, P, P, u32, u32, u32, u32, u32, u32, u32);
         // a, b, d, rows, columns, depth, strides.
-        tiled LOGITS_BF16, LOGITS_BF16_64 "logits_bf16_64", LOGITS_BF16_128 "logits_bf16_128"
+        decoding LOGITS_BF16, LOGITS_BF16_64 "logits_bf16_64", LOGITS_BF16_128 "logits_bf16_128",
+            LOGITS_BF16_NARROW "logits_bf16_narrow"
             (P, P, P, u32, u32, u32, u32, u32, u32);
         tiled LINEAR_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16_64 "linear_backward_input_bf16_64",
             LINEAR_BACKWARD_INPUT_BF16_128 "linear_backward_input_bf16_128"

@@ -6,14 +6,14 @@
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
-    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LARGE, LINEAR_BACKWARD_INPUT_BF16,
+    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
-    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, SMALL,
+    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines, word};
 use crate::device::{Device, Product};
 use crate::dtype::Dtype;
-use crate::kernels::{Grid, Pointer};
+use crate::kernels::{Arguments, Grid, Pointer};
 use crate::layout::{BLOCK, Layout};
 use isentrope_kernels::{Linear, Role};
 use std::ops::Range;
@@ -49,17 +49,12 @@ pub(crate) enum Direction {
     Weight,
 }
 
-/// Tiles of a product on a device of so many processors: rows and columns of each, and the grid. Large ones read each operand
-/// half as often; they would leave processors idle where the product is small, and where a small one has all rows, more blocks
-/// are better at reading the other operand. No bit depends on the choice.
-fn tiles(rows: usize, columns: usize, processors: usize) -> (usize, Grid) {
-    let grid = |side: usize| [rows.div_ceil(side), columns.div_ceil(side), 1];
-    let [of_rows, of_columns, _] = grid(LARGE);
-    let side = if rows > SMALL && of_rows * of_columns >= processors { LARGE } else { SMALL };
-    (side, Grid::new(grid(side), word(2 * side)))
-}
-
 impl Operands {
+    /// Rows, columns, depth, and the strides of a, b and d, as kernels take them.
+    fn sizes(&self) -> [u32; 6] {
+        [self.rows, self.columns, self.depth, self.a.stride, self.b.stride, self.d.stride].map(word)
+    }
+
     /// The product as the vendor's library sees it, if its matrices lie without gaps.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
@@ -180,10 +175,9 @@ impl<D: Device> Cuda<D> {
             return;
         }
         // Tiles have both numbers of a pair.
-        let (side, grid) = self.tiles(tokens, 2 * features);
-        LINEAR_SWIGLU_BF16.of(side).launch(
-            &*self.device,
-            grid,
+        self.launch_tiles(
+            &LINEAR_SWIGLU_BF16,
+            [word(tokens), word(outputs)],
             (
                 a.start,
                 b.start,
@@ -477,69 +471,44 @@ impl<D: Device> Cuda<D> {
         );
     }
 
-    fn tiles(&self, rows: usize, columns: usize) -> (usize, Grid) {
-        tiles(rows, columns, self.device.limits().processors)
+    /// Launches a kernel for a product of so many rows and columns.
+    fn launch_tiles<P: Arguments>(&self, kernels: &Tiled<P>, [rows, columns]: [u32; 2], arguments: P) {
+        let (kernel, grid) = kernels.of(rows as usize, columns as usize, self.device.limits().processors);
+        kernel.launch(&*self.device, grid, arguments);
     }
 
     /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.
     fn multiply(&self, direction: Direction, operands: Operands) {
-        let Operands { a, b, d, rows, columns, depth } = operands;
-        if rows == 0 || columns == 0 {
+        if operands.rows == 0 || operands.columns == 0 {
             return;
         }
         if operands.as_product(direction).is_some_and(|product| self.device.product(&product)) {
             return;
         }
-        let (device, (side, grid)) = (&*self.device, self.tiles(rows, columns));
-        let sizes = [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
-        let [rows, columns, depth, a_stride, b_stride, d_stride] = sizes;
-        let plain = (a.start, b.start, d.start, rows, columns, depth, a_stride, b_stride, d_stride);
+        let (a, b, d) = (operands.a.start, operands.b.start, operands.d.start);
+        let [rows, columns, depth, a_stride, b_stride, d_stride] = operands.sizes();
+        let (size, plain) = ([rows, columns], (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride));
         match direction {
-            Direction::Forward(true) => LOGITS_BF16.of(side).launch(device, grid, plain),
-            Direction::Input => LINEAR_BACKWARD_INPUT_BF16.of(side).launch(device, grid, plain),
-            Direction::Weight => LINEAR_BACKWARD_WEIGHT_BF16.of(side).launch(device, grid, plain),
+            Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
+            Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
+            Direction::Weight => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
-            Direction::HeadInput(resumes) => HEAD_BACKWARD_INPUT_BF16.of(side).launch(
-                device,
-                grid,
-                (
-                    a.start,
-                    b.start,
-                    d.start,
-                    rows,
-                    columns,
-                    depth,
-                    a_stride,
-                    b_stride,
-                    d_stride,
-                    u32::from(resumes),
-                ),
+            Direction::HeadInput(resumes) => self.launch_tiles(
+                &HEAD_BACKWARD_INPUT_BF16,
+                size,
+                (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride, u32::from(resumes)),
             ),
         }
     }
 
     /// Outputs of a layer with a bias and a residual, which are added before the one rounding.
     fn multiply_and_add(&self, operands: Operands, bias: Pointer, adds: bool) {
-        let Operands { a, b, d, rows, columns, depth } = operands;
-        let (side, grid) = self.tiles(rows, columns);
-        let [rows, columns, depth, a_stride, b_stride, d_stride] =
-            [rows, columns, depth, a.stride, b.stride, d.stride].map(word);
-        LINEAR_BF16.of(side).launch(
-            &*self.device,
-            grid,
-            (
-                a.start,
-                b.start,
-                bias,
-                d.start,
-                rows,
-                columns,
-                depth,
-                a_stride,
-                b_stride,
-                d_stride,
-                u32::from(adds),
-            ),
+        let (a, b, d) = (operands.a.start, operands.b.start, operands.d.start);
+        let [rows, columns, depth, a_stride, b_stride, d_stride] = operands.sizes();
+        self.launch_tiles(
+            &LINEAR_BF16,
+            [rows, columns],
+            (a, b, bias, d, rows, columns, depth, a_stride, b_stride, d_stride, u32::from(adds)),
         );
     }
 }

@@ -88,21 +88,21 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             bytes.again = 2 * (groups - 1) * features;
         }
         // a, b, bias, d, rows, columns, depth, strides, adds.
-        "linear_bf16_64" | "linear_bf16_128" => {
+        "linear_bf16_64" | "linear_bf16_128" | "linear_bf16_narrow" => {
             let (rows, outputs, adds) = (n[4], n[5], n[10]);
             bytes = product(launch, rows, outputs, n[6]);
             bytes.activations += 2 * rows * outputs * (1 + adds);
             bytes.weights += if n[2] > 0 { 2 * outputs } else { 0 };
         }
         // a, b, bias, gate_up, y, rows, features, depth.
-        "linear_swiglu_bf16_64" | "linear_swiglu_bf16_128" => {
+        "linear_swiglu_bf16_64" | "linear_swiglu_bf16_128" | "linear_swiglu_bf16_narrow" => {
             let (rows, features) = (n[5], n[6]);
             bytes = product(launch, rows, 2 * features, n[7]);
             bytes.activations += 2 * rows * features * if n[3] > 0 { 3 } else { 1 };
             bytes.weights += if n[2] > 0 { 4 * features } else { 0 };
         }
         // a, b, d, rows, columns, depth: f32.
-        "logits_bf16_64" | "logits_bf16_128" => {
+        "logits_bf16_64" | "logits_bf16_128" | "logits_bf16_narrow" => {
             bytes = product(launch, n[3], n[4], n[5]);
             bytes.logits = 4 * n[3] * n[4];
         }

@@ -144,6 +144,12 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 
     linear(&mut bench, hidden, divided(37888), tokens, size);
     linear(&mut bench, hidden, divided(37888), 16, size);
+    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few rows.
+    for (inputs, outputs) in [(896, 896), (4864, 896), (3584, 3584), (18944, 3584)] {
+        for rows in [1, 64, 256] {
+            residual(&mut bench, divided(inputs), divided(outputs), rows, size);
+        }
+    }
 
     let head = Kind::Matrix(Linear { inputs: hidden, outputs: vocabulary });
     let embedding = bench.parameter(Role::Weight(head), head, vocabulary);
@@ -197,6 +203,19 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     });
     bench.time("sums of squares", Work { bytes: 4.0 * numbers as f64, flop: 0.0 }, || {
         backend.square_sums(&[(&gradient, 0..numbers)]);
+    });
+}
+
+/// A layer whose outputs are added to what is there.
+fn residual<D: Device>(bench: &mut Bench<'_, D>, inputs: usize, outputs: usize, rows: usize, size: f64) {
+    let (backend, shape) = (bench.backend, Linear { inputs, outputs });
+    let kind = Kind::Matrix(shape);
+    let (x, mut y) = (bench.activations(rows, inputs), bench.activations(rows, outputs));
+    let weights = bench.parameter(Role::Weight(kind), kind, outputs);
+    let numbers = outputs * inputs + rows * (inputs + 2 * outputs);
+    let work = Work { bytes: size * numbers as f64, flop: 2.0 * (rows * inputs * outputs) as f64 };
+    bench.time(&format!("linear, added, {rows} x {inputs} x {outputs}"), work, || {
+        backend.linear_add(shape, &x, &weights, None, &mut y, rows);
     });
 }
 
