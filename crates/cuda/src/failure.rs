@@ -22,6 +22,11 @@ impl Failure {
         Self { sentence: sentence.to_string(), lacks_memory: false }
     }
 
+    /// Lack of memory that the device itself tells, in a sentence.
+    pub fn of_memory(sentence: impl fmt::Display) -> Self {
+        Self { sentence: sentence.to_string(), lacks_memory: true }
+    }
+
     /// Whether there was no memory.
     pub fn lacks_memory(&self) -> bool {
         self.lacks_memory
@@ -45,7 +50,7 @@ impl Failure {
 
 impl From<OutOfMemory> for Failure {
     fn from(refused: OutOfMemory) -> Self {
-        Self { sentence: refused.to_string(), lacks_memory: true }
+        Self::of_memory(refused)
     }
 }
 

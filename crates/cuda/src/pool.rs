@@ -23,6 +23,8 @@ use std::thread::{self, ThreadId};
 /// The memory of one device.
 pub(crate) struct Pool<D: Device> {
     device: Arc<D>,
+    /// Bytes of memory that it has.
+    total: usize,
     /// By size.
     waiting: Mutex<BTreeMap<usize, Vec<Held<D::Memory>>>>,
     of_steps: Mutex<OfSteps<D>>,
@@ -77,7 +79,8 @@ impl<D: Device> Pool<D> {
         let of_steps =
             Mutex::new(OfSteps { waiting: BTreeMap::new(), uploads: BTreeMap::new(), held_by: None });
         let (let_go, most) = (Condvar::new(), AtomicUsize::new(usize::MAX));
-        Arc::new(Self { device, waiting: Mutex::default(), of_steps, let_go, held: Arc::default(), most })
+        let (total, held) = (device.memory_info().total, Arc::default());
+        Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
     }
 
     /// From now on nothing waits while the program has more than so many bytes. What it needs at a time it may have all the same.
@@ -178,9 +181,8 @@ impl<D: Device> Pool<D> {
     }
 
     fn ask(&self, bytes: usize) -> Result<Held<D::Memory>, OutOfMemory> {
-        let total = self.device.memory_info().total;
-        if bytes > total {
-            let why = format!("the device has {} MiB", total >> 20);
+        if bytes > self.total {
+            let why = format!("the device has {} MiB", self.total >> 20);
             return Err(OutOfMemory { asked: bytes, why });
         }
         if self.held.load(Ordering::Relaxed).saturating_add(bytes) > self.most.load(Ordering::Relaxed) {

@@ -39,6 +39,8 @@ pub struct Gpu {
     architecture: Architecture,
     loaded: RwLock<Loaded>,
     staging: Mutex<Staging>,
+    /// Whether the driver waits for each launch, so that a failure names its kernel. A graph would be one launch of many.
+    launches_block: bool,
     landings: Landings,
     blas: Option<Blas>,
     /// How the search for cuBLASLt went.
@@ -148,6 +150,7 @@ impl Gpu {
             architecture,
             loaded: RwLock::default(),
             staging: Mutex::new(Staging::new(&stream)?),
+            launches_block: surroundings.launches_block(),
             landings: Landings::default(),
             blas,
             blas_search,
@@ -527,6 +530,9 @@ impl Device for Gpu {
     }
 
     fn capture(&self, operations: &[Operation]) -> Result<GpuGraph, String> {
+        if self.launches_block {
+            return Err("CUDA_LAUNCH_BLOCKING is set, which has each kernel waited for".into());
+        }
         GpuGraph::of(self, operations)
     }
 
@@ -680,8 +686,12 @@ impl Stream {
         }
     }
 
-    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on.
+    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on; lack of
+    /// memory is not one of them.
     pub fn fail(&self, error: &Failed) -> ! {
+        if error.code == Failed::OUT_OF_MEMORY {
+            Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
+        }
         Failure::of_device(failure(&error.to_string(), &self.launched())).end()
     }
 }

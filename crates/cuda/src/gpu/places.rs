@@ -70,6 +70,11 @@ impl Surroundings {
         Self { root: "/".into(), home, variables: variables.collect() }
     }
 
+    /// Whether the driver is told to wait for each launch.
+    pub(super) fn launches_block(&self) -> bool {
+        self.variable("CUDA_LAUNCH_BLOCKING").is_some_and(|value| value != "0")
+    }
+
     fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
