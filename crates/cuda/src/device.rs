@@ -110,8 +110,8 @@ pub trait Device: Send + Sync + 'static {
     fn product_library(&self) -> Option<String> {
         None
     }
-    /// Finds out whether that library computes products of this kind, whatever their addresses and the number of tokens, to the
-    /// bits of the kernels here; [`product`](Self::product) knows it from then on.
+    /// Finds out whether that library computes products of this kind, whatever their addresses, to the bits of the kernels here,
+    /// for some numbers of tokens. What it does so with other numbers of tokens, [`product`](Self::product) finds out.
     ///
     /// # Errors
     /// Why they are left to the kernels.

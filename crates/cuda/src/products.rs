@@ -1,7 +1,7 @@
 //! Which products of a model the vendor's library computes: found out before a run begins.
 //!
-//! Otherwise each kind is compared with chains when it is first asked for, in the middle of a run, where memory may be full and
-//! nobody reads what is said. Known at the start, it can stand in the run's first lines and in its manifest.
+//! Otherwise all that the library does is compared with chains when it is first asked for, in the middle of a run, where memory
+//! may be full and nobody reads what is said. Known at the start, it can stand in the run's first lines and in its manifest.
 
 use crate::cuda::Cuda;
 use crate::device::Device;

@@ -2,11 +2,12 @@
 //!
 //! The library promises no bits. But an algorithm that does not split sums adds up along the depth in the tensor core alone, and
 //! that is a chain of steps of 16 whatever its tiles are (see [`chain`]). So only such algorithms are asked for: without
-//! workspace there is no room for partial sums, and what the heuristics propose is looked at. And before a kind of product is
-//! left to the library for the first time, some are computed and compared with chains on the host: a mismatch is told, and
-//! leaves this kind to the kernels here.
+//! workspace there is no room for partial sums, and what the heuristics propose is looked at. And before an algorithm computes
+//! products of a kind for the first time, one is compared with chains on the host ([`Algorithms`]): a mismatch is told, and
+//! leaves what would be computed so to the kernels here.
 
-use super::chain::chain;
+use super::algorithms::{Algorithm, Algorithms, Compared, Library, with_tokens};
+use super::compared::{difference, pattern};
 use super::device::Gpu;
 use super::symbols::{self, functions};
 use super::{Architecture, LibraryName, Search, Surroundings, Version};
@@ -20,12 +21,10 @@ use cudarc::cublaslt::sys::{
 use cudarc::driver::sys::CUstream;
 use half::bf16;
 use isentrope_kernels::OutOfMemory;
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
 
 /// The algorithms whose tiles do not change bits, on Hopper and later ("nvjet"). Others compute tiny or unaligned products
 /// without the tensor core.
@@ -34,14 +33,10 @@ const ALGORITHM: c_int = 66;
 const PROPOSALS: usize = 16;
 /// Bytes that every address and every row is a multiple of.
 const ALIGNMENT: usize = 16;
-/// Rows (or, where sums go on, terms) of the products that are compared first.
-const TESTED: [usize; 4] = [1, 8, 64, 4096];
-/// Numbers of a result that are compared, spread over its first and its last row.
-const COMPARED: usize = 64;
 /// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of the sums that are gone on from.
 const LARGEST: usize = 1 << 28;
-/// Numbers of the random pattern that compared matrices repeat: a prime, so that no two rows are alike.
-const PATTERN: usize = 131_071;
+/// `CUBLAS_STATUS_NOT_SUPPORTED`: there are no proposals.
+const NOT_SUPPORTED: c_int = 15;
 
 functions! {
     /// cuBLASLt's functions, which return a code that is 0 where all went well.
@@ -83,27 +78,19 @@ struct Proposal {
     reserved: [c_int; 4],
 }
 
-/// What comparing a product with chains has shown.
-enum Compared {
-    Same,
-    /// What is different, and where.
-    Different(String),
-    /// The library cannot compute it as one chain.
-    NoAlgorithm,
-    /// It was not computed.
-    TooLarge,
-}
-
 /// The library, for one GPU.
 pub struct Blas {
     functions: Functions,
     handle: cublasLtHandle_t,
     version: Version,
     architecture: Architecture,
-    /// By the product without its addresses: how it is computed, if it can be.
-    algorithms: Mutex<HashMap<Product, Option<cublasLtMatmulAlgo_t>>>,
-    /// By kind: whether the bits are right, and if not, why not.
-    verdicts: Mutex<HashMap<Product, Result<(), String>>>,
+    algorithms: Algorithms,
+}
+
+/// The library with the GPU that it computes on.
+struct On<'a> {
+    blas: &'a Blas,
+    gpu: &'a Gpu,
 }
 
 // SAFETY: the handle may be used by several threads at a time, as cuBLASLt's documentation says; the rest is behind locks.
@@ -126,8 +113,8 @@ impl Blas {
             if code != 0 {
                 return Err(format!("it cannot be set up for this GPU (cuBLAS status {code})"));
             }
-            let (algorithms, verdicts) = (Mutex::default(), Mutex::default());
-            Ok((Self { functions, handle, version, architecture, algorithms, verdicts }, version))
+            let algorithms = Algorithms::default();
+            Ok((Self { functions, handle, version, architecture, algorithms }, version))
         })
     }
 
@@ -141,145 +128,56 @@ impl Blas {
         self.version
     }
 
-    /// Whether products of a kind have been found to have the right bits.
-    pub(super) fn is_right(&self, product: &Product) -> bool {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(verdicts.get(&kind_of(product)), Some(Ok(())))
+    /// Computes a product if that gives the bits of the kernels here, which is found out first where it is not known; false
+    /// where it does not, after which nothing has been done.
+    pub(super) fn product(&self, gpu: &Gpu, product: &Product) -> bool {
+        if !is_aligned(product) {
+            return false;
+        }
+        let algorithm = self.algorithms.of(&On { blas: self, gpu }, product);
+        algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
-    /// Computes a product in a stream if the bits are known to be those of the kernels here; false where they are not, after
-    /// which nothing has been done.
-    pub(super) fn product(&self, gpu: &Gpu, product: &Product, stream: CUstream) -> bool {
-        self.verdict(gpu, product).is_ok() && self.run_in(gpu, product, stream)
+    /// Puts a product into a stream that captures, if one of such sizes has been [computed](Self::product) already; false where
+    /// none has.
+    pub(super) fn captured(&self, gpu: &Gpu, product: &Product, stream: CUstream) -> bool {
+        let known = self.algorithms.known(product).filter(|_| is_aligned(product));
+        known.is_some_and(|algorithm| self.compute(gpu, product, algorithm, stream))
     }
 
-    /// Whether products of a kind have the right bits, which is found out with the first of them.
+    /// Whether products of a kind are computed to the right bits with any of the algorithms that are proposed for it, which is
+    /// found out when it is first asked.
     ///
     /// # Errors
     /// Why they are left to the kernels here.
     pub fn verdict(&self, gpu: &Gpu, product: &Product) -> Result<(), String> {
-        let kind = kind_of(product);
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = verdicts.get(&kind) {
-            return known.clone();
-        }
-        // There may be memory when the next product is asked for, so that a lack of it is no verdict.
-        let verdict = self.examine(gpu, kind).map_err(|error| error.to_string())?;
-        verdicts.insert(kind, verdict.clone());
-        verdict
+        self.algorithms.examine(&On { blas: self, gpu }, product)
     }
 
-    /// Compares products of a kind.
-    fn examine(&self, gpu: &Gpu, kind: Product) -> Result<Result<(), String>, OutOfMemory> {
-        if self.architecture.major < 9 {
-            return Ok(Err(format!("the bits of {}'s tensor core are not known", self.architecture)));
-        }
-        let (mut is_same, mut is_asked) = (false, false);
-        for tokens in TESTED {
-            match self.compare(gpu, &with_tokens(kind, tokens))? {
-                Compared::Same => is_same = true,
-                Compared::Different(why) => return Ok(Err(why)),
-                Compared::NoAlgorithm => is_asked = true,
-                Compared::TooLarge => {}
-            }
-        }
-        Ok(match (is_same, is_asked) {
-            (true, _) => Ok(()),
-            (false, true) => Err("the library has no algorithm of one chain for it".into()),
-            (false, false) => Err("even products of few tokens are too large to be compared".into()),
-        })
-    }
-
-    /// Every kind of product that was left to the kernels here, and why.
+    /// Every kind of product that was left to the kernels here, or was with some algorithms, and why.
     pub fn refusals(&self) -> Vec<String> {
-        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = |(kind, verdict): (&Product, &Result<(), String>)| {
-            let why = verdict.as_ref().err()?;
-            Some(format!("cuBLASLt {} is not used for {}: {why}", self.version, describe(kind)))
-        };
-        let mut all: Vec<String> = verdicts.iter().filter_map(told).collect();
+        let told =
+            |(kind, why)| format!("cuBLASLt {} is not used for {}: {why}", self.version, describe(&kind));
+        let mut all: Vec<String> = self.algorithms.refusals().into_iter().map(told).collect();
         all.sort();
         all
     }
 
-    /// Computes a product of random numbers, and compares some results with chains on the host.
-    fn compare(&self, gpu: &Gpu, shape: &Product) -> Result<Compared, OutOfMemory> {
-        let Product { rows, columns, depth, .. } = *shape;
-        // The weights do not count: they are as large as the model has them.
-        let largest = match shape.accumulates {
-            true => (depth * rows.max(columns)).max(rows * columns),
-            false => rows * columns.max(depth),
-        };
-        if largest > LARGEST {
-            return Ok(Compared::TooLarge);
-        }
-        let pattern = pattern();
-        let filled = |numbers: usize| fill(gpu, &pattern, numbers);
-        let (a, b) = (filled(rows * depth)?, filled(columns * depth)?);
-        let d = filled(rows * columns * if shape.d_exact { 2 } else { 1 })?;
-        if !self.run(gpu, &Product { a: a.address(), b: b.address(), d: d.address(), ..*shape }) {
-            return Ok(Compared::NoAlgorithm);
-        }
-        let size = if shape.d_exact { 4 } else { 2 };
-        let number = |place: usize| pattern[place % PATTERN];
-        let mut line = vec![0; columns * size];
-        for row in [0, rows - 1] {
-            gpu.download(&d, row * columns * size, &mut line);
-            for column in (0..columns).step_by(columns.div_ceil(COMPARED)) {
-                let at = |transposed, line: usize, lines: usize, term: usize| match transposed {
-                    true => number(term * lines + line),
-                    false => number(line * depth + term),
-                };
-                let of_a: Vec<u16> = (0..depth).map(|term| at(shape.a_transposed, row, rows, term)).collect();
-                let of_b: Vec<u16> =
-                    (0..depth).map(|term| at(shape.b_transposed, column, columns, term)).collect();
-                let place = row * columns + column;
-                // A float of the pattern is two of its numbers, the upper half second.
-                let before = u32::from(number(2 * place)) | u32::from(number(2 * place + 1)) << 16;
-                let sum = chain(if shape.accumulates { f32::from_bits(before) } else { 0.0 }, &of_a, &of_b);
-                let bytes = &line[column * size..][..size];
-                let (is, should) = match shape.d_exact {
-                    true => (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), sum.to_bits()),
-                    false => (
-                        u32::from(u16::from_le_bytes([bytes[0], bytes[1]])),
-                        bf16::from_f32(sum).to_bits().into(),
-                    ),
-                };
-                if is != should {
-                    return Ok(Compared::Different(format!(
-                        "of a product of {rows} x {depth} x {columns}, the result in row {row}, column {column} is {is:#x} and a \
-                         chain gives {should:#x}"
-                    )));
-                }
-            }
-        }
-        Ok(Compared::Same)
-    }
-
     /// Computes a product as one chain, whatever bits that gives; false where the library cannot.
     pub fn run(&self, gpu: &Gpu, product: &Product) -> bool {
-        self.run_in(gpu, product, gpu.stream().handle)
-    }
-
-    fn run_in(&self, gpu: &Gpu, product: &Product, handle: CUstream) -> bool {
-        let Product { rows, columns, depth, .. } = *product;
-        let row_of = |transposed, lines| if transposed { lines } else { depth };
-        let widths = [row_of(product.a_transposed, rows), row_of(product.b_transposed, columns), columns];
-        let is_aligned =
-            [product.a, product.b, product.d].iter().all(|address| address.is_multiple_of(ALIGNMENT as u64))
-                && widths.iter().all(|width| (width * size_of::<bf16>()).is_multiple_of(ALIGNMENT));
-        if !is_aligned || rows == 0 || columns == 0 || depth == 0 {
+        if !is_aligned(product) {
             return false;
         }
+        let algorithm = self.algorithms.proposed(&On { blas: self, gpu }, product);
+        algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
+    }
+
+    /// Computes a product with an algorithm that was proposed for its sizes; false where the library refuses.
+    fn compute(&self, gpu: &Gpu, product: &Product, algorithm: Algorithm, handle: CUstream) -> bool {
         let stream = gpu.stream();
-        // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
         stream.enter();
-        let Some(call) = Call::new(self, product) else { return false };
-        let shape = Product { a: 0, b: 0, d: 0, ..*product };
-        let mut algorithms = self.algorithms.lock().unwrap_or_else(PoisonError::into_inner);
-        let algorithm = *algorithms.entry(shape).or_insert_with(|| call.propose());
-        drop(algorithms);
-        let Some(algorithm) = algorithm else { return false };
+        let Ok(call) = Call::new(self, product) else { return false };
+        let algorithm = cublasLtMatmulAlgo_t { data: algorithm };
         let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
         // What goes into a graph does not run now.
         let runs = handle == stream.handle;
@@ -288,7 +186,8 @@ impl Blas {
         }
         let _timed = runs.then(|| stream.timed("cuBLASLt", None));
         // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
-        // algorithm was proposed for these layouts. Factors are on the host, as the description's default says.
+        // algorithm was proposed for these layouts, or the library refuses it. Factors are on the host, as the description's
+        // default says.
         let code = unsafe {
             (self.functions.cublasLtMatmul)(
                 self.handle,
@@ -320,9 +219,61 @@ impl Drop for Blas {
     }
 }
 
-/// A product without what one of its kind differs in from others.
-fn kind_of(product: &Product) -> Product {
-    with_tokens(Product { a: 0, b: 0, d: 0, ..*product }, 0)
+impl Library for On<'_> {
+    fn propose(&self, shape: &Product) -> Result<Option<Algorithm>, String> {
+        if !is_aligned(shape) {
+            return Ok(None);
+        }
+        // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
+        self.gpu.stream().enter();
+        let proposed = Call::new(self.blas, shape).and_then(|call| call.propose());
+        proposed.map_err(|code| format!("the library proposes no algorithm for it (cuBLAS status {code})"))
+    }
+
+    fn compare(&self, shape: &Product, algorithm: &Algorithm) -> Result<Compared, OutOfMemory> {
+        let Self { blas, gpu } = *self;
+        if blas.architecture.major < 9 {
+            let why = format!("the bits of {}'s tensor core are not known", blas.architecture);
+            return Ok(Compared::Refused(why));
+        }
+        let Some(shape) = small_enough(shape) else {
+            return Ok(Compared::Refused("even products of few tokens are too large to be compared".into()));
+        };
+        let Product { rows, columns, depth, .. } = shape;
+        let size = if shape.d_exact { 4 } else { 2 };
+        let pattern = pattern();
+        let filled = |numbers: usize| fill(gpu, &pattern, numbers);
+        let (a, b) = (filled(rows * depth)?, filled(columns * depth)?);
+        let d = filled(rows * columns * size / 2)?;
+        let product = Product { a: a.address(), b: b.address(), d: d.address(), ..shape };
+        if !blas.compute(gpu, &product, *algorithm, gpu.stream().handle) {
+            return Ok(Compared::Refused("the library does not compute what it proposes".into()));
+        }
+        let read = |row: usize, line: &mut [u8]| gpu.download(&d, row * line.len(), line);
+        Ok(difference(&shape, &pattern, read).map_or(Compared::Same, Compared::Refused))
+    }
+}
+
+/// Whether matrices lie as the library is asked for. What has no numbers does not.
+fn is_aligned(product: &Product) -> bool {
+    let Product { rows, columns, depth, .. } = *product;
+    let row_of = |transposed, lines| if transposed { lines } else { depth };
+    let widths = [row_of(product.a_transposed, rows), row_of(product.b_transposed, columns), columns];
+    [rows, columns, depth].iter().all(|&size| size > 0)
+        && [product.a, product.b, product.d].iter().all(|address| address.is_multiple_of(ALIGNMENT as u64))
+        && widths.iter().all(|width| (width * size_of::<bf16>()).is_multiple_of(ALIGNMENT))
+}
+
+/// A product with as many tokens, or as many as it may have to be compared.
+fn small_enough(shape: &Product) -> Option<Product> {
+    let Product { rows, columns, depth, .. } = *shape;
+    // The weights do not count: they are as large as the model has them.
+    let (tokens, of_a_token, whatever) = match shape.accumulates {
+        true => (depth, rows.max(columns), rows * columns),
+        false => (rows, columns.max(depth), 0),
+    };
+    let most = LARGEST / of_a_token.max(1);
+    (most > 0 && whatever <= LARGEST).then(|| with_tokens(*shape, tokens.min(most)))
 }
 
 fn open(path: &Path) -> Result<(Functions, Version), String> {
@@ -344,7 +295,9 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(blas: &'a Blas, product: &Product) -> Option<Self> {
+    /// # Errors
+    /// The library's code, as of what follows.
+    fn new(blas: &'a Blas, product: &Product) -> Result<Self, c_int> {
         let functions = &blas.functions;
         let mut call = Self { blas, description: ptr::null_mut(), layouts: [ptr::null_mut(); 3] };
         let (compute, scale) =
@@ -352,7 +305,7 @@ impl<'a> Call<'a> {
         // SAFETY: the library writes the pointer.
         let code = unsafe { (functions.cublasLtMatmulDescCreate)(&raw mut call.description, compute, scale) };
         if code != 0 {
-            return None;
+            return Err(code);
         }
         // CUBLAS_OP_T and CUBLAS_OP_N, which cudarc does not have here.
         let operation = i32::from;
@@ -366,7 +319,7 @@ impl<'a> Call<'a> {
                 (functions.cublasLtMatmulDescSetAttribute)(call.description, attribute as u32, value, size)
             };
             if code != 0 {
-                return None;
+                return Err(code);
             }
         }
         let Product { rows, columns, depth, .. } = *product;
@@ -390,19 +343,20 @@ impl<'a> Call<'a> {
                 )
             };
             if code != 0 {
-                return None;
+                return Err(code);
             }
         }
-        Some(call)
+        Ok(call)
     }
 
     /// The first algorithm that the library proposes and that adds up in one chain.
-    fn propose(&self) -> Option<cublasLtMatmulAlgo_t> {
+    fn propose(&self) -> Result<Option<Algorithm>, c_int> {
         let functions = &self.blas.functions;
         let mut preference = ptr::null_mut();
         // SAFETY: the library writes the pointer.
-        if unsafe { (functions.cublasLtMatmulPreferenceCreate)(&raw mut preference) } != 0 {
-            return None;
+        let code = unsafe { (functions.cublasLtMatmulPreferenceCreate)(&raw mut preference) };
+        if code != 0 {
+            return Err(code);
         }
         let (no_bytes, no_scheme, alignment) = (0_u64, 0_u32, ALIGNMENT as u32);
         let number = |number: &u32| (ptr::from_ref(number).cast::<c_void>(), size_of::<u32>());
@@ -455,7 +409,11 @@ impl<'a> Call<'a> {
         }
         // SAFETY: the preference is not used again.
         unsafe { (functions.cublasLtMatmulPreferenceDestroy)(preference) };
-        let count = if code == 0 { usize::try_from(count).unwrap_or(0).min(PROPOSALS) } else { 0 };
+        let count = match code {
+            0 => usize::try_from(count).unwrap_or(0).min(PROPOSALS),
+            NOT_SUPPORTED => 0,
+            code => return Err(code),
+        };
         let one_chain = |proposal: &&Proposal| {
             proposal.state == 0
                 && proposal.workspace == 0
@@ -465,7 +423,7 @@ impl<'a> Call<'a> {
                     .is_some_and(|parts| parts <= 1)
                 && self.config(proposal, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) == Some(0)
         };
-        proposals[..count].iter().find(one_chain).map(|proposal| proposal.algorithm)
+        Ok(proposals[..count].iter().find(one_chain).map(|proposal| proposal.algorithm.data))
     }
 
     fn config(&self, proposal: &Proposal, attribute: Config) -> Option<c_int> {
@@ -498,14 +456,6 @@ impl Drop for Call<'_> {
     }
 }
 
-/// A product of so many tokens. These are the rows; where sums go on, they are the terms.
-fn with_tokens(product: Product, tokens: usize) -> Product {
-    match product.accumulates {
-        true => Product { depth: tokens, ..product },
-        false => Product { rows: tokens, ..product },
-    }
-}
-
 fn describe(kind: &Product) -> String {
     let Product { rows, columns, depth, .. } = *kind;
     match (kind.accumulates, kind.b_transposed) {
@@ -513,23 +463,6 @@ fn describe(kind: &Product) -> String {
         (false, false) => format!("linear layers from {depth} to {columns}"),
         (false, true) => format!("gradients of inputs, from {depth} to {columns}"),
     }
-}
-
-/// Random numbers between -2 and 2 of many magnitudes, as bfloat16; none is zero.
-fn pattern() -> Vec<u16> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut number = || {
-        let random = random();
-        let exponent = 127 - (random >> 16 & 7).min(random >> 24 & 7);
-        (random >> 32 & 1) << 15 | exponent << 7 | random >> 40 & 127
-    };
-    (0..PATTERN).map(|_| number() as u16).collect()
 }
 
 /// Memory of so many bfloat16 that repeat the pattern.
@@ -545,4 +478,60 @@ fn fill(gpu: &Gpu, pattern: &[u16], numbers: usize) -> Result<<Gpu as Device>::M
         filled += more;
     }
     Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_compared_with_fewer_tokens() {
+        let logits = Product {
+            a: 0,
+            a_transposed: false,
+            b: 0,
+            b_transposed: false,
+            d: 0,
+            d_exact: true,
+            accumulates: false,
+            rows: 4096,
+            columns: 151_936,
+            depth: 3584,
+        };
+        let compared = small_enough(&logits).unwrap();
+        assert!(compared.rows < 4096 && compared.rows * compared.columns <= LARGEST);
+        assert!((compared.rows + 1) * compared.columns > LARGEST);
+        assert_eq!(Product { rows: 4096, ..compared }, logits);
+        assert_eq!(small_enough(&Product { rows: 64, ..logits }), Some(Product { rows: 64, ..logits }));
+        // The sums of a gradient are as many whatever the tokens are.
+        let weights = Product { a_transposed: true, b_transposed: true, accumulates: true, ..logits };
+        assert_eq!(small_enough(&Product { rows: 1 << 15, columns: 1 << 14, ..weights }), None);
+        let fewer = small_enough(&Product { rows: 4096, columns: 4096, depth: 1 << 17, ..weights }).unwrap();
+        assert_eq!((fewer.rows, fewer.columns, fewer.depth), (4096, 4096, 1 << 16));
+    }
+
+    #[test]
+    fn matrices_lie_at_multiples_of_16_bytes() {
+        let plain = Product {
+            a: 256,
+            a_transposed: false,
+            b: 512,
+            b_transposed: false,
+            d: 1024,
+            d_exact: false,
+            accumulates: false,
+            rows: 3,
+            columns: 64,
+            depth: 128,
+        };
+        assert!(is_aligned(&plain));
+        let others = [
+            Product { b: 520, ..plain },
+            Product { columns: 68, ..plain },
+            Product { depth: 132, ..plain },
+            Product { a_transposed: true, ..plain },
+            Product { rows: 0, ..plain },
+        ];
+        assert!(others.iter().all(|product| !is_aligned(product)));
+    }
 }

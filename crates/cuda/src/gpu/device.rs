@@ -215,10 +215,10 @@ impl Gpu {
         &self.stream
     }
 
-    /// Puts a product by the library of products into a stream that captures; false where the library does not compute it, or
-    /// has not yet been found to compute it right.
+    /// Puts a product by the library of products into a stream that captures; false where the library has not computed one of
+    /// such sizes before.
     pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
-        self.blas.as_ref().is_some_and(|blas| blas.is_right(product) && blas.product(self, product, stream))
+        self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }
 
     fn compile(&self, source: &'static kernels::Source) -> Result<Compiled, Error> {
@@ -548,7 +548,7 @@ impl Device for Gpu {
     }
 
     fn product(&self, product: &Product) -> bool {
-        self.blas.as_ref().is_some_and(|blas| blas.product(self, product, self.stream.handle))
+        self.blas.as_ref().is_some_and(|blas| blas.product(self, product))
     }
 
     fn product_library(&self) -> Option<String> {

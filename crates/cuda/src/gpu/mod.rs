@@ -8,15 +8,18 @@
 //! - `device`: memory and launches; `graph`: launches that are made one.
 //! - `fetch`: bytes that the host waits for alone, by an `event`.
 //! - `timeline`: when the GPU did what it was asked, for traces.
+//! - `blas`: products by cuBLASLt; `algorithms`: which of its algorithms may, by what is `compared` with chains.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
 #![allow(unsafe_code, reason = "functions of the driver and of libraries that are loaded at run time")]
 
+mod algorithms;
 mod architecture;
 mod blas;
 mod cache;
 mod calls;
 pub(crate) mod chain;
+mod compared;
 mod compile;
 mod device;
 mod driver;
