@@ -58,6 +58,12 @@ impl<D: Device> Cuda<D> {
         Self { piece: numbers, ..self }
     }
 
+    /// Which divides work as if the device had so many processors. No bit depends on it.
+    pub(crate) fn dividing_for(mut self, processors: usize) -> Self {
+        self.device.divide_for(processors);
+        self
+    }
+
     /// The device.
     pub fn device(&self) -> &Arc<D> {
         self.device.device()

@@ -25,6 +25,8 @@ pub(crate) struct Stream<D: Device> {
     device: Arc<D>,
     pool: Arc<Pool<D>>,
     recording: Mutex<Option<Recording<D>>>,
+    /// Processors that work is divided for, where these are not the device's.
+    processors: Option<usize>,
 }
 
 struct Recording<D: Device> {
@@ -49,7 +51,12 @@ pub(crate) struct Recorded<'s, D: Device>(&'s Stream<D>);
 impl<D: Device> Stream<D> {
     /// The device's stream; `pool` has the memory of its steps.
     pub(crate) fn new(device: Arc<D>, pool: Arc<Pool<D>>) -> Self {
-        Self { device, pool, recording: Mutex::default() }
+        Self { device, pool, recording: Mutex::default(), processors: None }
+    }
+
+    /// Says from now on that there are so many processors.
+    pub(crate) fn divide_for(&mut self, processors: usize) {
+        self.processors = Some(processors);
     }
 
     /// The device itself.
@@ -178,7 +185,8 @@ impl<D: Device> Device for Stream<D> {
         self.device.name()
     }
     fn limits(&self) -> Limits {
-        self.device.limits()
+        let limits = self.device.limits();
+        Limits { processors: self.processors.unwrap_or(limits.processors), ..limits }
     }
     fn memory_info(&self) -> MemoryInfo {
         self.device.memory_info()

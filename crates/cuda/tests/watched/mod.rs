@@ -30,6 +30,10 @@ pub trait Watch: Send + Sync + 'static {
     }
     /// A kernel is launched, by itself or of a graph.
     fn launched(&self, _function: &Function) {}
+    /// As [`Device::limits`].
+    fn limits(&self, limits: Limits) -> Limits {
+        limits
+    }
     /// So many bytes go to the device.
     fn uploaded(&self, _bytes: usize) {}
 }
@@ -50,7 +54,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.name()
     }
     fn limits(&self) -> Limits {
-        self.emulator.limits()
+        self.watch.limits(self.emulator.limits())
     }
     fn memory_info(&self) -> MemoryInfo {
         self.emulator.memory_info()

@@ -1,0 +1,44 @@
+//! Launches that have become one.
+
+use super::{compare, noise, parameter, read, rows};
+use crate::cuda::Cuda;
+use crate::device::Device;
+use isentrope_kernels::{Backend, Kind, Linear, ReplayKey, Role};
+use std::sync::Arc;
+
+const SHAPE: Linear = Linear { inputs: 35, outputs: 71 };
+const ROWS: usize = 5;
+/// A step is launched one by one, captured and launched as one, and launched as one again.
+const STEPS: usize = 3;
+
+/// Two launches, of which the second needs what the first has made, one by one and as one. A device that captures none launches
+/// them one by one each time.
+///
+/// # Errors
+/// As [`self_test`](super::self_test).
+pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+    let backend = &Cuda::new(Arc::clone(backend.device()), backend.dtype());
+    let (Linear { inputs, outputs }, kind) = (SHAPE, Kind::Matrix(SHAPE));
+    let x = rows(backend, &noise(25, ROWS * inputs), inputs);
+    let weights = parameter(backend, Role::Weight(kind), kind, &noise(26, inputs * outputs));
+    let others = [noise(27, ROWS * outputs), noise(28, ROWS * inputs)];
+    let mut y = rows(backend, &others[0], outputs);
+    let mut dx = rows(backend, &others[1], inputs);
+    let mut made = |replayed: bool| {
+        backend.write(&mut y, 0, &others[0]);
+        backend.write(&mut dx, 0, &others[1]);
+        let mut launch = || {
+            backend.linear(SHAPE, &x, &weights, None, &mut y, ROWS);
+            backend.linear_backward_input(SHAPE, &y, &weights, &mut dx, ROWS);
+        };
+        if replayed {
+            let (model, rows, wanted, cached_rows, slots, pages, positions) = (0, ROWS, ROWS, 0, 0, 0, 0);
+            backend.replayed(ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions }, launch);
+        } else {
+            launch();
+        }
+        read(backend, &dx, ROWS * inputs)
+    };
+    let want = made(false);
+    (0..STEPS).try_for_each(|_| compare("a step that is launched as one", &made(true), &want))
+}

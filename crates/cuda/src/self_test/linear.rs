@@ -1,0 +1,173 @@
+//! Products in bf16, in three directions, gated, and of the head's.
+
+use super::{compare, noise, parameter, read, rounded, rows};
+use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::gpu::chain::chain;
+use crate::linear::Matrix;
+use half::bf16;
+use isentrope_kernels::{Backend, Cpu, Kind, Linear, Role};
+
+/// A product whose steps are compared: not a multiple of any tile, and more than one in both directions of a small one. No
+/// library computes it, since its rows are padded.
+const STEPS: Linear = Linear { inputs: 35, outputs: 71 };
+const ROWS: usize = 5;
+/// One of more rows, inputs and outputs than a small tile has, which is halves of outputs as well; padded likewise.
+const TILES: Linear = Linear { inputs: 77, outputs: 140 };
+const MANY_ROWS: usize = 83;
+/// Where the second part of the head's outputs begins: a multiple of 64.
+const PART: usize = 64;
+
+fn matrix<D: Device>(
+    backend: &Cuda<D>,
+    role: fn(Kind) -> Role,
+    shape: Linear,
+    numbers: &[f32],
+) -> <Cuda<D> as Backend>::Buffer {
+    let kind = Kind::Matrix(shape);
+    parameter(backend, role(kind), kind, numbers)
+}
+
+/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how they were cut. Those whose
+/// arithmetic is not known here (compute capability below 9) get small whole numbers, whose sums are exact in any arithmetic.
+///
+/// # Errors
+/// As [`self_test`](super::self_test).
+pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+    let Linear { inputs, outputs } = STEPS;
+    let is_known = backend.device().limits().capability.0 >= 9;
+    let numbers = |seed, len| if is_known { of_many_magnitudes(seed, len) } else { whole(seed, len) };
+    let (x, weights) = (numbers(1, ROWS * inputs), numbers(3, inputs * outputs));
+    let packed = matrix(backend, Role::Weight, STEPS, &weights);
+    let of_x = rows(backend, &x, inputs);
+    let mut y = rows(backend, &noise(5, ROWS * outputs), outputs);
+    backend.linear(STEPS, &of_x, &packed, None, &mut y, ROWS);
+    let logits = backend.scratch(4 * ROWS * outputs);
+    backend.logits(STEPS, 0..outputs, Cuda::matrix_of(&of_x, ROWS, inputs), &packed, logits.at(0), ROWS);
+    let bits = |numbers: &[f32]| -> Vec<u16> {
+        numbers.iter().map(|&number| bf16::from_f32(number).to_bits()).collect()
+    };
+    let (x, weights) = (bits(&x), bits(&weights));
+    let pairs = x.chunks(inputs).flat_map(|x| weights.chunks(inputs).map(move |w| (x, w)));
+    let want: Vec<f32> = pairs.map(|(x, w)| chain(0.0, x, w)).collect();
+    compare("a linear layer in bf16", &read(backend, &y, want.len()), &rounded(want.iter().copied()))?;
+    compare("the head's logits in bf16", &backend.downloaded(&logits, want.len()), &want)
+}
+
+/// Numbers of bf16, the smallest of which are beyond what a step keeps beside the largest.
+fn of_many_magnitudes(seed: u64, len: usize) -> Vec<f32> {
+    rounded(noise(seed, len).into_iter().enumerate().map(|(i, x)| x * 0.5_f32.powi((i % 8) as i32)))
+}
+
+/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and arithmetic.
+fn whole(seed: u64, len: usize) -> Vec<f32> {
+    noise(seed, len).into_iter().map(|x| (x * 4.0).round() + 0.0).collect()
+}
+
+/// `sum over k of a(i, k) b(j, k)`, `[rows, columns]`.
+fn sums(
+    [rows, columns, depth]: [usize; 3],
+    a: impl Fn(usize, usize) -> f32,
+    b: impl Fn(usize, usize) -> f32,
+) -> Vec<f32> {
+    let sum = |i, j| (0..depth).map(|k| a(i, k) * b(j, k)).sum::<f32>() + 0.0;
+    (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| sum(i, j)).collect()
+}
+
+/// Every kernel of products, on a backend that divides them into tiles of such a side.
+///
+/// # Errors
+/// As [`self_test`](super::self_test).
+pub(super) fn tiles<D: Device>(backend: &Cuda<D>, cpu: &Cpu, side: usize) -> Result<(), String> {
+    plain(backend, side)?;
+    of_head(backend, side)?;
+    gated(backend, cpu, side)
+}
+
+fn compare_tiles(operation: &str, side: usize, got: &[f32], want: &[f32]) -> Result<(), String> {
+    compare(&format!("{operation} in bf16, in tiles of {side},"), got, want)
+}
+
+/// A layer with a bias, and its gradients.
+fn plain<D: Device>(backend: &Cuda<D>, side: usize) -> Result<(), String> {
+    let Linear { inputs, outputs } = TILES;
+    let (x, dy) = (whole(1, MANY_ROWS * inputs), whole(2, MANY_ROWS * outputs));
+    let (w, bias, dw) = (whole(3, inputs * outputs), whole(4, outputs), whole(5, inputs * outputs));
+    let packed = matrix(backend, Role::Weight, TILES, &w);
+    let vector = Kind::Vector(outputs);
+    let packed_bias = parameter(backend, Role::Weight(vector), vector, &bias);
+    let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
+
+    let mut y = rows(backend, &noise(6, MANY_ROWS * outputs), outputs);
+    backend.linear(TILES, &of_x, &packed, Some(&packed_bias), &mut y, MANY_ROWS);
+    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
+    let want = rounded(want.iter().zip(bias.iter().cycle()).map(|(sum, bias)| sum + bias));
+    compare_tiles("a linear layer", side, &read(backend, &y, MANY_ROWS * outputs), &want)?;
+
+    let mut dx = rows(backend, &noise(7, MANY_ROWS * inputs), inputs);
+    backend.linear_backward_input(TILES, &of_dy, &packed, &mut dx, MANY_ROWS);
+    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
+    let got = read(backend, &dx, MANY_ROWS * inputs);
+    compare_tiles("the gradient of a linear layer's input", side, &got, &rounded(want))?;
+
+    // The last tokens fill no block of 16, and are added when the gradient is read.
+    let mut of_dw = matrix(backend, Role::Gradient, TILES, &dw);
+    backend.linear_backward_weight(TILES, &of_dy, &of_x, &mut of_dw, MANY_ROWS);
+    let mut got = vec![0.0; dw.len()];
+    backend.unpack(Kind::Matrix(TILES), 0, &of_dw, &mut got);
+    let want = sums([outputs, inputs, MANY_ROWS], |i, k| dy[k * outputs + i], |j, k| x[k * inputs + j]);
+    let want: Vec<f32> = want.iter().zip(&dw).map(|(sum, before)| sum + before).collect();
+    compare_tiles("the gradient of a linear layer's weights", side, &got, &want)
+}
+
+/// The head's logits, and the gradient of its inputs, which goes on from part to part of the vocabulary.
+fn of_head<D: Device>(backend: &Cuda<D>, side: usize) -> Result<(), String> {
+    let Linear { inputs, outputs } = TILES;
+    let (x, dy, w) =
+        (whole(8, MANY_ROWS * inputs), whole(9, MANY_ROWS * outputs), whole(10, inputs * outputs));
+    let packed = matrix(backend, Role::Weight, TILES, &w);
+    let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
+
+    let logits = backend.scratch(4 * MANY_ROWS * outputs);
+    let of_x = Cuda::matrix_of(&of_x, MANY_ROWS, inputs);
+    backend.logits(TILES, 0..outputs, of_x, &packed, logits.at(0), MANY_ROWS);
+    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
+    compare_tiles("the head's logits", side, &backend.downloaded(&logits, want.len()), &want)?;
+
+    let gradient = backend.scratch(4 * MANY_ROWS * inputs);
+    let dx = Matrix { start: gradient.at(0), stride: inputs };
+    let Matrix { start, stride } = Cuda::matrix_of(&of_dy, MANY_ROWS, outputs);
+    for part in [0..PART, PART..outputs] {
+        let dy = Matrix { start: start.by(2 * part.start), stride };
+        let resumes = part.start > 0;
+        backend.head_input_gradient(TILES, part, dy, &packed, dx, MANY_ROWS, resumes);
+    }
+    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
+    let got: Vec<f32> = backend.downloaded(&gradient, want.len());
+    compare_tiles("the gradient of the head's input", side, &got, &want)
+}
+
+/// A gated layer by one kernel, against its outputs by another, gated by a third, and by the CPU.
+fn gated<D: Device>(backend: &Cuda<D>, cpu: &Cpu, side: usize) -> Result<(), String> {
+    let Linear { inputs, outputs } = TILES;
+    let (features, vector) = (outputs / 2, Kind::Vector(outputs));
+    let x = rows(backend, &noise(11, MANY_ROWS * inputs), inputs);
+    let weights = matrix(backend, Role::Weight, TILES, &noise(12, inputs * outputs));
+    let bias = parameter(backend, Role::Weight(vector), vector, &noise(13, outputs));
+    let [mut apart, mut kept] =
+        [14, 15].map(|seed| rows(backend, &noise(seed, MANY_ROWS * outputs), outputs));
+    let [mut y, mut of_apart] =
+        [16, 17].map(|seed| rows(backend, &noise(seed, MANY_ROWS * features), features));
+    backend.linear(TILES, &x, &weights, Some(&bias), &mut apart, MANY_ROWS);
+    backend.linear_swiglu(TILES, &x, &weights, Some(&bias), Some(&mut kept), &mut y, MANY_ROWS);
+    backend.swiglu(features, &apart, &mut of_apart, MANY_ROWS);
+
+    let gate_up = read(backend, &apart, MANY_ROWS * outputs);
+    let got = read(backend, &kept, MANY_ROWS * outputs);
+    compare_tiles("what a gated linear layer keeps", side, &got, &gate_up)?;
+    let mut want = rows(cpu, &noise(18, MANY_ROWS * features), features);
+    cpu.swiglu(features, &rows(cpu, &gate_up, outputs), &mut want, MANY_ROWS);
+    let want = rounded(read(cpu, &want, MANY_ROWS * features));
+    compare("SwiGLU in bf16", &read(backend, &of_apart, MANY_ROWS * features), &want)?;
+    compare_tiles("a gated linear layer", side, &read(backend, &y, MANY_ROWS * features), &want)
+}

@@ -1,0 +1,147 @@
+//! What a GPU must get right before anything is computed on it: some operations of small, odd shapes.
+//!
+//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not notice that one of them is wrong.
+
+mod against_cpu;
+mod attention;
+mod captured;
+mod linear;
+
+use crate::cuda::Cuda;
+use crate::device::Device;
+use crate::dtype::Dtype;
+use crate::failure::Failure;
+use half::bf16;
+use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Kind, Role};
+use std::sync::Arc;
+
+/// Processors of which no product has enough tiles to occupy them.
+const MANY: usize = 1 << 20;
+
+/// Computes some operations on the device, and compares every number. In f32 they must have the CPU's bits. In bf16, a product
+/// must have the bits of the tensor core's arithmetic as it is known, and products, attention and their gradients must find what
+/// is exact in any arithmetic, however they are divided into tiles and splits. Launches that have become one must do what they
+/// did one by one.
+///
+/// # Errors
+/// A sentence that names the operation and the first numbers that differ.
+///
+/// # Panics
+/// As operations do, when the device fails.
+pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
+    let cpu = Cpu::new(Isa::available()[0], 1)?;
+    match backend.dtype() {
+        Dtype::F32 => {
+            let (got, want) = (against_cpu::results(backend), against_cpu::results(&cpu));
+            got.iter().zip(&want).try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
+        }
+        Dtype::Bf16 => {
+            // Of one processor, tiles are large, and a block has all splits of attention.
+            let of =
+                |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
+            let (many, one) = (of(MANY), of(1));
+            linear::steps(&many)?;
+            linear::tiles(&many, &cpu, 64)?;
+            linear::tiles(&one, &cpu, 128)?;
+            attention::heads(&many)?;
+            attention::splits(&many, &one)?;
+        }
+    }
+    captured::steps(backend)
+}
+
+/// # Errors
+/// As [`self_test`], when two numbers are not the same bits.
+fn compare(operation: &str, got: &[f32], want: &[f32]) -> Result<(), String> {
+    assert_eq!(got.len(), want.len(), "one operation has results of one shape");
+    let differs = |&i: &usize| got[i].to_bits() != want[i].to_bits();
+    match (0..got.len()).find(differs) {
+        None => Ok(()),
+        Some(i) => Err(format!(
+            "{operation} computes {:?} ({:#010x}) where it must be {:?} ({:#010x}), number {i} of {}",
+            got[i],
+            got[i].to_bits(),
+            want[i],
+            want[i].to_bits(),
+            got.len()
+        )),
+    }
+}
+
+/// Numbers from -1 to 1 without a pattern, the same on every machine.
+fn noise(seed: u64, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// As bf16 has them.
+fn rounded(numbers: impl IntoIterator<Item = f32>) -> Vec<f32> {
+    numbers.into_iter().map(|number| bf16::from_f32(number).to_f32()).collect()
+}
+
+/// Zeros without a sign, which no operation promises.
+fn unsigned_zeros(numbers: Vec<f32>) -> Vec<f32> {
+    numbers.into_iter().map(|number| number + 0.0).collect()
+}
+
+fn rows<B: Backend>(backend: &B, numbers: &[f32], features: usize) -> B::Buffer {
+    let mut buffer = backend.buffer(Role::Activation(numbers.len() / features, features));
+    backend.write(&mut buffer, 0, numbers);
+    buffer
+}
+
+/// A weight or a gradient.
+///
+/// # Panics
+/// When there is no memory even for this.
+fn parameter<B: Backend>(backend: &B, role: Role, kind: Kind, numbers: &[f32]) -> B::Buffer {
+    let mut buffer = backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
+    backend.pack(kind, 0, numbers, &mut buffer);
+    buffer
+}
+
+fn read<B: Backend>(backend: &B, buffer: &B::Buffer, numbers: usize) -> Vec<f32> {
+    let mut read = vec![0.0; numbers];
+    backend.read(buffer, 0, &mut read);
+    read
+}
+
+/// Sequences of such lengths in a cache whose pages are out of order, and how many pages there are.
+fn sequences<B: Backend>(lens: &[usize]) -> (HostBatch, usize) {
+    let mut batch = HostBatch::default();
+    let mut pages = 0;
+    for &len in lens {
+        let own = len.div_ceil(B::PAGE) as u32;
+        batch.push(&vec![0; len], 0, &(pages..pages + own).rev().collect::<Vec<_>>());
+        pages += own;
+    }
+    (batch, pages as usize)
+}
+
+/// A cache of keys and values, of one layer.
+///
+/// # Panics
+/// When there is no memory even for this.
+fn cache<B: Backend>(backend: &B, shape: Attention, pages: usize) -> B::Buffer {
+    let role = Role::Cache { shape, layers: 1, pages };
+    backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end())
+}
+
+/// Attention over a cache that has just been filled with the same keys and values, `[positions, heads * head_dim]`.
+fn attention<B: Backend>(backend: &B, shape: Attention, lens: &[usize], qkv: &[f32]) -> Vec<f32> {
+    let (host, pages) = sequences::<B>(lens);
+    let (total, width) = (host.rows(), shape.heads * shape.head_dim);
+    let mut cache = cache(backend, shape, pages);
+    let qkv = rows(backend, qkv, shape.row());
+    let mut out = rows(backend, &noise(11, total * width), width);
+    let batch = backend.batch(&host);
+    backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
+    backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
+    read(backend, &out, total * width)
+}
