@@ -7,12 +7,15 @@
 use super::{attention, cache, compare, noise, read, rounded, rows, sequences, unsigned_zeros};
 use crate::cuda::Cuda;
 use crate::device::Device;
-use isentrope_kernels::{Attention, Backend, HostBatch};
+use isentrope_kernels::{Attention, Backend, HostBatch, Run};
+use std::ops::Range;
 
 /// What queries and keys have in a slot, at least. Half the square of it is beyond what an exponential in f32 can tell from 0.
 const STRENGTH: f32 = 16.0;
 /// Positions: more than a tile of 64 keys, and than a page; and fewer.
 const LENS: [usize; 2] = [75, 20];
+/// Sequences that go on from the second one, where the gradient is computed, and what each has beyond it.
+const FURTHER: [usize; 2] = [9, 21];
 /// Features of a head that kernels are made for.
 const FEATURES: [usize; 4] = [16, 32, 64, 128];
 /// Positions of a sequence with two splits, of which the last one is decoded: the second has some of the slots only.
@@ -26,6 +29,25 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
 /// -1, 0 or 1.
 fn signs(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 1.5).round() + 0.0).collect()
+}
+
+/// A sequence: the rows that it begins with, which may be another's as well, and its own, behind which queries are.
+struct Line {
+    beginning: Range<usize>,
+    own: Range<usize>,
+}
+
+/// Those of a gradient, whose rows follow one another.
+fn lines() -> Vec<Line> {
+    let mut end = 0;
+    let lens = LENS.into_iter().map(|len| (0..0, len));
+    let further = FURTHER.into_iter().map(|len| (LENS[0]..LENS[0] + LENS[1], len));
+    let line = |(beginning, len)| {
+        let own = end..end + len;
+        end += len;
+        Line { beginning, own }
+    };
+    lens.chain(further).map(line).collect()
 }
 
 /// A row for a position: `strength` is what its key has in its slot, and `asks` which slot a head asks for, and how strongly.
@@ -50,8 +72,8 @@ fn row(
     row
 }
 
-/// Attention and its gradient over sequences of several tiles, for each number of features that kernels are made for. Two heads
-/// share one of keys and values.
+/// Attention over sequences of several tiles, and its gradient, also where sequences begin alike, for each number of features
+/// that kernels are made for. Two heads share one of keys and values.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -59,9 +81,12 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     for features in FEATURES {
         let shape = shape(2, 1, features);
         let (width, slots) = (shape.heads * features, features / 2);
-        let mut numbers = signs(19, LENS.iter().sum::<usize>() * shape.row()).into_iter();
+        let lines = lines();
+        let positions =
+            lines.iter().flat_map(|line| line.beginning.len()..line.beginning.len() + line.own.len());
+        let mut numbers = signs(19, lines.last().map_or(0, |line| line.own.end) * shape.row()).into_iter();
         let mut qkv = Vec::new();
-        for position in LENS.into_iter().flat_map(|len| 0..len) {
+        for position in positions {
             // Every two rounds of slots outweigh those before.
             let strength = STRENGTH * (1 + position / slots / 2) as f32;
             let asks = |head| {
@@ -71,13 +96,21 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             qkv.extend(row(shape, position, strength, asks, &mut numbers));
         }
         let d_out = signs(20, qkv.len() / shape.row() * width);
-        let (out, d_qkv) = in_f64(shape, &LENS, 0, &qkv, &d_out);
+        let (out, d_qkv) = in_f64(shape, &lines, &qkv, &d_out);
         let name = |what: &str| format!("{what} in bf16, of heads of {features},");
-        let got = attention(backend, shape, &LENS, &qkv);
-        compare(&name("attention"), &unsigned_zeros(got), &out)?;
+        let without: usize = LENS.iter().sum();
+        let got = attention(backend, shape, &LENS, &qkv[..without * shape.row()]);
+        compare(&name("attention"), &unsigned_zeros(got), &out[..without * width])?;
 
         let mut gradient = rows(backend, &noise(21, qkv.len()), shape.row());
-        let batch = backend.batch(&sequences::<Cuda<D>>(&LENS).0);
+        let run = |Line { beginning, own }: &Line| Run {
+            row: own.start,
+            len: own.len(),
+            position: beginning.len(),
+            pages: 0..0,
+        };
+        let (tokens, runs) = (vec![0; qkv.len() / shape.row()], lines.iter().map(run).collect());
+        let batch = backend.batch(&HostBatch { tokens, runs, ..HostBatch::default() });
         let of = |numbers: &[f32], width| rows(backend, numbers, width);
         backend.attention_backward(shape, &of(&qkv, shape.row()), &batch, &of(&d_out, width), &mut gradient);
         let got = unsigned_zeros(read(backend, &gradient, qkv.len()));
@@ -107,7 +140,8 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
         exact.extend(row(shape, position, if counts { STRENGTH } else { 0.0 }, asks, &mut numbers));
     }
     let nothing = vec![0.0; LONG * width];
-    let (want, _) = in_f64(shape, &[LONG], LONG - 1, &exact, &nothing);
+    let line = Line { beginning: 0..LONG - 1, own: LONG - 1..LONG };
+    let (want, _) = in_f64(shape, &[line], &exact, &nothing);
     let last = &want[(LONG - 1) * width..];
     let by_two = unsigned_zeros(decoded(apart, shape, &exact));
     compare("attention in bf16, in two splits that are put together,", &by_two, last)?;
@@ -134,31 +168,31 @@ fn decoded<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32]) -> Vec<f
     read(backend, &out, width)
 }
 
-/// Attention of sequences from a position on, and its gradient, as bf16.
-fn in_f64(shape: Attention, lens: &[usize], from: usize, qkv: &[f32], d_out: &[f32]) -> (Vec<f32>, Vec<f32>) {
+/// Attention of the sequences' own rows and its gradient, as bf16.
+fn in_f64(shape: Attention, lines: &[Line], qkv: &[f32], d_out: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let Attention { heads, kv_heads, head_dim: dim, scale, .. } = shape;
     let (row, width) = (shape.row(), heads * dim);
     let wide = |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let (qkv, d_out) = (wide(qkv), wide(d_out));
     let (mut out, mut d_qkv) = (vec![0.0; d_out.len()], vec![0.0; qkv.len()]);
-    let mut first = 0;
-    for &len in lens {
-        for (i, head) in (first + from..first + len).flat_map(|i| (0..heads).map(move |head| (i, head))) {
+    for Line { beginning, own } in lines {
+        for (i, head) in own.clone().flat_map(|i| (0..heads).map(move |head| (i, head))) {
+            let seen = beginning.clone().chain(own.start..=i);
             let kv_head = head / (heads / kv_heads);
             let at_q = i * row + head * dim;
             let at_k = |j: usize| j * row + (heads + kv_head) * dim;
             let at_v = |j: usize| at_k(j) + kv_heads * dim;
             let at_out = i * width + head * dim;
             let (q, dy) = (&qkv[at_q..][..dim], &d_out[at_out..][..dim]);
-            let scores: Vec<f64> =
-                (first..=i).map(|j| dot(q, &qkv[at_k(j)..][..dim]) * f64::from(scale)).collect();
+            let score = |j| dot(q, &qkv[at_k(j)..][..dim]) * f64::from(scale);
+            let scores: Vec<f64> = seen.clone().map(score).collect();
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let e: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
             let sum: f64 = e.iter().sum();
-            let dp: Vec<f64> = (first..=i).map(|j| dot(dy, &qkv[at_v(j)..][..dim])).collect();
+            let dp: Vec<f64> = seen.clone().map(|j| dot(dy, &qkv[at_v(j)..][..dim])).collect();
             let mean = dot(&e, &dp) / sum;
-            for (j, (e, dp)) in (first..=i).zip(e.iter().zip(&dp)) {
+            for (j, (e, dp)) in seen.zip(e.iter().zip(&dp)) {
                 let p = e / sum;
                 let slope = p * (dp - mean) * f64::from(scale);
                 for feature in 0..dim {
@@ -169,7 +203,6 @@ fn in_f64(shape: Attention, lens: &[usize], from: usize, qkv: &[f32], d_out: &[f
                 }
             }
         }
-        first += len;
     }
     let narrow = |numbers: Vec<f64>| unsigned_zeros(rounded(numbers.into_iter().map(|number| number as f32)));
     (narrow(out), narrow(d_qkv))
