@@ -13,8 +13,8 @@ use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Cpu, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind, Linear, Role, Run,
-    SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Cpu, Draw, Drawn, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind,
+    Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use patches::Change;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -520,10 +520,11 @@ fn head<B: Backend>(backend: &B) -> Results {
     let weights = parameter(backend, Role::Weight, matrix, 2);
     let mut masks = SamplingMasks::default();
     (0..tokens).for_each(|_| masks.push(&[]));
-    let targets = backend.index(&[3, 1099, 512, 0, 77]);
-    let mut statistics = backend.head(shape, &x, &weights, targets, masks.into(), 0.7);
+    let targets = || backend.index(&[3, 1099, 512, 0, 77]);
+    let mut results = bits(&backend.entropy_slopes(shape, &x, &weights, &targets(), &masks, 0.7).slopes);
+    let mut statistics = backend.head(shape, &x, &weights, targets(), masks.into(), 0.7);
     let HeadScores { logprobs, entropies, .. } = backend.scores(&mut statistics);
-    let mut results = bits(&logprobs);
+    results.extend(bits(&logprobs));
     results.extend(bits(&entropies));
     let [a, b, c] = [3, 4, 5].map(|seed| noise(seed, tokens));
     let mut dx = rows(backend, Role::Activation, 6, tokens, shape.inputs);
@@ -532,6 +533,23 @@ fn head<B: Backend>(backend: &B) -> Results {
     results.extend(read(backend, &dx, tokens, shape.inputs));
     results.extend(numbers(backend, matrix, &dw));
     results
+}
+
+/// Draws from rows of two parts, and the scores of what is drawn.
+fn parts<B: Backend>(backend: &B) -> Results {
+    let (shape, tokens) = (Linear { inputs: 3, outputs: 8000 }, 3);
+    let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
+    let weights = parameter(backend, Role::Weight, Kind::Matrix(shape), 2);
+    let mut draws = Vec::new();
+    for row in 0..tokens {
+        draws.extend([0.1, 0.6, 0.99].map(|uniform| Draw::at_temperature(0.7, row, uniform)));
+        draws.push(Draw::at_temperature(0.0, row, 0.5));
+    }
+    let drawn = backend.draw(shape, &x, &weights, &draws);
+    let of_draw = |drawn: Option<Drawn>| {
+        drawn.map_or([0.0; 3], |drawn| [drawn.token as f32, drawn.logprob, drawn.entropy])
+    };
+    bits(&drawn.into_iter().flat_map(of_draw).collect::<Vec<f32>>())
 }
 
 /// Heads in groups of two, and what they see: a window that ends within tiles, or everything.
@@ -646,6 +664,7 @@ const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, exp
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
 const HEAD: Operations = as_on_cpu!(head);
+const PARTS: Operations = as_on_cpu!(parts);
 
 /// Operations that use a file, by their names in mutations.txt.
 fn operations(name: &str) -> Operations {
@@ -664,6 +683,7 @@ fn operations(name: &str) -> Operations {
         "tiles" => TILES,
         "tiles_gradient" => TILES_GRADIENT,
         "head" => HEAD,
+        "parts" => PARTS,
         _ => panic!("there are no operations {name}"),
     }
 }
@@ -707,6 +727,7 @@ fn kernels_as_they_are_pass() {
         TILES,
         TILES_GRADIENT,
         HEAD,
+        PARTS,
     ] {
         let expected = (operations.expected)();
         let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));

@@ -1,11 +1,12 @@
 // Draws from the whole vocabulary, and its likeliest tokens: crates/kernels/src/draw.rs. Weights in f32, summed in f64 by blocks of
-// 256 tokens, 8 partial sums each.
-#include "numbers.h"
+// 256 tokens (parts.cu), these in order.
+#include "parts.h"
 
 #define THREADS 256
-#define BLOCK 256
-#define PARTIALS 8
-#define GROUPS (THREADS / PARTIALS)
+// Sums that a chain goes over between looks at memory.
+#define AT_ONCE 8
+// No token and no block.
+#define NONE 0xffffffffu
 
 // What is to be drawn: from which row of logits, at which place of the cumulative distribution, or the likeliest.
 struct Draw {
@@ -20,88 +21,127 @@ struct Drawn {
   float logprob;
 };
 
-// Grid: a draw a block. Statistics are those of head_rows for the draws, `[5, all_draws]`. Dynamic shared memory: a double for each
-// 256 tokens. Reads each logit once, and those of one block of tokens again. Bound by memory.
-KERNEL(draw, THREADS)(const float* logits, const Draw* draws, const float* statistics, Drawn* drawn, u32 vocabulary, u32 first_draw,
-                      u32 all_draws) {
-  SHARED(float, best_values, [THREADS]);
-  SHARED(u32, best_tokens, [THREADS]);
+// Replaces sums by those of all up to each, itself included, in order: a chain, for one thread.
+DEVICE void running_sums(double* sums, u32 count) {
+  double sum = 0.0;
+  for (u32 i = 0; i < count; i += AT_ONCE) {
+    double next[AT_ONCE];
+    UNROLL
+    for (u32 j = 0; j < AT_ONCE; j++) next[j] = i + j < count ? sums[i + j] : 0.0;
+    UNROLL
+    for (u32 j = 0; j < AT_ONCE; j++) next[j] = sum += next[j];
+    UNROLL
+    for (u32 j = 0; j < AT_ONCE; j++) {
+      if (i + j < count) sums[i + j] = next[j];
+    }
+  }
+}
+
+DEVICE u32 least_of_warp(u32 x) {
+  for (u32 distance = 16; distance > 0; distance /= 2) {
+    const u32 other = shuffle_xor(x, distance);
+    x = other < x ? other : x;
+  }
+  return x;
+}
+
+// The least over the block's threads, for all of them.
+DEVICE u32 least_of_block(u32 x, u32* shared) {
+  x = least_of_warp(x);
+  if (lane_index() == 0) shared[warp_index()] = x;
+  sync();
+  for (u32 warp = 0; warp < THREADS / 32; warp++) x = shared[warp] < x ? shared[warp] : x;
+  return x;
+}
+
+// The lowest of the likeliest tokens, of the first part that has one: 0 where logits are not numbers.
+DEVICE u32 likeliest(const float* x, const float* maxima, u32 vocabulary, u32* shared) {
+  const u32 parts = how_many(vocabulary, PART);
+  const float best = largest_of_parts(maxima, parts);
+  u32 part = NONE;
+  for (u32 i = lane_index(); i < parts && part == NONE; i += 32) {
+    if (maxima[i] == best) part = i;
+  }
+  part = least_of_warp(part);
+  u32 token = NONE;
+  for (u32 i = thread_index(); i < PART && part < parts && token == NONE; i += THREADS) {
+    if (part * PART + i < vocabulary && x[part * PART + i] == best) token = part * PART + i;
+  }
+  token = least_of_block(token, shared);
+  return token == NONE ? 0 : token;
+}
+
+// The token at this place of the cumulative distribution: for thread 0.
+DEVICE u32 token_at(double uniform, const float* x, float temperature, float max, const double* up_to, u32 vocabulary, float* weights,
+                    u32* shared) {
+  const u32 blocks = how_many(vocabulary, DRAW_BLOCK), last = blocks - 1;
+  const double target = uniform * up_to[last];
+  // The first block that ends beyond the target. Rounding may leave it just beyond the last block's end.
+  u32 block = last;
+  for (u32 i = thread_index(); i < block; i += THREADS) {
+    if (!(up_to[i] <= target)) block = i;
+  }
+  block = least_of_block(block, shared);
+  const u32 first = block * DRAW_BLOCK, mine = first + thread_index();
+  const float weight = mine < vocabulary ? exponential(divide(x[mine], temperature) - max) : 0.0f;
+  weights[thread_index()] = weight > 0.0f ? weight : 0.0f;
+  sync();
+  if (thread_index() > 0) return 0;
+  double before = block > 0 ? up_to[block - 1] : 0.0;
+  u32 token = NONE;
+  bool found = false;
+  for (u32 i = 0; i < DRAW_BLOCK && !found; i += AT_ONCE) {
+    UNROLL
+    for (u32 j = 0; j < AT_ONCE; j++) {
+      const float next = weights[i + j];
+      before += (double)next;
+      if (next > 0.0f && !found) {
+        token = first + i + j;
+        found = before > target;
+      }
+    }
+  }
+  // The last possible token stands in where the block has none.
+  for (u32 i = vocabulary; token == NONE && i > 0; i--) {
+    if (exponential(divide(x[i - 1], temperature) - max) > 0.0f) token = i - 1;
+  }
+  return token == NONE ? 0 : token;
+}
+
+// Grid: a draw a block. Writes statistics as well, `[3, all_draws]`: largest logit / temperature, ln of the sum of exponentials,
+// entropy. Dynamic shared memory: a double for each 256 tokens, and two floats for each 512. Reads as much, the logits of 256 tokens,
+// or of a part for the likeliest; adds a double for each 256 tokens one after another, then those of 256 weights.
+KERNEL(draw, THREADS)(const float* logits, const Draw* draws, const float* maxima, const float* sums, const double* masses,
+                      float* statistics, Drawn* drawn, u32 vocabulary, u32 first_draw, u32 all_draws) {
+  SHARED(float, weights, [DRAW_BLOCK]);
+  SHARED(u32, of_warps, [THREADS / 32]);
+  SHARED(float, of_row, [2]);
   DYNAMIC_SHARED(memory);
-  double* sums = (double*)memory;
-  const u32 at = first_draw + block_x();
+  const u32 at = first_draw + block_x(), blocks = how_many(vocabulary, DRAW_BLOCK);
   const Draw draw = draws[at];
   const float* x = logits + (u64)draw.row * vocabulary;
-  const float max = statistics[at], log_sum = statistics[all_draws + at], temperature = draw.temperature;
-  u32 token = 0;
-  if (draw.greedy) {
-    // The likeliest, the lowest of equals: each thread's own, then over all in order of threads and tokens.
-    float best = x[0];
-    u32 best_token = 0;
-    for (u32 i = thread_index(); i < vocabulary; i += THREADS) {
-      if (x[i] > best) {
-        best = x[i];
-        best_token = i;
-      }
-    }
-    best_values[thread_index()] = best;
-    best_tokens[thread_index()] = best_token;
-    sync();
-    if (thread_index() == 0) {
-      for (u32 i = 1; i < THREADS; i++) {
-        const bool better = best_values[i] > best || (best_values[i] == best && best_tokens[i] < best_token);
-        if (better) {
-          best = best_values[i];
-          best_token = best_tokens[i];
-        }
-      }
-      token = best_token;
-    }
-  } else {
-    const u32 blocks = (vocabulary + BLOCK - 1) / BLOCK;
-    for (u32 turn = 0; turn < (blocks + GROUPS - 1) / GROUPS; turn++) {
-      const u32 block = turn * GROUPS + thread_index() / PARTIALS;
-      const u32 begin = block * BLOCK, end = begin + BLOCK < vocabulary ? begin + BLOCK : vocabulary;
-      double partial = 0.0;
-      for (u32 i = begin + thread_index() % PARTIALS; block < blocks && i < end; i += PARTIALS) {
-        partial += (double)exponential(divide(x[i], temperature) - max);
-      }
-      double sum = 0.0;
-      for (u32 i = 0; i < PARTIALS; i++) sum += shuffle(partial, lane_index() / PARTIALS * PARTIALS + i);
-      if (block < blocks && thread_index() % PARTIALS == 0) sums[block] = sum;
-    }
-    sync();
-    if (thread_index() == 0) {
-      double total = 0.0;
-      for (u32 i = 0; i < blocks; i++) total += sums[i];
-      const double target = draw.uniform * total;
-      double before = 0.0;
-      u32 block = 0;
-      while (block + 1 < blocks && before + sums[block] <= target) {
-        before += sums[block];
-        block += 1;
-      }
-      // Rounding may leave the target just beyond the last block's end: the last possible token then stands in.
-      bool found = false;
-      for (u32 i = block * BLOCK; i < vocabulary && i < (block + 1) * BLOCK; i++) {
-        const float weight = exponential(divide(x[i], temperature) - max);
-        if (weight > 0.0f) {
-          token = i;
-          found = true;
-          before += (double)weight;
-          if (before > target) break;
-        }
-      }
-      for (u32 i = vocabulary; !found && i > 0; i--) {
-        if (exponential(divide(x[i - 1], temperature) - max) > 0.0f) {
-          token = i - 1;
-          found = true;
-        }
-      }
+  maxima += (u64)block_x() * how_many(vocabulary, PART);
+  sums += (u64)block_x() * 2 * how_many(vocabulary, SUM_BLOCK);
+  masses += (u64)block_x() * blocks;
+  double* up_to = (double*)memory;
+  for (u32 i = thread_index(); i < blocks; i += THREADS) up_to[i] = masses[i];
+  sync();
+  // Two chains at the same time.
+  if (thread_index() == 0) running_sums(up_to, blocks);
+  if (warp_index() == 1) {
+    const Distribution all = distribution_of(maxima, sums, draw.temperature, vocabulary, (float*)(up_to + blocks));
+    if (lane_index() == 0) {
+      of_row[0] = statistics[at] = all.max;
+      of_row[1] = statistics[all_draws + at] = all.log_sum;
+      statistics[2 * all_draws + at] = all.entropy;
     }
   }
-  if (thread_index() == 0) {
-    drawn[at].token = token;
-    drawn[at].logprob = (divide(x[token], temperature) - max) - log_sum;
-  }
+  sync();
+  const float max = of_row[0], log_sum = of_row[1];
+  const u32 token = draw.greedy ? likeliest(x, maxima, vocabulary, of_warps)
+                                : token_at(draw.uniform, x, draw.temperature, max, up_to, vocabulary, weights, of_warps);
+  if (thread_index() > 0) return;
+  drawn[at].token = token;
+  drawn[at].logprob = (divide(x[token], draw.temperature) - max) - log_sum;
 }
 EXPORT(draw)

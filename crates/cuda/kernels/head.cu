@@ -1,10 +1,8 @@
-// What rows of logits amount to, and their gradient: crates/kernels/src/head.rs. Exponentials are summed in f32 in 16 lanes within
-// blocks of 512 tokens, the blocks in f64 in order. One block of threads a row. Bound by memory: logits are read once per pass over
-// them, and lie in the second cache after the first.
-#include "numbers.h"
+// What rows of logits amount to, and their gradient: crates/kernels/src/head.rs. What parts of rows come to (parts.cu) is put together
+// here: the sums of blocks of 512 tokens, in f64 in order.
+#include "parts.h"
 
 #define THREADS 256
-#define SUM_BLOCK 512
 #define HALF_WARPS (THREADS / LANES)
 
 // The numbers of each row, `[5, rows]`: largest logit / temperature, ln of the sum of exponentials, entropy, log-prob of the target,
@@ -15,69 +13,23 @@
 #define LOGPROB 3
 #define LOG_MASS 4
 
-// The largest over the block's threads, for all of them.
-DEVICE float largest_of_block(float x, float* shared) {
-  for (u32 distance = 16; distance > 0; distance /= 2) x = larger(x, shuffle_xor(x, distance));
-  sync();
-  if (lane_index() == 0) shared[warp_index()] = x;
-  sync();
-  float largest = shared[0];
-  for (u32 warp = 1; warp < THREADS / 32; warp++) largest = larger(largest, shared[warp]);
-  return largest;
-}
-
-// Adds the sums of blocks in f64, in order: for thread 0.
-DEVICE double sum_in_order(const float* sums, u32 count) {
-  double sum = 0.0;
-  for (u32 i = 0; i < count; i++) sum += (double)sums[i];
-  return sum;
-}
-
-// Statistics of each row. Without `row_numbers` row i is row i of the logits; without `temperatures` there is one for all; without
-// `targets` no log-prob is computed, and without `kept` no log-mass. Grid: a row a block. Dynamic shared memory: two floats for each
-// 512 tokens. Reads each logit twice. The mask's tokens are one thread's work, for their order: sets of thousands are slow.
-KERNEL(head_rows, THREADS)(const float* logits, const u32* row_numbers, const float* temperatures, float temperature,
-                           const u32* targets, const u32* kept, const u32* kept_starts, float* statistics, u32 rows, u32 vocabulary,
-                           u32 first_row, u32 all_rows) {
-  SHARED(float, of_warps, [THREADS / 32]);
+// Statistics of each row, of the maxima of its parts and the sums of its blocks. Without `kept` no log-mass is computed. Grid: a
+// row a block, a warp. Dynamic shared memory: two floats for each 512 tokens. Reads 8 bytes for each of
+// these, and adds them one after another. The mask's tokens are one thread's work, for their order: sets of thousands are slow.
+KERNEL(head_rows, 32)(const float* logits, const float* maxima, const float* sums, float temperature, const u32* targets,
+                      const u32* kept, const u32* kept_starts, float* statistics, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
-  const u32 blocks = (vocabulary + SUM_BLOCK - 1) / SUM_BLOCK;
-  float* sums = (float*)memory;
-  float* weighted = sums + blocks;
-  const u32 row = first_row + block_x();
-  const float* x = logits + (u64)(row_numbers ? row_numbers[row] : block_x()) * vocabulary;
-  if (temperatures) temperature = temperatures[row];
-  float largest = -infinity();
-  for (u32 i = thread_index(); i < vocabulary; i += THREADS) largest = larger(largest, divide(x[i], temperature));
-  const float max = largest_of_block(largest, of_warps);
-  // Both halves of a warp take as many turns.
-  for (u32 turn = 0; turn < (blocks + HALF_WARPS - 1) / HALF_WARPS; turn++) {
-    const u32 block = turn * HALF_WARPS + thread_index() / LANES;
-    const u32 begin = block * SUM_BLOCK, end = begin + SUM_BLOCK < vocabulary ? begin + SUM_BLOCK : vocabulary;
-    float sum = 0.0f, product = 0.0f;
-    for (u32 i = begin + thread_index() % LANES; block < blocks && i < end; i += LANES) {
-      // An impossible token adds nothing to the entropy, where 0 times -inf would be NaN.
-      const float d = larger(EXP_ZERO, divide(x[i], temperature) - max);
-      const float e = exponential(d);
-      sum += e;
-      product = mul_add(e, d, product);
-    }
-    sum = sum_lanes(sum);
-    product = sum_lanes(product);
-    if (block < blocks && thread_index() % LANES == 0) {
-      sums[block] = sum;
-      weighted[block] = product;
-    }
-  }
-  sync();
+  const float* x = logits + (u64)block_x() * vocabulary;
+  maxima += (u64)block_x() * how_many(vocabulary, PART);
+  sums += (u64)block_x() * 2 * how_many(vocabulary, SUM_BLOCK);
+  const Distribution of_row = distribution_of(maxima, sums, temperature, vocabulary, (float*)memory);
   if (thread_index() > 0) return;
-  const double sum = sum_in_order(sums, blocks);
-  const float log_sum = logarithm((float)sum);
-  const float entropy = log_sum - (float)divide(sum_in_order(weighted, blocks), sum);
+  const u32 row = first_row + block_x();
+  const float max = of_row.max, log_sum = of_row.log_sum;
   statistics[(u64)MAX * all_rows + row] = max;
   statistics[(u64)LOG_SUM * all_rows + row] = log_sum;
-  statistics[(u64)ENTROPY * all_rows + row] = entropy;
-  if (targets) statistics[(u64)LOGPROB * all_rows + row] = (divide(x[targets[row]], temperature) - max) - log_sum;
+  statistics[(u64)ENTROPY * all_rows + row] = of_row.entropy;
+  statistics[(u64)LOGPROB * all_rows + row] = (divide(x[targets[row]], temperature) - max) - log_sum;
   if (!kept) return;
   const u32 begin = kept_starts[row], end = kept_starts[row + 1];
   float log_mass = 0.0f;
@@ -105,7 +57,7 @@ DEVICE double pull(float logprob, float entropy) {
 KERNEL(head_slopes, THREADS)(const float* logits, float temperature, const u32* targets, const u32* kept, const u32* kept_starts,
                              const float* statistics, float* slopes, u32 vocabulary, u32 first_row, u32 all_rows) {
   DYNAMIC_SHARED(memory);
-  const u32 blocks = (vocabulary + SUM_BLOCK - 1) / SUM_BLOCK;
+  const u32 blocks = how_many(vocabulary, SUM_BLOCK);
   float* sums = (float*)memory;
   const u32 row = first_row + block_x();
   const float* x = logits + (u64)block_x() * vocabulary;

@@ -276,10 +276,15 @@ catalog! {
         one ATTENTION_BACKWARD_KEYS_128 "attention_backward_keys_128"
             (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
     }
+    IN_PARTS "parts.cu" {
+        // logits, row numbers, maxima, vocabulary.
+        one PART_MAXIMA "part_maxima" (P, P, P, u32);
+        // logits, row numbers, temperatures, temperature, maxima, sums, masses, vocabulary.
+        one PART_SUMS "part_sums" (P, P, P, f32, P, P, P, u32);
+    }
     HEAD "head.cu" {
-        // logits, row numbers, temperatures, temperature, targets, kept, kept's starts, statistics, rows, vocabulary, first row,
-        // all rows.
-        one HEAD_ROWS "head_rows" (P, P, P, f32, P, P, P, P, u32, u32, u32, u32);
+        // logits, maxima, sums, temperature, targets, kept, kept's starts, statistics, vocabulary, first row, all rows.
+        one HEAD_ROWS "head_rows" (P, P, P, f32, P, P, P, P, u32, u32, u32);
         // logits, temperature, targets, kept, kept's starts, statistics, slopes, vocabulary, first row, all rows.
         one HEAD_SLOPES "head_slopes" (P, f32, P, P, P, P, P, u32, u32, u32);
         // logits, gradient, statistics, targets, kept, kept's starts, coefficients, temperature, rows, first token, columns,
@@ -288,8 +293,8 @@ catalog! {
             (P, P, P, P, P, P, P, f32, u32, u32, u32, u32);
     }
     SAMPLE "draw.cu" {
-        // logits, draws, statistics, drawn, vocabulary, first draw, all draws.
-        one DRAW "draw" (P, P, P, P, u32, u32, u32);
+        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary, first draw, all draws.
+        one DRAW "draw" (P, P, P, P, P, P, P, u32, u32, u32);
     }
 }
 

@@ -2,12 +2,13 @@
 //! device; logits that top-k, top-p, min-p or a repetition penalty change go to the host, where the CPU's functions draw.
 
 use crate::buffer::CudaBuffer;
-use crate::catalog::{DRAW, HEAD_ROWS};
+use crate::catalog::DRAW;
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
-use crate::head::{block_rows, shared};
+use crate::head::block_rows;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
+use crate::parts::{Parts, Purpose, Rows};
 use crate::pool::Block;
 use crate::replay::Key;
 use crate::rounding::rounded_up;
@@ -17,9 +18,6 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tokens whose weights are summed before the search for a draw looks at single ones.
-const BLOCK: usize = 256;
-const SUM_BLOCK: usize = 512;
 const THREADS: u32 = 256;
 
 /// Draws that the device makes, or has made.
@@ -65,10 +63,12 @@ const ANSWERED: usize = 5;
 /// Bytes that draws from so many rows take at most.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     let rows = rounded_up(rows);
-    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on.
-    let logits = logits_bytes(shape, block_rows(shape, rows)).saturating_mul(2);
-    // Draws, rows, temperatures, statistics, and what was found.
-    logits.saturating_add(rows.saturating_mul(24 + 4 + 4 + 20 + 8))
+    let logits = few_sizes(shape, block_rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
+    // All draws may be from rows of one block.
+    let parts = Purpose::Draws.bytes(shape.outputs, few_sizes(shape, rows));
+    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on. Draws, rows, temperatures,
+    // statistics, and what was found.
+    logits.saturating_add(parts).saturating_mul(2).saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
 }
 
 impl<D: Device> Cuda<D> {
@@ -113,12 +113,15 @@ impl<D: Device> Cuda<D> {
     ) -> Block<D> {
         let block = block_rows(shape, rows);
         let of_device = OfDevice::new(self, draws, block);
-        let logits = self.scratch(logits_bytes(shape, block));
+        let in_blocks = || draws.chunk_by(|a, b| a.row / block == b.row / block);
+        let logits = self.scratch(4 * few_sizes(shape, block) * shape.outputs);
+        let most = in_blocks().map(<[&Draw]>::len).max().unwrap_or(0);
+        let parts = self.parts(Purpose::Draws, shape.outputs, few_sizes(shape, most));
         let mut first_wanted = 0;
-        for here in draws.chunk_by(|a, b| a.row / block == b.row / block) {
+        for here in in_blocks() {
             let first = here[0].row / block * block;
             self.logits_of_rows(shape, hidden, weights, first..(first + block).min(rows), logits.at(0));
-            self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len());
+            self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len(), &parts);
             first_wanted += here.len();
         }
         of_device.answered
@@ -197,39 +200,41 @@ impl<D: Device> Cuda<D> {
         self.logits(shape, 0..shape.outputs, x, weights, logits, rows.len());
     }
 
-    /// Draws those of `wanted` that are in one block of logits.
-    fn draw_block(&self, shape: Linear, logits: Pointer, draws: &OfDevice<D>, first: usize, count: usize) {
-        let (vocabulary, all) = (word(shape.outputs), word(draws.len));
-        HEAD_ROWS.launch(
-            &*self.device,
-            Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 8)),
-            (
-                logits,
-                draws.rows(),
-                draws.temperatures(),
-                1.0,
-                Pointer::NULL,
-                Pointer::NULL,
-                Pointer::NULL,
-                draws.statistics(),
-                word(count),
-                vocabulary,
-                word(first),
-                all,
-            ),
-        );
+    /// Draws those of `draws` that are in one block of logits.
+    fn draw_block(
+        &self,
+        shape: Linear,
+        logits: Pointer,
+        draws: &OfDevice<D>,
+        first: usize,
+        count: usize,
+        parts: &Parts<D>,
+    ) {
+        let (numbers, temperatures) = (draws.rows().by(4 * first), draws.temperatures().by(4 * first));
+        self.sum_parts(logits, &Rows::Named { numbers, temperatures }, count, parts);
         DRAW.launch(
             &*self.device,
-            Grid::line(count, THREADS).with_shared(shared(shape, BLOCK, 8)),
-            (logits, draws.wanted(), draws.statistics(), draws.found(), vocabulary, word(first), all),
+            Grid::line(count, THREADS).with_shared(Purpose::Draws.shared(shape.outputs)),
+            (
+                logits,
+                draws.wanted(),
+                parts.maxima(),
+                parts.sums(),
+                parts.masses(),
+                draws.statistics(),
+                draws.found(),
+                word(shape.outputs),
+                word(first),
+                word(draws.len),
+            ),
         );
     }
 }
 
-/// Bytes of a block of logits of so many rows. Steps' memory keeps what it had for other numbers of rows: there are few sizes.
-fn logits_bytes(shape: Linear, rows: usize) -> usize {
-    let rows = rows.next_power_of_two().min(block_rows(shape, usize::MAX));
-    rows.saturating_mul(shape.outputs).saturating_mul(4)
+/// For how many rows there is room, where there must be for so many. Steps' memory keeps what it had for other numbers of rows:
+/// there are few sizes.
+fn few_sizes(shape: Linear, rows: usize) -> usize {
+    rows.next_power_of_two().min(block_rows(shape, usize::MAX)).max(rows)
 }
 
 /// How many rows draws look at: those up to the last that one names.
@@ -261,7 +266,7 @@ struct OfDevice<D: Device> {
     len: usize,
     /// What is wanted, rows and temperatures.
     asked: Uploaded<D>,
-    /// What was found, and statistics `[5, len]`.
+    /// What was found, and statistics `[3, len]`.
     answered: Block<D>,
 }
 
@@ -273,7 +278,7 @@ impl<D: Device> OfDevice<D> {
         let mut words: Vec<u32> = all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
         words.extend(draws.iter().map(|draw| word(draw.row % block)));
         words.extend(draws.iter().map(|draw| temperature(draw).to_bits()));
-        Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch((8 + 20) * len) }
+        Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch(4 * ANSWERED * len) }
     }
 
     fn wanted(&self) -> Pointer {

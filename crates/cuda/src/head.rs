@@ -10,6 +10,7 @@ use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
+use crate::parts::{Purpose, Rows, SUM_BLOCK};
 use crate::pool::Block;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
@@ -22,10 +23,8 @@ const LOGITS: usize = 40 << 20;
 const LOGITS_BACK: usize = 16 << 20;
 /// Outputs that blocks of the vocabulary are made of.
 const PANEL: usize = 64;
-/// Tokens whose exponentials are summed apart from others'.
-const SUM_BLOCK: usize = 512;
 /// Numbers of a row's statistics.
-pub(crate) const NUMBERS: usize = 5;
+const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
 
 /// What the head keeps of its rows on the device between its forward and its backward pass.
@@ -68,7 +67,9 @@ pub(crate) fn block_columns(shape: Linear, rows: usize) -> usize {
 
 /// Bytes that head and gradient take over so many rows, beside the statistics.
 pub(crate) fn workspace(dtype: Dtype, shape: Linear, rows: usize) -> usize {
-    let forward = block_rows(shape, rows).min(rows).saturating_mul(shape.outputs).saturating_mul(4);
+    let at_a_time = block_rows(shape, rows).min(rows);
+    let forward = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
+    let forward = forward.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time));
     let of_block = rows.saturating_mul(block_columns(shape, rows));
     // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in f32.
     let backward = rows.saturating_mul(12).saturating_add(of_block.saturating_mul(4));
@@ -84,11 +85,6 @@ pub(crate) fn workspace(dtype: Dtype, shape: Linear, rows: usize) -> usize {
 /// Bytes of the statistics of so many rows.
 pub(crate) fn statistics_bytes(rows: usize) -> usize {
     rows.saturating_mul(NUMBERS * 4)
-}
-
-/// Bytes of shared memory for so many numbers of each block of a vocabulary.
-pub(crate) fn shared(shape: Linear, block: usize, bytes: usize) -> u32 {
-    word(shape.outputs.div_ceil(block) * bytes)
 }
 
 impl<D: Device> Cuda<D> {
@@ -128,26 +124,27 @@ impl<D: Device> Cuda<D> {
         let statistics = CudaStatistics { targets, temperature, numbers, kept };
         let block = block_rows(shape, rows);
         let logits = self.scratch(4 * block.min(rows) * shape.outputs);
+        let parts = self.parts(Purpose::Statistics, shape.outputs, block.min(rows));
         let stride = x.layout.stride;
         x.rows(rows, shape.inputs);
         for first in (0..rows).step_by(block) {
             let count = block.min(rows - first);
             let x = Matrix { start: x.rows_from(first, count, shape.inputs), stride };
             self.logits(shape, 0..shape.outputs, x, weights, logits.at(0), count);
+            self.sum_parts(logits.at(0), &Rows::All(temperature), count, &parts);
             let kept = statistics.kept.as_ref();
             HEAD_ROWS.launch(
                 &*self.device,
-                Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 8)),
+                Grid::line(count, 32).with_shared(Purpose::Statistics.shared(shape.outputs)),
                 (
                     logits.at(0),
-                    Pointer::NULL,
-                    Pointer::NULL,
+                    parts.maxima(),
+                    parts.sums(),
                     temperature,
                     statistics.targets.start(),
                     Kept::tokens(kept),
                     Kept::starts(kept),
                     statistics.numbers.at(0),
-                    word(count),
                     word(shape.outputs),
                     word(first),
                     word(rows),
@@ -194,7 +191,7 @@ impl<D: Device> Cuda<D> {
             let kept = statistics.kept.as_ref();
             HEAD_SLOPES.launch(
                 &*self.device,
-                Grid::line(count, THREADS).with_shared(shared(shape, SUM_BLOCK, 4)),
+                Grid::line(count, THREADS).with_shared(word(4 * shape.outputs.div_ceil(SUM_BLOCK))),
                 (
                     logits,
                     temperature,

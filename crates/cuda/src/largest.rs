@@ -32,8 +32,7 @@ const MOST_BLOCKS: usize = 65_535;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head;
-    use isentrope_kernels::Linear;
+    use crate::parts::Purpose;
 
     /// The least that GPUs of these architectures have, less two KiB for what kernels declare themselves.
     const SHARED: u32 = (99 - 2) << 10;
@@ -43,7 +42,7 @@ mod tests {
         let LargestShapes { features, vocabulary, .. } = LARGEST_SHAPES;
         // Products have a tile of 64 outputs in the second dimension.
         assert!((3 * features).max(vocabulary).div_ceil(64) <= MOST_BLOCKS);
-        // A draw has the most: 8 bytes for each 256 tokens.
-        assert!(head::shared(Linear { inputs: 1, outputs: vocabulary }, 256, 8) <= SHARED);
+        // A draw has the most: 8 bytes for each 256 tokens, and for each 512.
+        assert!(Purpose::Draws.shared(vocabulary) <= SHARED);
     }
 }

@@ -28,6 +28,7 @@ mod layout;
 mod linear;
 mod norm;
 mod operation;
+mod parts;
 mod planning;
 mod pool;
 mod products;

@@ -70,6 +70,11 @@ fn product(launch: &Launch, rows: u64, outputs: u64, depth: u64) -> Bytes {
     }
 }
 
+/// Bytes of the sums of a row's blocks: two of 512 tokens in f32, and one of 256 in f64.
+fn sums_of_row(vocabulary: u64) -> u64 {
+    8 * vocabulary.div_ceil(512) + 8 * vocabulary.div_ceil(256)
+}
+
 /// What one launch moves.
 fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
     let n = numbers(launch);
@@ -147,16 +152,24 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
         }
         // from, rows, to, slots, count, features.
         "copy_rows_bf16" => bytes.activations = 4 * n[4] * n[5] + 4 * n[4],
-        // logits, row numbers, .., rows, vocabulary: each block goes over its row twice.
-        "head_rows" => {
-            bytes.logits = 4 * n[8] * n[9];
-            bytes.again = 4 * n[8] * n[9];
+        // logits, row numbers, maxima, vocabulary.
+        "part_maxima" => {
+            let [rows, parts] = [launch.grid.blocks[0], launch.grid.blocks[1]].map(u64::from);
+            bytes.logits = 4 * rows * n[3];
+            bytes.activations = 4 * rows * parts;
         }
-        // logits, draws, statistics, drawn, vocabulary: once, and a block of 256 tokens twice.
+        // logits, row numbers, temperatures, temperature, maxima, sums, masses, vocabulary: each part reads the maxima of all.
+        "part_sums" => {
+            let [rows, parts] = [launch.grid.blocks[0], launch.grid.blocks[1]].map(u64::from);
+            bytes.logits = 4 * rows * n[7];
+            bytes.activations = rows * (4 * parts + sums_of_row(n[7]));
+            bytes.again = (parts - 1) * 4 * rows * parts;
+        }
+        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary: and a block of 256 tokens.
         "draw" => {
             let rows = u64::from(launch.grid.blocks[0]);
-            bytes.logits = 4 * rows * n[4];
-            bytes.again = 4 * rows * 256;
+            bytes.logits = 4 * rows * 256;
+            bytes.activations = rows * (4 * n[7].div_ceil(4096) + sums_of_row(n[7]));
         }
         other => panic!("nobody has counted what {other} moves"),
     }

@@ -1,0 +1,108 @@
+//! Rows of logits in parts, a block of threads each, so that a few rows keep all processors busy.
+//!
+//! A row's statistics need its largest logit first. So parts take two launches, their maxima and then the sums of their blocks; a
+//! third one, the head's or the draws', adds these in the one order that there is. How a row is cut changes no bit.
+
+use crate::catalog::{PART_MAXIMA, PART_SUMS};
+use crate::cuda::{Cuda, word};
+use crate::device::Device;
+use crate::kernels::{Grid, Pointer};
+use crate::pool::Block;
+
+/// Tokens of a part.
+const PART: usize = 4096;
+/// Tokens whose exponentials are summed apart from others': for statistics, and for draws.
+pub(crate) const SUM_BLOCK: usize = 512;
+const DRAW_BLOCK: usize = 256;
+
+/// What rows are read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Statistics,
+    /// Draws from them, and their statistics.
+    Draws,
+}
+
+impl Purpose {
+    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and maxima.
+    fn numbers(self, vocabulary: usize) -> [usize; 3] {
+        let masses = if self == Self::Draws { vocabulary.div_ceil(DRAW_BLOCK) } else { 0 };
+        [masses, 2 * vocabulary.div_ceil(SUM_BLOCK), vocabulary.div_ceil(PART)]
+    }
+
+    /// Bytes that what parts come to takes, of so many rows.
+    pub(crate) fn bytes(self, vocabulary: usize, rows: usize) -> usize {
+        let [masses, sums, maxima] = self.numbers(vocabulary);
+        rows.saturating_mul(8 * masses + 4 * (sums + maxima))
+    }
+
+    /// Bytes of shared memory of a block that has a row's sums there.
+    pub(crate) fn shared(self, vocabulary: usize) -> u32 {
+        let [masses, sums, _] = self.numbers(vocabulary);
+        word(8 * masses + 4 * sums)
+    }
+}
+
+/// Rows of logits, and the temperature of each.
+pub(crate) enum Rows {
+    /// One behind the other, with one temperature.
+    All(f32),
+    /// Those with these numbers, at these temperatures.
+    Named { numbers: Pointer, temperatures: Pointer },
+}
+
+/// What the parts of rows have come to.
+pub(crate) struct Parts<D: Device> {
+    block: Block<D>,
+    purpose: Purpose,
+    vocabulary: usize,
+    /// Rows that there is room for.
+    rows: usize,
+}
+
+impl<D: Device> Parts<D> {
+    /// `[rows, blocks of 256]` in f64, for draws.
+    pub(crate) fn masses(&self) -> Pointer {
+        match self.purpose {
+            Purpose::Statistics => Pointer::NULL,
+            Purpose::Draws => self.block.at(0),
+        }
+    }
+
+    /// `[rows, 2, blocks of 512]`.
+    pub(crate) fn sums(&self) -> Pointer {
+        let [masses, ..] = self.purpose.numbers(self.vocabulary);
+        self.block.at(8 * self.rows * masses)
+    }
+
+    /// `[rows, parts]`.
+    pub(crate) fn maxima(&self) -> Pointer {
+        let [masses, sums, _] = self.purpose.numbers(self.vocabulary);
+        self.block.at(self.rows * (8 * masses + 4 * sums))
+    }
+}
+
+impl<D: Device> Cuda<D> {
+    /// Room for what the parts of so many rows come to, at most.
+    pub(crate) fn parts(&self, purpose: Purpose, vocabulary: usize, rows: usize) -> Parts<D> {
+        let block = self.scratch(purpose.bytes(vocabulary, rows));
+        Parts { block, purpose, vocabulary, rows }
+    }
+
+    /// Computes what the parts of so many rows come to.
+    pub(crate) fn sum_parts(&self, logits: Pointer, rows: &Rows, count: usize, parts: &Parts<D>) {
+        assert!(count <= parts.rows, "parts of more rows than there is room for");
+        let (numbers, temperatures, temperature) = match *rows {
+            Rows::All(temperature) => (Pointer::NULL, Pointer::NULL, temperature),
+            Rows::Named { numbers, temperatures } => (numbers, temperatures, 1.0),
+        };
+        let (maxima, vocabulary) = (parts.maxima(), word(parts.vocabulary));
+        let grid = Grid::new([count, parts.vocabulary.div_ceil(PART), 1], 128);
+        PART_MAXIMA.launch(&*self.device, grid, (logits, numbers, maxima, vocabulary));
+        PART_SUMS.launch(
+            &*self.device,
+            grid,
+            (logits, numbers, temperatures, temperature, maxima, parts.sums(), parts.masses(), vocabulary),
+        );
+    }
+}
