@@ -116,7 +116,7 @@ pub fn open(
             // What is drawn on the host has the bits of every instruction set.
             let backend = Arc::new(Cuda::new(Arc::new(device), kept));
             let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
-            // What lacks the memory for a test of some kilobytes is told of what it has been opened for.
+            // What lacks the memory for a test of some megabytes is told of what it has been opened for.
             let lacks =
                 |wrong: &anyhow::Error| wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory);
             if let Some(wrong) = tested.err().filter(|wrong| !lacks(wrong)) {
