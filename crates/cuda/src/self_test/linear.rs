@@ -8,13 +8,14 @@ use crate::linear::Matrix;
 use half::bf16;
 use isentrope_kernels::{Backend, Cpu, Kind, Linear, Role};
 
-/// A product whose steps are compared: not a multiple of any tile, and more than one in both directions of a small one. No
-/// library computes it, since its rows are padded.
-const STEPS: Linear = Linear { inputs: 35, outputs: 71 };
+/// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles are used again. No library
+/// computes it, since its rows are padded.
+const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
 const ROWS: usize = 5;
-/// One of more rows, inputs and outputs than a small tile has, which is halves of outputs as well; padded likewise.
-const TILES: Linear = Linear { inputs: 77, outputs: 140 };
-const MANY_ROWS: usize = 83;
+/// One of which each size is more than a large tile's and more than all stages of its depth, and which is halves of outputs as
+/// well; padded likewise.
+const TILES: Linear = Linear { inputs: 133, outputs: 134 };
+const MANY_ROWS: usize = 147;
 /// Where the second part of the head's outputs begins: a multiple of 64.
 const PART: usize = 64;
 
@@ -74,41 +75,63 @@ fn sums(
     (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j))).map(|(i, j)| sum(i, j)).collect()
 }
 
-/// Every kernel of products, on a backend that divides them into tiles of such a side.
+fn compare_tiles(operation: &str, tiles: &str, got: &[f32], want: &[f32]) -> Result<(), String> {
+    compare(&format!("{operation} in bf16, in tiles {tiles},"), got, want)
+}
+
+/// A layer with a bias, logits, and a gated layer, on a backend that divides them into such tiles.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
-pub(super) fn tiles<D: Device>(backend: &Cuda<D>, cpu: &Cpu, side: usize) -> Result<(), String> {
-    plain(backend, side)?;
-    of_head(backend, side)?;
-    gated(backend, cpu, side)
-}
-
-fn compare_tiles(operation: &str, side: usize, got: &[f32], want: &[f32]) -> Result<(), String> {
-    compare(&format!("{operation} in bf16, in tiles of {side},"), got, want)
-}
-
-/// A layer with a bias, and its gradients.
-fn plain<D: Device>(backend: &Cuda<D>, side: usize) -> Result<(), String> {
+pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
-    let (x, dy) = (whole(1, MANY_ROWS * inputs), whole(2, MANY_ROWS * outputs));
-    let (w, bias, dw) = (whole(3, inputs * outputs), whole(4, outputs), whole(5, inputs * outputs));
+    let (x, w, bias) = (whole(1, MANY_ROWS * inputs), whole(3, inputs * outputs), whole(4, outputs));
     let packed = matrix(backend, Role::Weight, TILES, &w);
     let vector = Kind::Vector(outputs);
     let packed_bias = parameter(backend, Role::Weight(vector), vector, &bias);
-    let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
+    let of_x = rows(backend, &x, inputs);
+    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
 
     let mut y = rows(backend, &noise(6, MANY_ROWS * outputs), outputs);
     backend.linear(TILES, &of_x, &packed, Some(&packed_bias), &mut y, MANY_ROWS);
-    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
-    let want = rounded(want.iter().zip(bias.iter().cycle()).map(|(sum, bias)| sum + bias));
-    compare_tiles("a linear layer", side, &read(backend, &y, MANY_ROWS * outputs), &want)?;
+    let with_bias = rounded(want.iter().zip(bias.iter().cycle()).map(|(sum, bias)| sum + bias));
+    compare_tiles("a linear layer", tiles, &read(backend, &y, want.len()), &with_bias)?;
+
+    let logits = backend.scratch(4 * MANY_ROWS * outputs);
+    let of_x = Cuda::matrix_of(&of_x, MANY_ROWS, inputs);
+    backend.logits(TILES, 0..outputs, of_x, &packed, logits.at(0), MANY_ROWS);
+    compare_tiles("the head's logits", tiles, &backend.downloaded(&logits, want.len()), &want)?;
+
+    gated(backend, cpu, tiles)
+}
+
+/// A layer's gradients, and that of the head's input, which goes on from part to part of the vocabulary.
+///
+/// # Errors
+/// As [`self_test`](super::self_test).
+pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(), String> {
+    let Linear { inputs, outputs } = TILES;
+    let (x, dy) = (whole(1, MANY_ROWS * inputs), whole(2, MANY_ROWS * outputs));
+    let (w, dw) = (whole(3, inputs * outputs), whole(5, inputs * outputs));
+    let packed = matrix(backend, Role::Weight, TILES, &w);
+    let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
+    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
 
     let mut dx = rows(backend, &noise(7, MANY_ROWS * inputs), inputs);
     backend.linear_backward_input(TILES, &of_dy, &packed, &mut dx, MANY_ROWS);
-    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
-    let got = read(backend, &dx, MANY_ROWS * inputs);
-    compare_tiles("the gradient of a linear layer's input", side, &got, &rounded(want))?;
+    let got = read(backend, &dx, want.len());
+    compare_tiles("the gradient of a linear layer's input", tiles, &got, &rounded(want.iter().copied()))?;
+
+    let of_head = backend.scratch(4 * MANY_ROWS * inputs);
+    let dx = Matrix { start: of_head.at(0), stride: inputs };
+    let Matrix { start, stride } = Cuda::matrix_of(&of_dy, MANY_ROWS, outputs);
+    for part in [0..PART, PART..outputs] {
+        let dy = Matrix { start: start.by(2 * part.start), stride };
+        let resumes = part.start > 0;
+        backend.head_input_gradient(TILES, part, dy, &packed, dx, MANY_ROWS, resumes);
+    }
+    let got: Vec<f32> = backend.downloaded(&of_head, want.len());
+    compare_tiles("the gradient of the head's input", tiles, &got, &want)?;
 
     // The last tokens fill no block of 16, and are added when the gradient is read.
     let mut of_dw = matrix(backend, Role::Gradient, TILES, &dw);
@@ -117,38 +140,11 @@ fn plain<D: Device>(backend: &Cuda<D>, side: usize) -> Result<(), String> {
     backend.unpack(Kind::Matrix(TILES), 0, &of_dw, &mut got);
     let want = sums([outputs, inputs, MANY_ROWS], |i, k| dy[k * outputs + i], |j, k| x[k * inputs + j]);
     let want: Vec<f32> = want.iter().zip(&dw).map(|(sum, before)| sum + before).collect();
-    compare_tiles("the gradient of a linear layer's weights", side, &got, &want)
-}
-
-/// The head's logits, and the gradient of its inputs, which goes on from part to part of the vocabulary.
-fn of_head<D: Device>(backend: &Cuda<D>, side: usize) -> Result<(), String> {
-    let Linear { inputs, outputs } = TILES;
-    let (x, dy, w) =
-        (whole(8, MANY_ROWS * inputs), whole(9, MANY_ROWS * outputs), whole(10, inputs * outputs));
-    let packed = matrix(backend, Role::Weight, TILES, &w);
-    let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
-
-    let logits = backend.scratch(4 * MANY_ROWS * outputs);
-    let of_x = Cuda::matrix_of(&of_x, MANY_ROWS, inputs);
-    backend.logits(TILES, 0..outputs, of_x, &packed, logits.at(0), MANY_ROWS);
-    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
-    compare_tiles("the head's logits", side, &backend.downloaded(&logits, want.len()), &want)?;
-
-    let gradient = backend.scratch(4 * MANY_ROWS * inputs);
-    let dx = Matrix { start: gradient.at(0), stride: inputs };
-    let Matrix { start, stride } = Cuda::matrix_of(&of_dy, MANY_ROWS, outputs);
-    for part in [0..PART, PART..outputs] {
-        let dy = Matrix { start: start.by(2 * part.start), stride };
-        let resumes = part.start > 0;
-        backend.head_input_gradient(TILES, part, dy, &packed, dx, MANY_ROWS, resumes);
-    }
-    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
-    let got: Vec<f32> = backend.downloaded(&gradient, want.len());
-    compare_tiles("the gradient of the head's input", side, &got, &want)
+    compare_tiles("the gradient of a linear layer's weights", tiles, &got, &want)
 }
 
 /// A gated layer by one kernel, against its outputs by another, gated by a third, and by the CPU.
-fn gated<D: Device>(backend: &Cuda<D>, cpu: &Cpu, side: usize) -> Result<(), String> {
+fn gated<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
     let (features, vector) = (outputs / 2, Kind::Vector(outputs));
     let x = rows(backend, &noise(11, MANY_ROWS * inputs), inputs);
@@ -164,10 +160,10 @@ fn gated<D: Device>(backend: &Cuda<D>, cpu: &Cpu, side: usize) -> Result<(), Str
 
     let gate_up = read(backend, &apart, MANY_ROWS * outputs);
     let got = read(backend, &kept, MANY_ROWS * outputs);
-    compare_tiles("what a gated linear layer keeps", side, &got, &gate_up)?;
+    compare_tiles("what a gated linear layer keeps", tiles, &got, &gate_up)?;
     let mut want = rows(cpu, &noise(18, MANY_ROWS * features), features);
     cpu.swiglu(features, &rows(cpu, &gate_up, outputs), &mut want, MANY_ROWS);
     let want = rounded(read(cpu, &want, MANY_ROWS * features));
     compare("SwiGLU in bf16", &read(backend, &of_apart, MANY_ROWS * features), &want)?;
-    compare_tiles("a gated linear layer", side, &read(backend, &y, MANY_ROWS * features), &want)
+    compare_tiles("a gated linear layer", tiles, &read(backend, &y, MANY_ROWS * features), &want)
 }

@@ -15,8 +15,10 @@ use half::bf16;
 use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// Processors of which no product has enough tiles to occupy them.
+/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where they may be.
 const MANY: usize = 1 << 20;
+/// Processors that small tiles of the products here occupy, and large ones do not.
+const SOME: usize = 5;
 
 /// Computes some operations on the device, and compares every number. In f32 they must have the CPU's bits. In bf16, a product
 /// must have the bits of the tensor core's arithmetic as it is known, and products, attention and their gradients must find what
@@ -39,10 +41,14 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             // Of one processor, tiles are large, and a block has all splits of attention.
             let of =
                 |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
-            let (many, one) = (of(MANY), of(1));
+            let (many, some, one) = (of(MANY), of(SOME), of(1));
             linear::steps(&many)?;
-            linear::tiles(&many, &cpu, 64)?;
-            linear::tiles(&one, &cpu, 128)?;
+            for (backend, tiles) in [(&some, "of 64"), (&one, "of 128")] {
+                linear::outputs(backend, &cpu, tiles)?;
+                linear::gradients(backend, tiles)?;
+            }
+            // There are none for gradients.
+            linear::outputs(&many, &cpu, "that are narrow")?;
             attention::heads(&many)?;
             attention::splits(&many, &one)?;
         }
