@@ -251,6 +251,26 @@ fn norms<B: Backend>(backend: &B) -> Results {
     results
 }
 
+/// Gradients that are chains of more steps than are brought at a time.
+fn chains<B: Backend>(backend: &B) -> Results {
+    let (features, tokens) = (40, 50);
+    let layout = Grouped { stride: features, offset: 1, groups: 3, features: 13 };
+    let (weight, bias) = (Kind::Vector(layout.features), Kind::Vector(features));
+    let x = rows(backend, Role::Activation, 1, tokens, features);
+    let weights = parameter(backend, Role::Weight, weight, 2);
+    let d = rows(backend, Role::Activation, 3, tokens, features);
+    let mut dx = rows(backend, Role::Activation, 4, tokens, features);
+    let mut dw = parameter(backend, Role::Gradient, weight, 5);
+    backend.rms_norm_backward(layout, 1e-5, &x, &weights, Some(&d), &mut dx, &mut dw, tokens);
+    let mut results = numbers(backend, weight, &dw);
+    let dy = rows(backend, Role::Activation, 6, 3 * tokens, features);
+    let mut db = parameter(backend, Role::Gradient, bias, 7);
+    let shape = Linear { inputs: 1, outputs: features };
+    backend.linear_backward_bias(shape, &dy, &mut db, 3 * tokens);
+    results.extend(numbers(backend, bias, &db));
+    results
+}
+
 fn elementwise<B: Backend>(backend: &B) -> Results {
     let (features, tokens) = (52, 40);
     let mut x = rows(backend, Role::Activation, 1, tokens, features);
@@ -663,6 +683,7 @@ const DECODING_TILES: Operations =
 const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
+const CHAINS: Operations = as_on_cpu!(chains);
 const HEAD: Operations = as_on_cpu!(head);
 const PARTS: Operations = as_on_cpu!(parts);
 
@@ -675,6 +696,7 @@ fn operations(name: &str) -> Operations {
         "prepared" => PREPARED_ROWS,
         "prepared_bf16" => PREPARED_BF16,
         "norms" => NORMS,
+        "chains" => CHAINS,
         "elementwise" => ELEMENTWISE,
         "optimizer" => OPTIMIZER,
         "attention" => ATTENTION,
@@ -719,6 +741,7 @@ fn kernels_as_they_are_pass() {
         PREPARED_ROWS,
         PREPARED_BF16,
         NORMS,
+        CHAINS,
         ELEMENTWISE,
         OPTIMIZER,
         ATTENTION,

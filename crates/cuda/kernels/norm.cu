@@ -1,6 +1,6 @@
 // RMSNorm over whole rows or over the heads inside a row: crates/kernels/src/norm.rs, with sums in 16 lanes. Storage f32 or bf16,
 // f32 inside. Bound by memory.
-#include "numbers.h"
+#include "ahead.h"
 
 #define THREADS 128
 
@@ -57,26 +57,40 @@ DEVICE void rms_norm_scales(const T* x, float* scales, u32 rows, u32 stride, u32
 RMS_NORM_SCALES(rms_norm_scales_f32, float)
 RMS_NORM_SCALES(rms_norm_scales_bf16, bf16)
 
-// dw goes on over rows, and groups within a row, in order. Grid: 32 features a block, a warp. Reads each number of x and dy. Its
-// chain is as long as there are groups, so that latency, not bandwidth, bounds it where features are few.
+// A step of a feature's chain.
+struct alignas(8) Slope {
+  float dy, normed;
+};
+
+// dw goes on over rows, and groups within a row, in order. Grid: 32 features a block. Reads each number of x and dy. Its chain is as
+// long as there are groups, so that latency, not bandwidth, bounds it where features are few.
 template <typename T>
 DEVICE void rms_norm_weight_gradient(const T* x, const T* dy, const float* scales, float* dw, u32 rows, u32 x_stride, u32 dy_stride,
                                      u32 offset, u32 groups, u32 features) {
-  const u32 i = block_x() * 32 + thread_index();
-  if (i >= features) return;
-  float sum = dw[i];
-  for (u32 row = 0; row < rows; row++) {
-    for (u32 group = 0; group < groups; group++) {
-      const u32 at = offset + group * features + i;
-      const float normed = load(x + (u64)row * x_stride + at) * scales[(u64)row * groups + group];
-      sum = mul_add(load(dy + (u64)row * dy_stride + at), normed, sum);
+  if (rows == 0 || groups == 0) return;
+  const u32 feature = block_x() * 32 + lane_index(), column = feature < features ? feature : features - 1;
+  u32 row = first_step() / groups, group = first_step() % groups;
+  const u32 rows_on = BRINGING / groups, groups_on = BRINGING % groups;
+  const auto bring = [&]() -> Slope {
+    const u64 from = row < rows ? row : rows - 1;
+    const u32 at = offset + group * features + column;
+    const float normed = load(x + from * x_stride + at) * scales[from * groups + group];
+    const Slope slope = {load(dy + from * dy_stride + at), normed};
+    row += rows_on;
+    group += groups_on;
+    if (group >= groups) {
+      group -= groups;
+      row += 1;
     }
-  }
-  dw[i] = sum;
+    return slope;
+  };
+  const auto add = [](float sum, Slope slope) { return mul_add(slope.dy, slope.normed, sum); };
+  const float sum = chain<Slope>(dw[column], (u64)rows * groups, bring, add);
+  if (warp_index() == 0 && feature < features) dw[feature] = sum;
 }
 #define RMS_NORM_WEIGHT_GRADIENT(name, T)                                                                                     \
-  KERNEL(name, 32)(const T* x, const T* dy, const float* scales, float* dw, u32 rows, u32 x_stride, u32 dy_stride, u32 offset, \
-                   u32 groups, u32 features) {                                                                                    \
+  KERNEL(name, CHAIN_THREADS)(const T* x, const T* dy, const float* scales, float* dw, u32 rows, u32 x_stride, u32 dy_stride, \
+                              u32 offset, u32 groups, u32 features) {                                                          \
     rms_norm_weight_gradient(x, dy, scales, dw, rows, x_stride, dy_stride, offset, groups, features);                           \
   }                                                                                                                             \
   EXPORT(name)

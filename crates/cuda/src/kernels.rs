@@ -27,6 +27,7 @@ pub struct Source {
 pub static HEADERS: &[Source] = &[
     Source { file: "device.h", text: include_str!("../kernels/device.h") },
     Source { file: "numbers.h", text: include_str!("../kernels/numbers.h") },
+    Source { file: "ahead.h", text: include_str!("../kernels/ahead.h") },
     Source { file: "parts.h", text: include_str!("../kernels/parts.h") },
     Source { file: "tiles.h", text: include_str!("../kernels/tiles.h") },
 ];

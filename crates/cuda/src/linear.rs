@@ -84,6 +84,11 @@ impl Operands {
     }
 }
 
+/// Of a kernel with a chain for each of so many numbers: a warp adds what eight others bring.
+pub(crate) fn chains(numbers: usize) -> Grid {
+    Grid::line(numbers.div_ceil(32), 32 * (1 + 8))
+}
+
 fn grid_f32(x: usize, y: usize) -> Grid {
     Grid::new([x.div_ceil(16), y.div_ceil(64), 1], 256)
 }
@@ -460,7 +465,7 @@ impl<D: Device> Cuda<D> {
         let outputs = shape.outputs;
         BIAS_GRADIENT.of(self.dtype).launch(
             &*self.device,
-            Grid::line(outputs.div_ceil(32), 32),
+            chains(outputs),
             (
                 dy.rows(tokens, outputs),
                 db.vector(outputs),

@@ -5,6 +5,7 @@ use crate::catalog::{RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NOR
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
 use crate::kernels::Grid;
+use crate::linear::chains;
 use isentrope_kernels::Grouped;
 
 /// Groups of a block: a half warp each.
@@ -76,7 +77,7 @@ impl<D: Device> Cuda<D> {
         // The weight's gradient first: it reads dy, which the input's may overwrite.
         RMS_NORM_WEIGHT_GRADIENT.of(self.dtype).launch(
             device,
-            Grid::line(features.div_ceil(32), 32),
+            chains(features),
             (
                 x_at,
                 dy_at,
