@@ -123,8 +123,8 @@ fn linear<B: Backend>(backend: &B) -> Results {
     results
 }
 
-/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each place: the first in small tiles, whose
-/// gradient by weights has large ones, the second in narrow ones.
+/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each place: the first in small
+/// tiles, whose gradient by weights has large ones, the second in narrow ones.
 const PRODUCTS_OF: [(Linear, usize); 2] =
     [(Linear { inputs: 133, outputs: 190 }, 83), (Linear { inputs: 587, outputs: 42 }, 18)];
 

@@ -27,10 +27,10 @@ pub(crate) struct Tiled<P: 'static> {
 }
 
 impl<P: Arguments> Tiled<P> {
-    /// The kernel for a product on a device of so many processors, its tiles, and their grid. Large tiles read each operand half as
-    /// often; they would leave processors idle where the product is small, and where a small one has all rows, more blocks are
-    /// better at reading the other operand. Where small tiles leave processors idle, narrow ones, of which more is under way, keep
-    /// memory busy. No bit depends on the choice.
+    /// The kernel for a product on a device of so many processors, its tiles, and their grid. Large tiles read each operand
+    /// half as often; they would leave processors idle where the product is small, and where a small one has all rows, more
+    /// blocks are better at reading the other operand. Where small tiles leave processors idle, narrow ones, of which more
+    /// is under way, keep memory busy. No bit depends on the choice.
     pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&'static Kernel<P>, Grid) {
         let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
         let (kernel, tile) = match self.narrow {
@@ -75,8 +75,8 @@ pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize
     kernels.iter().copied().find(|(most, _)| head_dim <= *most)
 }
 
-/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles, or `decoding`, with one more for
-/// narrow tiles; and a `pair`, with one for each type of numbers.
+/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles, or `decoding`, with one
+/// more for narrow tiles; and a `pair`, with one for each type of numbers.
 macro_rules! catalog {
     ($($source:ident $file:literal {
         $(one $one:ident $one_name:literal ($($one_p:ty),*);)*

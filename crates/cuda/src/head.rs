@@ -16,8 +16,8 @@ use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
 use std::sync::Arc;
 
-/// Logits held at a time on the way forward: those of 256 rows and a vocabulary of 152 064, so that a step reads the head's weights
-/// once.
+/// Logits held at a time on the way forward: those of 256 rows and a vocabulary of 152 064, so that a step reads the head's
+/// weights once.
 const LOGITS: usize = 40 << 20;
 /// Logits held at a time on the way back.
 const LOGITS_BACK: usize = 16 << 20;

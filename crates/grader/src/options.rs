@@ -19,8 +19,8 @@ pub struct Options {
     pub significant_digits: u32,
     /// Whether an inequality may answer for an interval: -2 < x < 7 for (-2, 7).
     pub allow_set_relation: bool,
-    /// Whether arithmetic that is left to be done may answer for a number: 73 + 64 for 137. A policy that is rewarded for it learns
-    /// to answer questions with themselves.
+    /// Whether arithmetic that is left to be done may answer for a number: 73 + 64 for 137. A policy that is rewarded for it
+    /// learns to answer questions with themselves.
     pub allow_undone: bool,
 }
 

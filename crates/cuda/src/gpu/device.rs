@@ -686,8 +686,8 @@ impl Stream {
         }
     }
 
-    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then on; lack of
-    /// memory is not one of them.
+    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then
+    /// on; lack of memory is not one of them.
     pub fn fail(&self, error: &Failed) -> ! {
         if error.code == Failed::OUT_OF_MEMORY {
             Failure::of_memory(format!("the GPU has no memory left: {error}")).end();

@@ -19,7 +19,6 @@ use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_redu
 use self::noncommuting::names_matrices;
 use self::quantity::has_one_case;
 use self::time_of_day::{Clock, has_padded_minutes, is_time};
-use self::undone::is_undone;
 use super::answer::{Answer, Brackets};
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
@@ -119,11 +118,9 @@ impl<'f> Comparison<'f> {
         let mut out_of_fuel = None;
         for answer in &gold.answers {
             for other in &given.answers {
-                if !self.allow_undone && is_undone(answer, other) {
-                    continue;
-                }
                 self.ignore_case = has_one_case(answer) && has_one_case(other);
-                match self.answers(answer, other) {
+                let undone = if self.allow_undone { Ok(false) } else { self.is_undone(answer, other) };
+                match undone.and_then(|undone| if undone { Ok(None) } else { self.answers(answer, other) }) {
                     Ok(None) => {}
                     Ok(Some(rule)) => return Ok(Some(rule)),
                     Err(error) => out_of_fuel = Some(error),

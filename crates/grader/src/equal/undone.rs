@@ -5,35 +5,67 @@
 
 use super::super::answer::{Answer, Unit};
 use super::super::expression::{Expression, Function};
+use super::super::fuel::OutOfFuel;
+use super::Comparison;
 use super::conclusion::{is_value, named_value};
 use num_rational::BigRational;
 use num_traits::{One, Signed};
 
-/// Whether an answer to a question for numbers, as the ground truth has them, leaves some of it to be done.
-pub(super) fn is_undone(gold: &Answer, given: &Answer) -> bool {
-    match (gold, given) {
-        (Answer::For(gold, _), given) => is_undone(gold, given),
-        (gold, Answer::For(given, _)) => is_undone(gold, given),
-        (Answer::Chain(sides, relations), given) => {
-            named_value(sides, relations).is_some_and(|gold| is_undone(gold, given))
+impl Comparison<'_> {
+    /// Whether an answer to a question for numbers, as the ground truth has them, leaves some of it to be done.
+    pub(super) fn is_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
+        match (gold, given) {
+            (Answer::For(gold, _), given) => self.is_undone(gold, given),
+            (gold, Answer::For(given, _)) => self.is_undone(gold, given),
+            (Answer::Chain(sides, relations), given) => match named_value(sides, relations) {
+                Some(gold) => self.is_undone(gold, given),
+                None => Ok(false),
+            },
+            (gold, Answer::Chain(sides, _)) => self.is_left(gold, sides),
+            (Answer::Quantity(gold), Answer::Quantity(given)) => {
+                let asks_for_integer = gold.unit == Unit::None && is_integer(&gold.expression);
+                Ok(is_written_out(&gold.expression) && leaves_undone(&given.expression, asks_for_integer))
+            }
+            (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => {
+                let done = self.find(forms, |this, form| Ok(!this.is_undone(gold, form)?))?;
+                Ok(!forms.is_empty() && !done)
+            }
+            (
+                Answer::List(golds) | Answer::Set(golds) | Answer::Sequence(_, golds),
+                Answer::List(given) | Answer::Set(given) | Answer::Sequence(_, given),
+            ) => self.find(given, |this, given| {
+                let done = this.find(golds, |this, gold| Ok(!this.is_undone(gold, given)?))?;
+                Ok(!golds.is_empty() && !done)
+            }),
+            _ => Ok(false),
         }
-        // 73 + 64 = 137 is done, and 73 + 64 = 64 + 73 is not.
-        (gold, Answer::Chain(sides, _)) => {
-            let mut values = sides.iter().filter(|side| is_value(side)).peekable();
-            values.peek().is_some() && values.all(|side| is_undone(gold, side))
+    }
+
+    /// Whether sides of an equation leave something to be done which no other side has done: 73 + 64 = 137 does not,
+    /// 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
+    fn is_left(&mut self, gold: &Answer, sides: &[Answer]) -> Result<bool, OutOfFuel> {
+        let (mut undone, mut done) = (false, Vec::new());
+        for side in sides.iter().filter(|side| is_value(side)) {
+            match self.is_undone(gold, side)? {
+                true => undone = true,
+                false => done.push(side.clone()),
+            }
         }
-        (Answer::Quantity(gold), Answer::Quantity(given)) => {
-            let asks_for_integer = gold.unit == Unit::None && is_integer(&gold.expression);
-            is_written_out(&gold.expression) && leaves_undone(&given.expression, asks_for_integer)
+        Ok(undone && !self.find(&done, |this, side| Ok(this.answers(gold, side)?.is_some()))?)
+    }
+
+    /// Whether this is so of one of them.
+    fn find(
+        &mut self,
+        answers: &[Answer],
+        mut is_so: impl FnMut(&mut Self, &Answer) -> Result<bool, OutOfFuel>,
+    ) -> Result<bool, OutOfFuel> {
+        for answer in answers {
+            if is_so(self, answer)? {
+                return Ok(true);
+            }
         }
-        (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => {
-            !forms.is_empty() && forms.iter().all(|form| is_undone(gold, form))
-        }
-        (
-            Answer::List(gold) | Answer::Set(gold) | Answer::Sequence(_, gold),
-            Answer::List(given) | Answer::Set(given) | Answer::Sequence(_, given),
-        ) => given.iter().any(|given| !gold.is_empty() && gold.iter().all(|gold| is_undone(gold, given))),
-        _ => false,
+        Ok(false)
     }
 }
 
