@@ -1,6 +1,6 @@
 //! Grading a response.
 
-use super::equal::compare;
+use super::equal::{Found, compare};
 use super::extract::from_response;
 use super::ground_truth::GroundTruth;
 use super::options::{Extraction, Options};
@@ -56,16 +56,9 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
     let mut reason = format!("{} differs from the ground truth", origin.describe());
     for gold in &ground_truth.0 {
         match compare(gold, &given, options) {
-            Ok(None) => {
-                let done_or_not = Options { allow_undone: true, ..*options };
-                if !options.allow_undone && matches!(compare(gold, &given, &done_or_not), Ok(Some(_))) {
-                    reason = format!(
-                        "{} has the ground truth's value, but leaves it to be worked out",
-                        origin.describe()
-                    );
-                }
-            }
-            Ok(Some(rule)) => {
+            Ok(Found::Different) => {}
+            Ok(Found::Undone) => reason = format!("{} leaves arithmetic to be done", origin.describe()),
+            Ok(Found::Same(rule)) => {
                 (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));
                 break;
             }

@@ -29,22 +29,35 @@ use super::value::{DEFAULT_FUEL, Tolerance};
 /// What made two answers the same.
 pub type Rule = &'static str;
 
-/// The rule by which a response's answer is the ground truth's, if it is.
+/// What the comparison of a response's answer with a ground truth finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// They are the same, by this rule.
+    Same(Rule),
+    /// The answer leaves arithmetic to be done.
+    Undone,
+    /// It is another.
+    Different,
+}
+
+/// Compares a response's answer with the ground truth.
 ///
 /// # Errors
 /// [`OutOfFuel`].
-pub fn compare(gold: &Reading, given: &Reading, options: &Options) -> Result<Option<Rule>, OutOfFuel> {
-    let tolerance = Tolerance { decimals: options.decimals, significant_digits: options.significant_digits };
+pub fn compare(gold: &Reading, given: &Reading, options: &Options) -> Result<Found, OutOfFuel> {
     let mut fuel = Fuel::new(DEFAULT_FUEL);
-    let mut comparison = Comparison::new(tolerance, options.allow_set_relation, &mut fuel);
-    comparison.allow_undone = options.allow_undone;
-    comparison.same(gold, given)
+    let mut comparison = Comparison::new(options, &mut fuel);
+    Ok(match comparison.same(gold, given)? {
+        Some(rule) => Found::Same(rule),
+        None if comparison.is_left_undone => Found::Undone,
+        None => Found::Different,
+    })
 }
 
 /// Whether two answers, such as two responses', are the same; false where that cannot be told.
 pub fn same_answer(a: &str, b: &str, options: &Options) -> bool {
     let (Ok(a), Ok(b)) = (Reading::of(a), Reading::of(b)) else { return false };
-    let same = |a, b| matches!(compare(a, b, options), Ok(Some(_)));
+    let same = |a, b| matches!(compare(a, b, options), Ok(Found::Same(_)));
     same(&a, &b) || same(&b, &a)
 }
 
@@ -57,6 +70,8 @@ struct Comparison<'f> {
     allow_set_relation: bool,
     /// Whether arithmetic that is left to be done may answer for a number.
     allow_undone: bool,
+    /// Whether it has been met where it may not.
+    is_left_undone: bool,
     /// What is left to spend.
     fuel: &'f mut Fuel,
     /// Whether letters may be in the other case: not where an answer has a letter in both.
@@ -73,11 +88,15 @@ struct Comparison<'f> {
 
 impl<'f> Comparison<'f> {
     /// A comparison that may do so much work.
-    fn new(tolerance: Tolerance, allow_set_relation: bool, fuel: &'f mut Fuel) -> Self {
+    fn new(options: &Options, fuel: &'f mut Fuel) -> Self {
         Self {
-            tolerance,
-            allow_set_relation,
-            allow_undone: true,
+            tolerance: Tolerance {
+                decimals: options.decimals,
+                significant_digits: options.significant_digits,
+            },
+            allow_set_relation: options.allow_set_relation,
+            allow_undone: options.allow_undone,
+            is_left_undone: false,
             fuel,
             ignore_case: true,
             are_times: false,
@@ -119,8 +138,7 @@ impl<'f> Comparison<'f> {
         for answer in &gold.answers {
             for other in &given.answers {
                 self.ignore_case = has_one_case(answer) && has_one_case(other);
-                let undone = if self.allow_undone { Ok(false) } else { self.is_undone(answer, other) };
-                match undone.and_then(|undone| if undone { Ok(None) } else { self.answers(answer, other) }) {
+                match self.answers_done(answer, other) {
                     Ok(None) => {}
                     Ok(Some(rule)) => return Ok(Some(rule)),
                     Err(error) => out_of_fuel = Some(error),
@@ -128,6 +146,15 @@ impl<'f> Comparison<'f> {
             }
         }
         out_of_fuel.map_or(Ok(None), Err)
+    }
+
+    /// The rule by which an answer that leaves nothing to be done is the ground truth's, if it is.
+    fn answers_done(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+        if !self.allow_undone && self.is_undone(gold, given)? {
+            self.is_left_undone = true;
+            return Ok(None);
+        }
+        self.answers(gold, given)
     }
 
     /// The rule by which two answers are the same, if they are.
