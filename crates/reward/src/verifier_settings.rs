@@ -351,7 +351,10 @@ mod tests {
     fn settings_are_what_recipes_write() {
         for value in [
             json!("auto"),
-            json!({"math": {"extraction": "boxed", "decimals": 4, "significant_digits": 5, "allow_set_relation": false}}),
+            json!({"math": {
+                "extraction": "boxed", "decimals": 4, "significant_digits": 5, "allow_set_relation": false,
+                "allow_undone": true
+            }}),
             json!({"command": ["a"], "workers": 3, "timeout_s": 1.5, "startup_s": 0.0}),
             json!({
                 "python": "a/b.py:f", "arguments": {"x": 1, "y": 0.5, "z": ["t"]}, "interpreter": "p", "sandbox": true,
