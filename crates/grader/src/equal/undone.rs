@@ -95,9 +95,11 @@ fn leaves_undone(formula: &Expression, asks_for_integer: bool) -> bool {
             let factors = || factors.iter().filter(|factor| !is_one(factor));
             let multiplied = factors().filter(|factor| is_rational(factor) && !is_reciprocal(factor)).count();
             let is_fraction = factors().any(is_reciprocal) && factors().all(is_rational);
+            // -(84/4): of a sign and what it is the sign of, the latter is asked.
+            let is_signed = factors().count() == 1;
             multiplied > 1
                 || asks_for_integer && is_fraction
-                || factors().any(|factor| leaves_undone(factor, false))
+                || factors().any(|factor| leaves_undone(factor, asks_for_integer && is_signed))
         }
         Expression::Power(power) => leaves_undone(&power.0, false) || leaves_undone(&power.1, false),
         Expression::Function(function, arguments) => {
