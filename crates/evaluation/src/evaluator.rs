@@ -126,8 +126,9 @@ impl Evaluator<'_> {
         let finished = &mut |request: usize, sample: usize, response: Response| {
             let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
             // A greedy one stands for all.
-            let one = responses[0].clone();
-            responses.resize(samples, one);
+            if let [one] = &responses[..] {
+                responses = vec![one.clone(); samples];
+            }
             let problem = fitting[request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)

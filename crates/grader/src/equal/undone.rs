@@ -48,16 +48,16 @@ impl Comparison<'_> {
         for side in sides.iter().filter(|side| is_value(side)) {
             match self.is_undone(gold, side)? {
                 true => undone = true,
-                false => done.push(side.clone()),
+                false => done.push(side),
             }
         }
-        Ok(undone && !self.find(&done, |this, side| Ok(this.answers(gold, side)?.is_some()))?)
+        Ok(undone && !self.find(done, |this, side| Ok(this.answers(gold, side)?.is_some()))?)
     }
 
     /// Whether this is so of one of them.
-    fn find(
+    fn find<'a>(
         &mut self,
-        answers: &[Answer],
+        answers: impl IntoIterator<Item = &'a Answer>,
         mut is_so: impl FnMut(&mut Self, &Answer) -> Result<bool, OutOfFuel>,
     ) -> Result<bool, OutOfFuel> {
         for answer in answers {

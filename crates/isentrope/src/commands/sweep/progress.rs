@@ -85,10 +85,9 @@ impl Progress {
     /// Seconds that a run still takes: at its own pace, else at that of its group, else as expected, corrected by how runs were
     /// expected and are.
     pub fn left_of(&self, run: &RunProgress) -> f64 {
-        let made = match run.state {
-            _ if run.has_ended() => return 0.0,
-            _ => run.pace.step,
-        };
+        if run.has_ended() {
+            return 0.0;
+        }
         let of_group = || {
             let same = self.0.iter().filter(|other| other.group == run.group);
             mean(same.filter_map(|other| other.pace.of_step()))
@@ -99,7 +98,7 @@ impl Progress {
             each(run) * mean(ratio.filter(|ratio| ratio.is_finite())).unwrap_or(1.0)
         };
         let of_step = run.pace.of_step().or_else(of_group).unwrap_or_else(expected);
-        run.steps.saturating_sub(made) as f64 * of_step
+        run.steps.saturating_sub(run.pace.step) as f64 * of_step
     }
 
     /// Seconds until the last run ends, with so many at a time.

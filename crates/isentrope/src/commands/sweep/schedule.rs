@@ -174,8 +174,7 @@ pub fn make(
 fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
     let mut ready = Vec::new();
     for place in 0..runs.len() {
-        let is_waiting = |run: &RunProgress| run.state != State::Done && !run.runs && run.failed.is_none();
-        if !is_waiting(&progress.0[place]) {
+        if progress.0[place].has_ended() || progress.0[place].runs {
             continue;
         }
         match runs[place].needs {
