@@ -150,11 +150,12 @@ impl<'f> Comparison<'f> {
 
     /// The rule by which an answer that leaves nothing to be done is the ground truth's, if it is.
     fn answers_done(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
-        if !self.allow_undone && self.is_undone(gold, given)? {
+        let rule = self.answers(gold, given)?;
+        if rule.is_some() && !self.allow_undone && self.is_undone(gold, given)? {
             self.is_left_undone = true;
             return Ok(None);
         }
-        self.answers(gold, given)
+        Ok(rule)
     }
 
     /// The rule by which two answers are the same, if they are.

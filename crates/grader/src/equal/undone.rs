@@ -1,61 +1,95 @@
 //! Arithmetic that is left to be done: 73 + 64 where 137 is asked for.
 //!
 //! Who is asked what 73 + 64 is and says "73 + 64" has said nothing. A policy whose reward says otherwise finds that out, and
-//! answers every such question with itself.
+//! answers every such question with itself. So where a ground truth is numbers in digits or fractions, an answer may have no more
+//! than one operation: 2^10 for 1024, but not 2^10 - 24 for 1000.
 
-use super::super::answer::{Answer, Unit};
-use super::super::expression::{Expression, Function};
+use super::super::answer::Answer;
+use super::super::expression::{Constant, Expression, Function};
 use super::super::fuel::OutOfFuel;
+use super::super::relation::Relation;
+use super::super::value::rational_value;
 use super::Comparison;
 use super::conclusion::{is_value, named_value};
+use super::quantity::is_name;
+use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{One, Signed};
+use num_traits::{One, Signed, Zero};
+
+/// Numbers of more digits may have further operations beside a power and the like, which may be the best way: 2^100 - 1.
+const MOST_DIGITS: u32 = 6;
 
 impl Comparison<'_> {
-    /// Whether an answer to a question for numbers, as the ground truth has them, leaves some of it to be done.
+    /// Whether an answer that has the ground truth's value leaves some of it to be worked out.
     pub(super) fn is_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         match (gold, given) {
             (Answer::For(gold, _), given) => self.is_undone(gold, given),
             (gold, Answer::For(given, _)) => self.is_undone(gold, given),
-            (Answer::Chain(sides, relations), given) => match named_value(sides, relations) {
-                Some(gold) => self.is_undone(gold, given),
-                None => Ok(false),
-            },
-            (gold, Answer::Chain(sides, _)) => self.is_left(gold, sides),
-            (Answer::Quantity(gold), Answer::Quantity(given)) => {
-                let asks_for_integer = gold.unit == Unit::None && is_integer(&gold.expression);
-                Ok(is_written_out(&gold.expression) && leaves_undone(&given.expression, asks_for_integer))
+            _ if !asks_for_numbers(gold) => Ok(false),
+            (Answer::Quantity(_), Answer::Chain(sides, relations)) if are_equations(relations) => {
+                self.does_not_arrive(gold, sides)
             }
+            (Answer::Chain(golds, equations), Answer::Chain(sides, relations))
+                if are_equations(relations) =>
+            {
+                match named_value(golds, equations) {
+                    Some(gold) => self.does_not_arrive(gold, sides),
+                    None => self.is_unfinished(given),
+                }
+            }
+            // One number in several forms.
             (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => {
-                let done = self.find(forms, |this, form| Ok(!this.is_undone(gold, form)?))?;
-                Ok(!forms.is_empty() && !done)
+                Ok(!forms.is_empty() && !self.some(forms, |this, form| Ok(!this.is_unfinished(form)?))?)
             }
-            (
-                Answer::List(golds) | Answer::Set(golds) | Answer::Sequence(_, golds),
-                Answer::List(given) | Answer::Set(given) | Answer::Sequence(_, given),
-            ) => self.find(given, |this, given| {
-                let done = this.find(golds, |this, gold| Ok(!this.is_undone(gold, given)?))?;
-                Ok(!golds.is_empty() && !done)
-            }),
-            _ => Ok(false),
+            _ => self.is_unfinished(given),
         }
     }
 
     /// Whether sides of an equation leave something to be done which no other side has done: 73 + 64 = 137 does not,
     /// 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
-    fn is_left(&mut self, gold: &Answer, sides: &[Answer]) -> Result<bool, OutOfFuel> {
-        let (mut undone, mut done) = (false, Vec::new());
+    fn does_not_arrive(&mut self, gold: &Answer, sides: &[Answer]) -> Result<bool, OutOfFuel> {
+        let mut some_unfinished = false;
         for side in sides.iter().filter(|side| is_value(side)) {
-            match self.is_undone(gold, side)? {
-                true => undone = true,
-                false => done.push(side),
+            if self.is_unfinished(side)? {
+                some_unfinished = true;
+            } else if self.answers(gold, side)?.is_some() {
+                return Ok(false);
             }
         }
-        Ok(undone && !self.find(done, |this, side| Ok(this.answers(gold, side)?.is_some()))?)
+        Ok(some_unfinished)
     }
 
-    /// Whether this is so of one of them.
-    fn find<'a>(
+    /// Whether a number in an answer is left to be worked out. Of equations one side must have done it.
+    fn is_unfinished(&mut self, answer: &Answer) -> Result<bool, OutOfFuel> {
+        self.fuel.spend(1)?;
+        if let Answer::Chain(sides, relations) = answer
+            && are_equations(relations)
+        {
+            let is_done =
+                |this: &mut Self, side: &Answer| Ok(says_number(side) && !this.is_unfinished(side)?);
+            return Ok(self.some(sides, Self::is_unfinished)? && !self.some(sides, is_done)?);
+        }
+        let (answers, formulas) = parts(answer);
+        for formula in formulas {
+            if self.has_arithmetic(formula)? {
+                return Ok(true);
+            }
+        }
+        self.some(answers, Self::is_unfinished)
+    }
+
+    /// Whether operations are left to be done in a formula for a rational number.
+    fn has_arithmetic(&mut self, formula: &Expression) -> Result<bool, OutOfFuel> {
+        if is_written_out(formula) || is_one_operation(formula) || !formula.is_number() {
+            return Ok(false);
+        }
+        let Some(value) = rational_value(formula, self.fuel)? else { return Ok(false) };
+        let may_be_best = is_long(&value) && has_power(formula) || is_fraction_of_powers(formula, &value);
+        Ok(!may_be_best)
+    }
+
+    /// Whether this is so of one of the answers.
+    fn some<'a>(
         &mut self,
         answers: impl IntoIterator<Item = &'a Answer>,
         mut is_so: impl FnMut(&mut Self, &Answer) -> Result<bool, OutOfFuel>,
@@ -69,69 +103,158 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether a number is written in digits, or as a fraction of two such.
-fn is_written_out(number: &Expression) -> bool {
-    is_rational(number) && !leaves_undone(number, false)
+/// Whether all that an answer has is numbers in digits, fractions, names and infinities.
+fn asks_for_numbers(gold: &Answer) -> bool {
+    let formulas = formulas(gold);
+    formulas.iter().any(|formula| is_written_out(formula))
+        && formulas.iter().all(|formula| is_written_out(formula) || is_name(formula) || is_infinity(formula))
 }
 
-fn is_integer(number: &Expression) -> bool {
-    match number {
-        Expression::Number(number) => number.is_integer(),
-        Expression::Product(factors) => factors.iter().all(is_integer),
+fn says_number(answer: &Answer) -> bool {
+    formulas(answer).into_iter().any(Expression::is_number)
+}
+
+fn are_equations(relations: &[Relation]) -> bool {
+    relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::Approximate))
+}
+
+/// All formulas of an answer.
+fn formulas(answer: &Answer) -> Vec<&Expression> {
+    let (answers, mut found) = parts(answer);
+    found.extend(answers.into_iter().flat_map(formulas));
+    found
+}
+
+/// The answers and the formulas that an answer consists of, without the conditions under which it holds, and without the entries of
+/// matrices: 1/3 before a matrix is a factor of all of them, and may stay there.
+fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
+    match answer {
+        Answer::Quantity(quantity) => (Vec::new(), vec![&quantity.expression]),
+        Answer::Ratio(terms) => (Vec::new(), terms.iter().map(|term| &term.expression).collect()),
+        Answer::List(answers)
+        | Answer::Sequence(_, answers)
+        | Answer::Set(answers)
+        | Answer::Union(answers)
+        | Answer::Intersection(answers)
+        | Answer::Chain(answers, _) => (answers.iter().collect(), Vec::new()),
+        Answer::Difference(sets) => (vec![&sets.0, &sets.1], Vec::new()),
+        Answer::For(answer, _) => (vec![answer], Vec::new()),
+        Answer::Matrix(_) | Answer::Reals | Answer::Text(_) => (Vec::new(), Vec::new()),
+    }
+}
+
+/// Whether a formula is a number in digits or a fraction of two such, with a sign or without, in degrees or without.
+fn is_written_out(formula: &Expression) -> bool {
+    let Expression::Product(factors) = formula else { return is_digits(formula) };
+    match &factors[..] {
+        [number, Expression::Constant(Constant::Degree)] => is_written_out(number),
+        [numerator, divisor] if is_fraction(numerator, divisor) => true,
+        [sign, number] => *sign == Expression::integer(-1) && is_unsigned(number),
         _ => false,
     }
 }
 
-/// Whether operations between rational numbers are in a formula. Where an integer is asked for, a fraction is one: 84/4 for 21.
-/// Powers, roots, factorials and binomials are not, as they may be the best way to write a number.
-fn leaves_undone(formula: &Expression, asks_for_integer: bool) -> bool {
-    let some_in = |parts: &[Expression]| parts.iter().any(|part| leaves_undone(part, false));
+/// Whether a formula is written out without a sign. -1 times 7 has something to be done.
+fn is_unsigned(formula: &Expression) -> bool {
     match formula {
-        Expression::Number(_) | Expression::Decimal(_) | Expression::Constant(_) | Expression::Symbol(_) => {
-            false
-        }
-        Expression::Sum(terms) => terms.iter().filter(|term| is_rational(term)).count() > 1 || some_in(terms),
+        Expression::Decimal(decimal) => !decimal.value.is_negative(),
+        Expression::Product(factors) => match &factors[..] {
+            [Expression::Number(numerator), divisor] => {
+                !numerator.is_negative() && is_fraction(&factors[0], divisor)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_digits(formula: &Expression) -> bool {
+    matches!(formula, Expression::Number(_) | Expression::Decimal(_))
+}
+
+/// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be done, 5/1 has not.
+fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
+    let (Expression::Number(numerator), Expression::Power(power)) = (numerator, divisor) else {
+        return false;
+    };
+    let (Expression::Number(divisor), exponent) = &**power else { return false };
+    let are_integers = numerator.is_integer() && divisor.is_integer() && !divisor.is_zero();
+    *exponent == Expression::integer(-1)
+        && are_integers
+        && (divisor.abs().is_one() || !(numerator / divisor).is_integer())
+}
+
+/// Infinity with a sign or without.
+fn is_infinity(formula: &Expression) -> bool {
+    match formula {
+        Expression::Constant(Constant::Infinity) => true,
         Expression::Product(factors) => {
-            let factors = || factors.iter().filter(|factor| !is_one(factor));
-            let multiplied = factors().filter(|factor| is_rational(factor) && !is_reciprocal(factor)).count();
-            let is_fraction = factors().any(is_reciprocal) && factors().all(is_rational);
-            // -(84/4): of a sign and what it is the sign of, the latter is asked.
-            let is_signed = factors().count() == 1;
-            multiplied > 1
-                || asks_for_integer && is_fraction
-                || factors().any(|factor| leaves_undone(factor, asks_for_integer && is_signed))
+            matches!(&factors[..], [sign, rest] if *sign == Expression::integer(-1) && is_infinity(rest))
         }
-        Expression::Power(power) => leaves_undone(&power.0, false) || leaves_undone(&power.1, false),
-        Expression::Function(function, arguments) => {
-            use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
-            matches!(function, Abs | Ceiling | Floor | Gcd | Lcm | Max | Min)
-                && arguments.iter().all(is_rational)
-                || some_in(arguments)
-        }
-        Expression::Unknown(_, arguments) => some_in(arguments),
+        _ => false,
     }
 }
 
-fn is_rational(formula: &Expression) -> bool {
+/// Whether a formula is one operation on numbers that may be the best way to write what it comes to: a power, a root, a factorial, a
+/// binomial, a logarithm, a sine, or a number times a power of ten; with a sign or without.
+fn is_one_operation(formula: &Expression) -> bool {
+    use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
     match formula {
-        Expression::Number(_) | Expression::Decimal(_) => true,
-        Expression::Product(factors) => factors.iter().all(is_rational),
-        _ => is_reciprocal(formula),
+        Expression::Power(power) => {
+            let (base, exponent) = &**power;
+            let is_division = *exponent == Expression::integer(-1) && !is_digits(base);
+            is_written_out(base)
+                && is_written_out(exponent)
+                && *exponent != Expression::integer(1)
+                && !is_division
+        }
+        Expression::Function(function, arguments) => {
+            !matches!(function, Abs | Ceiling | Floor | Gcd | Lcm | Max | Min)
+                && arguments.iter().all(is_written_out)
+        }
+        Expression::Product(factors) => match &factors[..] {
+            [sign, operation] if *sign == Expression::integer(-1) => is_one_operation(operation),
+            [number, Expression::Power(power)] => {
+                is_digits(number) && power.0 == Expression::integer(10) && is_digits(&power.1)
+            }
+            _ => false,
+        },
+        _ => false,
     }
 }
 
-/// 1/n, as divisions have it.
-fn is_reciprocal(formula: &Expression) -> bool {
-    let Expression::Power(power) = formula else { return false };
-    matches!(&power.1, Expression::Number(exponent) if *exponent == -BigRational::one())
-        && is_rational(&power.0)
+/// Whether a formula is a fraction of numbers or single operations on them, and its value no integer: 3!/20, but not 84/2^2.
+fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
+    let is_simple = |part: &Expression| is_digits(part) || is_one_operation(part);
+    match formula {
+        Expression::Product(factors) => match &factors[..] {
+            [numerator, Expression::Power(power)] => {
+                let (divisor, exponent) = &**power;
+                let is_division = *exponent == Expression::integer(-1);
+                is_division
+                    && is_simple(numerator)
+                    && is_simple(divisor)
+                    && has_power(formula)
+                    && !value.is_integer()
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
-/// 1 or -1, of which signs and divisions make a factor; and 1/1.
-fn is_one(factor: &Expression) -> bool {
-    match factor {
-        Expression::Number(number) => number.abs().is_one(),
-        Expression::Power(power) => is_one(&power.0) && is_one(&power.1),
+/// Whether a number, or one side of a fraction, has many digits.
+fn is_long(number: &BigRational) -> bool {
+    let least = BigInt::from(10).pow(MOST_DIGITS);
+    number.numer().abs() >= least || *number.denom() >= least
+}
+
+/// Whether a power, a factorial or a binomial is in a formula.
+fn has_power(formula: &Expression) -> bool {
+    match formula {
+        Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(has_power),
+        Expression::Power(power) => power.1 != Expression::integer(-1) || has_power(&power.0),
+        Expression::Function(function, _) => matches!(function, Function::Factorial | Function::Binomial),
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use super::super::latex::{Kind, Token};
 use super::super::phrases::units::ORDINALS;
 use super::operations::operation;
 use super::slices::{closing, split};
-use super::value::{Value, negated, plus, times};
+use super::value::{Value, divided, negated, plus, times};
 use super::{Context, Unreadable};
 
 /// A reader of one formula. It stops before what belongs to none; [`Parser::rest`] says what.
@@ -140,8 +140,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 Some(Kind::Mark('/') | Kind::Command("div")) => Some(true),
                 Some(Kind::Mark('%')) if !self.percent_ends() => {
                     self.advance();
-                    product =
-                        times(product, Value::Scalar(Expression::integer(1).over(Expression::integer(100))))?;
+                    product = divided(product, Expression::integer(100));
                     continue;
                 }
                 Some(Kind::Command(name @ ("mod" | "bmod" | "pmod"))) => {
@@ -174,7 +173,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 continue;
             }
             product = match divides {
-                Some(true) => times(product, Value::Scalar(Expression::integer(1).over(factor.scalar()?)))?,
+                Some(true) => divided(product, factor.scalar()?),
                 _ => times(product, factor)?,
             };
         }

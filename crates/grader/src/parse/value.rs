@@ -63,6 +63,18 @@ pub fn times(a: Value, b: Value) -> Result<Value, Unreadable> {
     }
 }
 
+/// value / divisor.
+pub fn divided(value: Value, divisor: Expression) -> Value {
+    match value {
+        Value::Scalar(Expression::Product(mut factors)) => {
+            factors.push(Expression::power(divisor, Expression::integer(-1)));
+            Value::Scalar(Expression::Product(factors))
+        }
+        Value::Scalar(dividend) => Value::Scalar(dividend.over(divisor)),
+        Value::Matrix(matrix) => Value::Matrix(matrix.scaled(&Expression::integer(1).over(divisor))),
+    }
+}
+
 /// a times b; a decimal times a power of ten is one decimal.
 pub fn product(a: Expression, b: Expression) -> Expression {
     match (a, b) {

@@ -38,6 +38,7 @@ mod trigonometry;
 
 use std::cmp::Ordering;
 
+use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
 pub use tolerance::{Tolerance, has_decimal};
@@ -158,6 +159,14 @@ pub fn constant_ratio(
         }))
     };
     settle(ratio(fuel), None)
+}
+
+/// The exact value of an expression that is shown to be a rational number; a decimal is what it says.
+///
+/// # Errors
+/// [`OutOfFuel`] when that takes too much work.
+pub fn rational_value(expression: &Expression, fuel: &mut Fuel) -> Result<Option<BigRational>, OutOfFuel> {
+    settle(canonical(expression, fuel).map(|form| form.as_rational()), None)
 }
 
 /// The canonical form as text, for people: `3/4`, `x^2 + 2*sqrt(2)`; `undefined` if there is no value. Expressions with
