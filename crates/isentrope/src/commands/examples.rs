@@ -88,6 +88,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/figures.py"
     "experiments/prime_positions.py"
     "experiments/smollm2-methods.toml"
+    "experiments/tables.py"
     "recipes/countdown-autopilot.toml"
     "recipes/countdown-base.toml"
     "recipes/countdown-clip-cov.toml"

@@ -3,7 +3,7 @@
 use crate::processes::until;
 use crate::program::{Scratch, failure, failure_saying, isentrope, names, stderr, stdout_of, text};
 use crate::text_model::text_model;
-use crate::training::{Bench, assert_same_results, base, tree};
+use crate::training::{Bench, assert_same_results, base, checkpoint, tree};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,6 +127,20 @@ fn every_combination_is_the_run_that_train_makes() {
         assert!(said.contains(part), "{part:?}: {said}");
     }
     assert!(before == tree(&sweep.out("plain")));
+
+    // But it may be made longer, to the bits of a longer one.
+    let (_, said) = sweep.run(&["--set", "run.steps=8"]);
+    assert!(said.contains("plain/4: goes on after step 6 of 8"), "{said}");
+    let sets = ["run.steps=8", "objective.covariance.method=none", "run.seed=4"];
+    let weights = |run: &Path| fs::read(checkpoint(run, 8).join("model.safetensors")).unwrap();
+    assert!(weights(&sweep.bench.run("longer", &sets, &[])) == weights(&sweep.out("plain/4")));
+    let shorter = failure(&mut sweep.command(&["--set", "run.steps=7"]));
+    assert!(shorter.contains("was begun with other settings: run.steps 8 -> 7"), "{shorter}");
+    let by_end = failure(&mut sweep.command(&["--set", "run.steps=9", "--set", "optimizer.schedule=cosine"]));
+    assert!(
+        by_end.contains("run.steps 8 -> 9") && by_end.contains("schedule constant -> cosine"),
+        "{by_end}"
+    );
 }
 
 const TWO_AXES: &str = "base = \"recipe.toml\"\n[axes.method.kl-cov]\n[axes.method.plain]\n\

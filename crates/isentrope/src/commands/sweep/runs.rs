@@ -267,13 +267,27 @@ fn without_place(recipe: &Value) -> Value {
     recipe
 }
 
-/// How the recipe of a run differs from the values that a run there was begun with.
-pub fn changes(before: &Value, run: &PlannedRun) -> Vec<String> {
+/// How the recipe of a run differs from the values that a run there was begun with, which has made so many steps. It may be made
+/// longer, or end sooner than was meant: what it has made is the same, as long as the learning rate does not depend on its end.
+pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     let mut before = before.clone();
     isentrope_settings::complete(&mut before, &run.place.defaults);
+    let mut before = without_place(&before);
+    let now = without_place(run.recipe());
+    let may_differ = !run.is_model && made <= run.steps && !has_rate_by_end(&now);
+    if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
+        *steps = run.steps.into();
+    }
     let mut changes = Vec::new();
-    differences("", &without_place(&before), &without_place(run.recipe()), &mut changes);
+    differences("", &before, &now, &mut changes);
     changes
+}
+
+/// Whether a learning rate follows a schedule up to the last step.
+fn has_rate_by_end(tables: &Value) -> bool {
+    let Value::Object(tables) = tables else { return false };
+    let is_by_end = |value: &Value| value.as_str().is_some_and(|schedule| schedule != "constant");
+    tables.iter().any(|(key, value)| key == "schedule" && is_by_end(value) || has_rate_by_end(value))
 }
 
 /// What is wrong with recipes: the same problem of many runs is one.

@@ -31,7 +31,7 @@ pub fn state(run: &PlannedRun) -> Result<State> {
         return Ok(State::ToDo);
     }
     let before = RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
-    let changes = changes(&before.unwrap_or_default(), run);
+    let changes = changes(&before.unwrap_or_default(), pace.step, run);
     if !changes.is_empty() {
         bail!(
             "was begun with other settings: {}; name another directory with --out, or remove that of each such run to make \
