@@ -16,11 +16,12 @@ comes down to so many nats, between evaluations in a straight line. `foretold`: 
 how far forms miss its last evaluation; above 0, they say too much. `law`: least squares of R = -a exp(H) + b and of a line in H;
 which runs leave the law is what `isentrope law` says. `held`: how near entropy was to a target. `course`: a metric over steps.
 
-All are means over seeds with 95 % intervals by Student's t, accuracies in percent. The same of a sweep's own directory, with tests,
-is in its table.md.
+All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Ends and differences of a sweep's own directory,
+with tests, are in its table.md.
 """
 
 import argparse
+import csv
 import math
 from pathlib import Path
 
@@ -28,10 +29,10 @@ from figures import evaluation_set, groups, least_squares, mean_and_half
 
 
 class Group:
-    """The runs of a group, by seed, each as its evaluations: rows of metrics.jsonl with the entropy on the test problems."""
+    """The runs of a group by seed: rows of metrics.jsonl by step, and those of them that have an evaluation."""
 
     def __init__(self, group, runs, name, end):
-        runs = {run.removeprefix(f"{group}/"): [row for row in rows if row["step"] <= end] for run, rows in runs.items()}
+        runs = {run.removeprefix(f"{group}/").removesuffix(f"/{group}"): [row for row in rows if row["step"] <= end] for run, rows in runs.items()}
         self.steps = {seed: {int(row["step"]): row for row in rows} for seed, rows in runs.items()}
         self.evaluations = {
             seed: [row for row in rows if row.get(f"eval/{name}/entropy") is not None] for seed, rows in runs.items()
@@ -47,6 +48,17 @@ def shown(values, scale=1.0, digits=1, sign=""):
     if len(values) < 2:
         return number
     return f"{number} [{mean - half:{sign}.{digits}f}, {mean + half:{sign}.{digits}f}]"
+
+
+def number(text, what, is_right):
+    """A number of the command line."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not is_right(value):
+        raise SystemExit(f"{text!r} is not {what}")
+    return value
 
 
 def table(heads, rows):
@@ -77,25 +89,27 @@ def ends(found, name, k, _):
         for group, runs in found.items():
             evaluated = [evaluations[of] for evaluations in runs.evaluations.values()]
             row = [str(len(evaluated)),
-                   *(shown([row[metric] for row in evaluated], scale, digits) for _, metric, scale, digits in chosen)]
-            if when and rows and rows[-1][1:] == row:
+                   *(shown([row[metric] for row in evaluated if row.get(metric) is not None], scale, digits)
+                     for _, metric, scale, digits in chosen)]
+            if when and any(other[1:] == row for other in rows):
                 continue  # groups that begin with one model
-            rows.append([when or group, *row])
+            rows.append([f"{when}, {group}" if when and rows else when or group, *row])
     table(["", "seeds", *(head for head, *_ in chosen)], rows)
 
 
 def less(found, name, k, given):
-    if len(given) != 2 or any(group not in found for group in given):
-        raise SystemExit(f"less: names of two groups, of {', '.join(found)}")
+    if any(group not in found for group in given):
+        raise SystemExit(f"less: the groups are {', '.join(found)}")
     a, b = (found[group].evaluations for group in given)
     chosen = columns(name, k, next(iter(a.values()))[0])
     if not a.keys() & b.keys():
         raise SystemExit(f"{given[0]} and {given[1]} have no seed in common")
     rows = []
     for head, metric, scale, digits in chosen:
-        both = [(a[seed][-1][metric], b[seed][-1][metric]) for seed in a if seed in b]
+        both = [(a[seed][-1].get(metric), b[seed][-1].get(metric)) for seed in a if seed in b]
+        both = [pair for pair in both if None not in pair]
         rows.append([head, shown([x - y for x, y in both], scale, digits, "+")])
-        if head == "H":
+        if head == "H" and len(both) > 1:
             mean, half = mean_and_half([math.log(x / y) for x, y in both])
             rows.append(["H, times", f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"])
     table([f"{given[0]} less {given[1]}", f"{len(both)} seeds"], rows)
@@ -126,7 +140,7 @@ def between(points, x):
 
 
 def at(found, name, k, given):
-    target = float(given[0])
+    target = number(given[0], "nats above 0", lambda value: value > 0)
     rows = []
     for group, runs in found.items():
         crossed = [one for one in (crossing(e, f"eval/{name}/entropy", target) for e in runs.evaluations.values()) if one]
@@ -148,7 +162,7 @@ FORMS = {"the law": math.exp, "a line in H": float}
 
 
 def foretold(found, name, k, given):
-    part = float(given[0])
+    part = number(given[0], "a part of a run, between 0 and 1", lambda value: 0 < value < 1)
     rows = []
     for group, runs in found.items():
         misses = {form: [] for form in (*FORMS, "the last value")}
@@ -174,6 +188,8 @@ def law(found, name, k, _):
         fits = {form: [] for form in FORMS}
         for evaluations in runs.evaluations.values():
             y = [row[f"eval/{name}/mean@{k}"] for row in evaluations]
+            if len(evaluations) < 3:
+                raise SystemExit(f"a run of {group} has {len(evaluations)} evaluations, and a fit wants three")
             for form, of in FORMS.items():
                 fits[form].append(least_squares([of(row[f"eval/{name}/entropy"]) for row in evaluations], y))
         exponential, line = fits.values()
@@ -185,7 +201,7 @@ def law(found, name, k, _):
 
 
 def held(found, name, k, given):
-    target = float(given[0])
+    target = number(given[0], "nats above 0", lambda value: value > 0)
     rows = []
     for group, runs in found.items():
         first, least, error = [], [], []
@@ -194,7 +210,7 @@ def held(found, name, k, given):
             near = [step for step, value in ratio.items() if value <= 1.1]
             first += near[:1]
             least.append(min(ratio.values()))
-            late = [abs(math.log(value)) for step, value in ratio.items() if step > max(ratio) / 2]
+            late = [abs(value - 1) for step, value in ratio.items() if step > max(ratio) / 2]
             error.append(sum(late) / len(late))
         rows.append([group, shown(first, 1.0, 0), shown(least, 1.0, 2), shown(error, 100.0)])
     table([f"target {target}", "step within 10 %", "least, of the target", "away from it in the second half, %"], rows)
@@ -202,6 +218,8 @@ def held(found, name, k, given):
 
 def course(found, name, k, given):
     metric = f"eval/{name}/{given[0]}"
+    if not any(row.get(metric) is not None for runs in found.values() for rows in runs.evaluations.values() for row in rows):
+        raise SystemExit(f"nothing has measured {metric}")
     steps = sorted({int(row["step"]) for runs in found.values() for rows in runs.evaluations.values() for row in rows})
     chosen = [step for i, step in enumerate(steps) if i % max(1, len(steps) // 6) == 0 or step == steps[-1]]
     rows = []
@@ -211,6 +229,7 @@ def course(found, name, k, given):
     table([f"{given[0]}, step", *map(str, chosen)], rows)
 
 
+WANTED = {"less": 2, "at": 1, "foretold": 1, "held": 1, "course": 1}
 TABLES = {table.__name__: table for table in (ends, less, spent, at, foretold, law, held, course)}
 
 
@@ -223,12 +242,19 @@ def main():
     arguments.add_argument("--until", type=int, default=math.inf, metavar="STEP", help="as if the runs had ended there")
     arguments.add_argument("--set", help="the evaluation set; default the one with the shortest name")
     given = arguments.parse_args()
-    runs = groups(given.source, given.group)
+    if len(given.rest) != WANTED.get(given.what, 0):
+        raise SystemExit(f"{given.what} wants {WANTED.get(given.what, 0)} values after the source (--help)")
+    try:
+        runs = groups(given.source, given.group)
+    except (OSError, KeyError, csv.Error) as error:
+        raise SystemExit(f"{given.source} is neither the directory of a sweep nor a table of `figures.py keep`: {error}")
     name, k = evaluation_set({group: list(seeds.values()) for group, seeds in runs.items()})
-    if given.what in ("at", "foretold", "held", "course") and len(given.rest) != 1:
-        raise SystemExit(f"{given.what}: one value after the source (--help)")
     name = given.set or name
-    TABLES[given.what]({group: Group(group, seeds, name, given.until) for group, seeds in runs.items()}, name, k, given.rest)
+    found = {group: Group(group, seeds, name, given.until) for group, seeds in runs.items()}
+    for group, of_group in found.items():
+        if not all(of_group.evaluations.values()):
+            raise SystemExit(f"a run of {group} has no evaluation of {name}" + (f" until step {given.until}" if given.until < math.inf else ""))
+    TABLES[given.what](found, name, k, given.rest)
 
 
 if __name__ == "__main__":

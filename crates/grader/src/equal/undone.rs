@@ -1,8 +1,8 @@
 //! Arithmetic that is left to be done: 73 + 64 where 137 is asked for.
 //!
 //! Who is asked what 73 + 64 is and says "73 + 64" has said nothing. A policy whose reward says otherwise finds that out, and
-//! answers every such question with itself. So where a ground truth is numbers in digits or fractions, an answer may have no more
-//! than one operation: 2^10 for 1024, but not 2^10 - 24 for 1000.
+//! answers every such question with itself. So where a ground truth is numbers in digits or fractions, an answer is a number, a
+//! fraction, or one power, root or the like: 2^10 for 1024, but not 2^10 - 24 for 1000.
 
 use super::super::answer::Answer;
 use super::super::expression::{Constant, Expression, Function};
@@ -12,12 +12,11 @@ use super::super::value::rational_value;
 use super::Comparison;
 use super::conclusion::{is_value, named_value};
 use super::quantity::is_name;
-use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
-/// Numbers of more digits may have further operations beside a power and the like, which may be the best way: 2^100 - 1.
-const MOST_DIGITS: u32 = 6;
+/// Numbers of more digits may be any formula that has fewer of them: 2^100 - 1.
+const MOST_DIGITS: usize = 6;
 
 impl Comparison<'_> {
     /// Whether an answer that has the ground truth's value leaves some of it to be worked out.
@@ -65,9 +64,14 @@ impl Comparison<'_> {
         if let Answer::Chain(sides, relations) = answer
             && are_equations(relations)
         {
-            let is_done =
-                |this: &mut Self, side: &Answer| Ok(says_number(side) && !this.is_unfinished(side)?);
-            return Ok(self.some(sides, Self::is_unfinished)? && !self.some(sides, is_done)?);
+            return self.some(sides, |this, side| {
+                let is_what_it_comes_to = |this: &mut Self, other: &Answer| {
+                    Ok(says_number(other)
+                        && !this.is_unfinished(other)?
+                        && this.answers(side, other)?.is_some())
+                };
+                Ok(this.is_unfinished(side)? && !this.some(sides, is_what_it_comes_to)?)
+            });
         }
         let (answers, formulas) = parts(answer);
         for formula in formulas {
@@ -84,8 +88,9 @@ impl Comparison<'_> {
             return Ok(false);
         }
         let Some(value) = rational_value(formula, self.fuel)? else { return Ok(false) };
-        let may_be_best = is_long(&value) && has_power(formula) || is_fraction_of_powers(formula, &value);
-        Ok(!may_be_best)
+        let digits = digits_of(&value);
+        let is_shorter = digits > MOST_DIGITS && digits_in(formula) < digits;
+        Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
     }
 
     /// Whether this is so of one of the answers.
@@ -125,8 +130,8 @@ fn formulas(answer: &Answer) -> Vec<&Expression> {
     found
 }
 
-/// The answers and the formulas that an answer consists of, without the conditions under which it holds, and without the entries of
-/// matrices: 1/3 before a matrix is a factor of all of them, and may stay there.
+/// The answers and the formulas that an answer consists of, without the conditions under which it holds, and without the
+/// entries of matrices: 1/3 before a matrix is a factor of all of them, and may stay there.
 fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
     match answer {
         Answer::Quantity(quantity) => (Vec::new(), vec![&quantity.expression]),
@@ -143,7 +148,7 @@ fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
     }
 }
 
-/// Whether a formula is a number in digits or a fraction of two such, with a sign or without, in degrees or without.
+/// Whether a formula is a number in digits or a fraction of two integers, with a sign or without, in degrees or without.
 fn is_written_out(formula: &Expression) -> bool {
     let Expression::Product(factors) = formula else { return is_digits(formula) };
     match &factors[..] {
@@ -154,7 +159,7 @@ fn is_written_out(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is written out without a sign. -1 times 7 has something to be done.
+/// Whether a formula is a decimal or a fraction without a sign. Integers have theirs: -1 times 7 has something to be done.
 fn is_unsigned(formula: &Expression) -> bool {
     match formula {
         Expression::Decimal(decimal) => !decimal.value.is_negative(),
@@ -186,20 +191,14 @@ fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
 
 /// Infinity with a sign or without.
 fn is_infinity(formula: &Expression) -> bool {
-    match formula {
-        Expression::Constant(Constant::Infinity) => true,
-        Expression::Product(factors) => {
-            matches!(&factors[..], [sign, rest] if *sign == Expression::integer(-1) && is_infinity(rest))
-        }
-        _ => false,
-    }
+    *without_sign(formula) == Expression::Constant(Constant::Infinity)
 }
 
-/// Whether a formula is one operation on numbers that may be the best way to write what it comes to: a power, a root, a factorial, a
-/// binomial, a logarithm, a sine, or a number times a power of ten; with a sign or without.
+/// Whether a formula is one operation on numbers that may be the best way to write what it comes to: a power, a root, a
+/// factorial, a binomial, a logarithm, a sine, or a number times a power of ten; with a sign or without.
 fn is_one_operation(formula: &Expression) -> bool {
     use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
-    match formula {
+    match without_sign(formula) {
         Expression::Power(power) => {
             let (base, exponent) = &**power;
             let is_division = *exponent == Expression::integer(-1) && !is_digits(base);
@@ -213,7 +212,6 @@ fn is_one_operation(formula: &Expression) -> bool {
                 && arguments.iter().all(is_written_out)
         }
         Expression::Product(factors) => match &factors[..] {
-            [sign, operation] if *sign == Expression::integer(-1) => is_one_operation(operation),
             [number, Expression::Power(power)] => {
                 is_digits(number) && power.0 == Expression::integer(10) && is_digits(&power.1)
             }
@@ -223,38 +221,47 @@ fn is_one_operation(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is a fraction of numbers or single operations on them, and its value no integer: 3!/20, but not 84/2^2.
+/// Whether a formula is a fraction with such an operation above or below, and its value no integer: 3!/20, but not 84/2^2.
 fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
+    let Expression::Product(factors) = without_sign(formula) else { return false };
+    let [numerator, Expression::Power(power)] = &factors[..] else { return false };
+    let (divisor, exponent) = &**power;
     let is_simple = |part: &Expression| is_digits(part) || is_one_operation(part);
+    let are_digits = is_digits(numerator) && is_digits(divisor);
+    *exponent == Expression::integer(-1)
+        && is_simple(numerator)
+        && is_simple(divisor)
+        && !are_digits
+        && !value.is_integer()
+}
+
+/// What a sign stands before; a formula without one.
+fn without_sign(formula: &Expression) -> &Expression {
     match formula {
         Expression::Product(factors) => match &factors[..] {
-            [numerator, Expression::Power(power)] => {
-                let (divisor, exponent) = &**power;
-                let is_division = *exponent == Expression::integer(-1);
-                is_division
-                    && is_simple(numerator)
-                    && is_simple(divisor)
-                    && has_power(formula)
-                    && !value.is_integer()
-            }
-            _ => false,
+            [sign, formula] if *sign == Expression::integer(-1) => formula,
+            _ => formula,
         },
-        _ => false,
+        formula => formula,
     }
 }
 
-/// Whether a number, or one side of a fraction, has many digits.
-fn is_long(number: &BigRational) -> bool {
-    let least = BigInt::from(10).pow(MOST_DIGITS);
-    number.numer().abs() >= least || *number.denom() >= least
+/// How many digits a number has, above and below.
+fn digits_of(number: &BigRational) -> usize {
+    let below = if number.denom().is_one() { 0 } else { number.denom().to_string().len() };
+    number.numer().abs().to_string().len() + below
 }
 
-/// Whether a power, a factorial or a binomial is in a formula.
-fn has_power(formula: &Expression) -> bool {
+/// How many digits a formula has.
+fn digits_in(formula: &Expression) -> usize {
     match formula {
-        Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(has_power),
-        Expression::Power(power) => power.1 != Expression::integer(-1) || has_power(&power.0),
-        Expression::Function(function, _) => matches!(function, Function::Factorial | Function::Binomial),
-        _ => false,
+        Expression::Number(number) => digits_of(number),
+        Expression::Decimal(decimal) => digits_of(&decimal.value),
+        Expression::Constant(_) | Expression::Symbol(_) => 0,
+        Expression::Sum(parts)
+        | Expression::Product(parts)
+        | Expression::Function(_, parts)
+        | Expression::Unknown(_, parts) => parts.iter().map(digits_in).sum(),
+        Expression::Power(power) => digits_in(&power.0) + digits_in(&power.1),
     }
 }

@@ -127,19 +127,27 @@ fn every_combination_is_the_run_that_train_makes() {
         assert!(said.contains(part), "{part:?}: {said}");
     }
     assert!(before == tree(&sweep.out("plain")));
+}
 
-    // But it may be made longer, to the bits of a longer one.
-    let (_, said) = sweep.run(&["--set", "run.steps=8"]);
-    assert!(said.contains("plain/4: goes on after step 6 of 8"), "{said}");
-    let sets = ["run.steps=8", "objective.covariance.method=none", "run.seed=4"];
-    let weights = |run: &Path| fs::read(checkpoint(run, 8).join("model.safetensors")).unwrap();
+#[test]
+fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
+    let sweep = Sweep::new(METHODS);
+    let steps = |steps: &'static str| ["--set", "optimizer.schedule=constant", "--set", steps];
+    sweep.run(&steps("run.steps=2"));
+    let (_, said) = sweep.run(&steps("run.steps=4"));
+    assert!(said.contains("plain/4: goes on after step 2 of 4"), "{said}");
+    let sets =
+        ["run.steps=4", "optimizer.schedule=constant", "objective.covariance.method=none", "run.seed=4"];
+    let weights = |run: &Path| fs::read(checkpoint(run, 4).join("model.safetensors")).unwrap();
     assert!(weights(&sweep.bench.run("longer", &sets, &[])) == weights(&sweep.out("plain/4")));
-    let shorter = failure(&mut sweep.command(&["--set", "run.steps=7"]));
-    assert!(shorter.contains("was begun with other settings: run.steps 8 -> 7"), "{shorter}");
-    let by_end = failure(&mut sweep.command(&["--set", "run.steps=9", "--set", "optimizer.schedule=cosine"]));
+
+    let shorter = failure(&mut sweep.command(&steps("run.steps=3")));
+    assert!(shorter.contains("was begun with other settings: run.steps 4 -> 3;"), "{shorter}");
+    let falling = failure(&mut sweep.command(&["--set", "run.steps=5"]));
     assert!(
-        by_end.contains("run.steps 8 -> 9") && by_end.contains("schedule constant -> cosine"),
-        "{by_end}"
+        falling.contains("optimizer.schedule \"constant\" -> \"cosine\"")
+            && falling.contains("run.steps 4 -> 5"),
+        "{falling}"
     );
 }
 
