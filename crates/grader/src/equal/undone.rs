@@ -213,7 +213,8 @@ fn is_one_operation(formula: &Expression) -> bool {
         }
         Expression::Product(factors) => match &factors[..] {
             [number, Expression::Power(power)] => {
-                is_digits(number) && power.0 == Expression::integer(10) && is_digits(&power.1)
+                let is_division = power.1 == Expression::integer(-1);
+                is_digits(number) && power.0 == Expression::integer(10) && is_digits(&power.1) && !is_division
             }
             _ => false,
         },
