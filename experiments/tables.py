@@ -161,6 +161,14 @@ def crossing(evaluations, metric, target):
 FORMS = {"the law": math.exp, "a line in H": float}
 
 
+def fits(evaluations, group, name, k):
+    """Intercept, slope and R² of accuracy in each form of the entropy."""
+    if len(evaluations) < 3:
+        raise SystemExit(f"a fit wants three evaluations, and has {len(evaluations)} of a run of {group}")
+    accuracies = [row[f"eval/{name}/mean@{k}"] for row in evaluations]
+    return {form: least_squares([of(row[f"eval/{name}/entropy"]) for row in evaluations], accuracies) for form, of in FORMS.items()}
+
+
 def foretold(found, name, k, given):
     part = number(given[0], "a part of a run, between 0 and 1", lambda value: 0 < value < 1)
     rows = []
@@ -168,14 +176,10 @@ def foretold(found, name, k, given):
         misses = {form: [] for form in (*FORMS, "the last value")}
         for evaluations in runs.evaluations.values():
             prefix = [row for row in evaluations if row["step"] <= part * evaluations[-1]["step"]]
-            x, y = [row[f"eval/{name}/entropy"] for row in prefix], [row[f"eval/{name}/mean@{k}"] for row in prefix]
             end = evaluations[-1]
-            if len(prefix) < 3:
-                raise SystemExit(f"{part} of a run of {group} has {len(prefix)} evaluations, and a fit wants three")
-            for form, of in FORMS.items():
-                intercept, slope, _ = least_squares([of(h) for h in x], y)
-                misses[form].append(intercept + slope * of(end[f"eval/{name}/entropy"]) - end[f"eval/{name}/mean@{k}"])
-            misses["the last value"].append(y[-1] - end[f"eval/{name}/mean@{k}"])
+            for form, (intercept, slope, _) in fits(prefix, group, name, k).items():
+                misses[form].append(intercept + slope * FORMS[form](end[f"eval/{name}/entropy"]) - end[f"eval/{name}/mean@{k}"])
+            misses["the last value"].append(prefix[-1][f"eval/{name}/mean@{k}"] - end[f"eval/{name}/mean@{k}"])
         rows.append([group, str(len(prefix)), *(text for values in misses.values() for text in (
             shown(values, 100.0, 1, "+"), shown([abs(value) for value in values], 100.0)))])
     heads = [head for form in (*FORMS, "the last value") for head in (f"{form}, points", "missed by")]
@@ -185,14 +189,8 @@ def foretold(found, name, k, given):
 def law(found, name, k, _):
     rows = []
     for group, runs in found.items():
-        fits = {form: [] for form in FORMS}
-        for evaluations in runs.evaluations.values():
-            y = [row[f"eval/{name}/mean@{k}"] for row in evaluations]
-            if len(evaluations) < 3:
-                raise SystemExit(f"a run of {group} has {len(evaluations)} evaluations, and a fit wants three")
-            for form, of in FORMS.items():
-                fits[form].append(least_squares([of(row[f"eval/{name}/entropy"]) for row in evaluations], y))
-        exponential, line = fits.values()
+        of_runs = [fits(evaluations, group, name, k) for evaluations in runs.evaluations.values()]
+        exponential, line = ([of_run[form] for of_run in of_runs] for form in FORMS)
         rows.append([group, shown([r2 for *_, r2 in exponential], 1.0, 3), shown([r2 for *_, r2 in line], 1.0, 3),
                      shown([a[2] - b[2] for a, b in zip(exponential, line)], 1.0, 3, "+"),
                      shown([-slope for _, slope, _ in exponential], 1.0, 2), shown([b for b, *_ in exponential], 1.0, 2),

@@ -98,6 +98,24 @@ impl Answer {
         }
     }
 
+    /// The answers and the formulas that it consists of, without the conditions under which it holds.
+    pub fn parts(&self) -> (Vec<&Self>, Vec<&Expression>) {
+        match self {
+            Self::Quantity(quantity) => (Vec::new(), vec![&quantity.expression]),
+            Self::Ratio(terms) => (Vec::new(), terms.iter().map(|term| &term.expression).collect()),
+            Self::Matrix(matrix) => (Vec::new(), matrix.rows().iter().flatten().collect()),
+            Self::List(answers)
+            | Self::Sequence(_, answers)
+            | Self::Set(answers)
+            | Self::Union(answers)
+            | Self::Intersection(answers)
+            | Self::Chain(answers, _) => (answers.iter().collect(), Vec::new()),
+            Self::Difference(sets) => (vec![&sets.0, &sets.1], Vec::new()),
+            Self::For(answer, _) => (vec![answer], Vec::new()),
+            Self::Reals | Self::Text(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
     /// The answers of a list; any other is its only one.
     pub fn into_list(self) -> Vec<Self> {
         match self {

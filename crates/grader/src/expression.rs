@@ -131,6 +131,14 @@ impl Expression {
         Self::Product(vec![self, Self::power(denominator, Self::integer(-1))])
     }
 
+    /// n of 1/n, as [`Self::over`] has it.
+    pub fn divisor(&self) -> Option<&Self> {
+        match self {
+            Self::Power(power) if power.1 == Self::integer(-1) => Some(&power.0),
+            _ => None,
+        }
+    }
+
     /// The `degree`-th root of self.
     pub fn root(self, degree: Self) -> Self {
         Self::power(self, Self::integer(1).over(degree))

@@ -2,9 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use num_rational::BigRational;
-use num_traits::One;
-
 use super::super::answer::{Answer, Quantity, Unit};
 use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
@@ -175,25 +172,9 @@ pub(super) fn has_one_case(answer: &Answer) -> bool {
 
 /// Adds the names of variables and functions in an answer.
 pub(super) fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
-    match answer {
-        Answer::Quantity(quantity) => collect_names(&quantity.expression, names),
-        Answer::List(parts)
-        | Answer::Sequence(_, parts)
-        | Answer::Set(parts)
-        | Answer::Union(parts)
-        | Answer::Intersection(parts)
-        | Answer::Chain(parts, _) => parts.iter().for_each(|part| collect_names_of_answer(part, names)),
-        Answer::Difference(sets) => {
-            collect_names_of_answer(&sets.0, names);
-            collect_names_of_answer(&sets.1, names);
-        }
-        Answer::Matrix(matrix) => {
-            matrix.rows().iter().flatten().for_each(|entry| collect_names(entry, names));
-        }
-        Answer::Ratio(parts) => parts.iter().for_each(|part| collect_names(&part.expression, names)),
-        Answer::For(answer, _) => collect_names_of_answer(answer, names),
-        Answer::Reals | Answer::Text(_) => {}
-    }
+    let (answers, formulas) = answer.parts();
+    answers.into_iter().for_each(|part| collect_names_of_answer(part, names));
+    formulas.into_iter().for_each(|formula| collect_names(formula, names));
 }
 
 /// The second expression with its variables in the case that the first has them in; `None` if that changes nothing, or if
@@ -226,10 +207,7 @@ pub(super) fn is_name(expression: &Expression) -> bool {
     match expression {
         Expression::Symbol(_) | Expression::Unknown(..) => true,
         Expression::Product(factors) => factors.iter().all(is_name),
-        Expression::Power(power) => {
-            matches!(&power.1, Expression::Number(exponent) if *exponent == -BigRational::one())
-                && is_name(&power.0)
-        }
+        Expression::Power(_) => expression.divisor().is_some_and(is_name),
         Expression::Function(super::super::expression::Function::Abs, arguments) => {
             arguments.iter().all(is_name)
         }

@@ -25,14 +25,14 @@ impl Comparison<'_> {
             (Answer::For(gold, _), given) => self.is_undone(gold, given),
             (gold, Answer::For(given, _)) => self.is_undone(gold, given),
             _ if !asks_for_numbers(gold) => Ok(false),
-            (Answer::Quantity(_), Answer::Chain(sides, relations)) if are_equations(relations) => {
-                self.does_not_arrive(gold, sides)
-            }
-            (Answer::Chain(golds, equations), Answer::Chain(sides, relations))
-                if are_equations(relations) =>
-            {
-                match named_value(golds, equations) {
-                    Some(gold) => self.does_not_arrive(gold, sides),
+            (_, Answer::Chain(sides, relations)) if are_equations(relations) => {
+                let number = match gold {
+                    Answer::Quantity(_) => Some(gold),
+                    Answer::Chain(sides, relations) => named_value(sides, relations),
+                    _ => None,
+                };
+                match number {
+                    Some(number) => self.does_not_arrive(number, sides),
                     None => self.is_unfinished(given),
                 }
             }
@@ -123,29 +123,17 @@ fn are_equations(relations: &[Relation]) -> bool {
     relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::Approximate))
 }
 
-/// All formulas of an answer.
+/// All formulas of an answer, as [`parts`] has them.
 fn formulas(answer: &Answer) -> Vec<&Expression> {
     let (answers, mut found) = parts(answer);
     found.extend(answers.into_iter().flat_map(formulas));
     found
 }
 
-/// The answers and the formulas that an answer consists of, without the conditions under which it holds, and without the
-/// entries of matrices: 1/3 before a matrix is a factor of all of them, and may stay there.
+/// What an answer consists of, without the entries of matrices: 1/3 before a matrix is a factor of all of them, and may stay
+/// there.
 fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
-    match answer {
-        Answer::Quantity(quantity) => (Vec::new(), vec![&quantity.expression]),
-        Answer::Ratio(terms) => (Vec::new(), terms.iter().map(|term| &term.expression).collect()),
-        Answer::List(answers)
-        | Answer::Sequence(_, answers)
-        | Answer::Set(answers)
-        | Answer::Union(answers)
-        | Answer::Intersection(answers)
-        | Answer::Chain(answers, _) => (answers.iter().collect(), Vec::new()),
-        Answer::Difference(sets) => (vec![&sets.0, &sets.1], Vec::new()),
-        Answer::For(answer, _) => (vec![answer], Vec::new()),
-        Answer::Matrix(_) | Answer::Reals | Answer::Text(_) => (Vec::new(), Vec::new()),
-    }
+    if let Answer::Matrix(_) = answer { (Vec::new(), Vec::new()) } else { answer.parts() }
 }
 
 /// Whether a formula is a number in digits or a fraction of two integers, with a sign or without, in degrees or without.
@@ -179,13 +167,13 @@ fn is_digits(formula: &Expression) -> bool {
 
 /// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be done, 5/1 has not.
 fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
-    let (Expression::Number(numerator), Expression::Power(power)) = (numerator, divisor) else {
+    let (Expression::Number(numerator), Some(Expression::Number(divisor))) = (numerator, divisor.divisor())
+    else {
         return false;
     };
-    let (Expression::Number(divisor), exponent) = &**power else { return false };
-    let are_integers = numerator.is_integer() && divisor.is_integer() && !divisor.is_zero();
-    *exponent == Expression::integer(-1)
-        && are_integers
+    numerator.is_integer()
+        && divisor.is_integer()
+        && !divisor.is_zero()
         && (divisor.abs().is_one() || !(numerator / divisor).is_integer())
 }
 
@@ -201,7 +189,7 @@ fn is_one_operation(formula: &Expression) -> bool {
     match without_sign(formula) {
         Expression::Power(power) => {
             let (base, exponent) = &**power;
-            let is_division = *exponent == Expression::integer(-1) && !is_digits(base);
+            let is_division = without_sign(formula).divisor().is_some_and(|divisor| !is_digits(divisor));
             is_written_out(base)
                 && is_written_out(exponent)
                 && *exponent != Expression::integer(1)
@@ -212,9 +200,11 @@ fn is_one_operation(formula: &Expression) -> bool {
                 && arguments.iter().all(is_written_out)
         }
         Expression::Product(factors) => match &factors[..] {
-            [number, Expression::Power(power)] => {
-                let is_division = power.1 == Expression::integer(-1);
-                is_digits(number) && power.0 == Expression::integer(10) && is_digits(&power.1) && !is_division
+            [number, factor @ Expression::Power(power)] => {
+                is_digits(number)
+                    && power.0 == Expression::integer(10)
+                    && is_digits(&power.1)
+                    && factor.divisor().is_none()
             }
             _ => false,
         },
@@ -225,15 +215,11 @@ fn is_one_operation(formula: &Expression) -> bool {
 /// Whether a formula is a fraction with such an operation above or below, and its value no integer: 3!/20, but not 84/2^2.
 fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
     let Expression::Product(factors) = without_sign(formula) else { return false };
-    let [numerator, Expression::Power(power)] = &factors[..] else { return false };
-    let (divisor, exponent) = &**power;
+    let [numerator, reciprocal] = &factors[..] else { return false };
+    let Some(divisor) = reciprocal.divisor() else { return false };
     let is_simple = |part: &Expression| is_digits(part) || is_one_operation(part);
     let are_digits = is_digits(numerator) && is_digits(divisor);
-    *exponent == Expression::integer(-1)
-        && is_simple(numerator)
-        && is_simple(divisor)
-        && !are_digits
-        && !value.is_integer()
+    is_simple(numerator) && is_simple(divisor) && !are_digits && !value.is_integer()
 }
 
 /// What a sign stands before; a formula without one.
