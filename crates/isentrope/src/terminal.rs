@@ -87,6 +87,7 @@ impl Terminal {
 pub fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Rollout => "rollout",
+        Phase::Reference => "reference",
         Phase::Update => "update",
         Phase::ProcessModel => "process model",
         Phase::Measurement => "theory",
@@ -122,6 +123,7 @@ impl ProgressObserver for Terminal {
         let unit = match phase {
             Phase::Rollout | Phase::Evaluation => "responses",
             Phase::Update => "updates",
+            Phase::Reference => "minibatches",
             Phase::ProcessModel | Phase::Measurement => "passes",
             Phase::Checkpoint => "checkpoints",
         };

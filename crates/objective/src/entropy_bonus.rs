@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The rate where none is set.
 const RATE: f64 = 1e-3;
 
-/// A term -coefficient * H per token in the loss, H the entropy of the distribution the token was drawn from (nats).
+/// A term -coefficient * H per token in the loss, H the entropy (nats) of the whole policy in the token's place, at the
+/// temperature of sampling; also where top-k, top-p or min-p drew from a part of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EntropyBonus {
@@ -48,10 +49,13 @@ impl EntropyBonus {
             );
         }
         let Some(target) = &self.target else {
-            return match self.delta {
-                Some(delta) => refuse(
-                    "objective.entropy_bonus.delta",
-                    delta,
+            return match [("rate", self.rate), ("delta", self.delta)]
+                .into_iter()
+                .find(|(_, set)| set.is_some())
+            {
+                Some((key, set)) => refuse(
+                    &format!("objective.entropy_bonus.{key}"),
+                    set.unwrap_or_default(),
                     "it moves the weight towards a target, and there is none; set objective.entropy_bonus.target",
                 ),
                 None => Ok(()),

@@ -17,7 +17,7 @@ pub struct Minibatch<'a> {
     pub old_logprobs: &'a [f64],
     /// What sampling was truncated to, if it was.
     pub truncation: Option<Truncation<'a>>,
-    /// Entropy of the distribution each token was drawn from, under the policy in training, `[tokens]`.
+    /// Entropy of the whole policy in training in each token's place, `[tokens]`.
     pub entropies: &'a [f64],
     /// Advantage of each token, `[tokens]`.
     pub advantages: &'a [f64],

@@ -1,9 +1,7 @@
 //! Settings that are allowed but hardly meant.
 
-use crate::{
-    Aggregation, ControllerSettings, Estimator, FractionOfInitial, Loss, Method, ObjectiveSettings,
-    TargetEntropy,
-};
+use crate::{Aggregation, Estimator, FractionOfInitial, Loss, Method, ObjectiveSettings, TargetEntropy};
+use std::fmt::Display;
 
 /// From here on a fraction of tokens looks like a percentage.
 const SUSPICIOUS_FRACTION: f64 = 0.05;
@@ -16,14 +14,21 @@ impl ObjectiveSettings {
     pub fn warnings(&self, updates_per_rollout: usize, carries_over: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         let on_policy = updates_per_rollout == 1 && !carries_over;
+        warnings.extend(self.unread());
         self.warn_of_covariance(updates_per_rollout, carries_over, &mut warnings);
-        self.warn_of_clipping(&mut warnings);
         if self.loss == Loss::Gspo && self.aggregation != Aggregation::SeqMeanTokenMean {
             warnings.push(
                 "objective.loss = \"gspo\" is defined with objective.aggregation = \"seq-mean-token-mean\": other \
                  aggregations weigh responses by their length."
                     .into(),
             );
+        }
+        if self.loss == Loss::Gspo && self.clip_low.max(self.clip_high) >= SUSPICIOUS_GSPO_RANGE {
+            warnings.push(format!(
+                "objective.clip_low = {} and objective.clip_high = {} hardly ever clip with objective.loss = \"gspo\", \
+                 whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
+                self.clip_low, self.clip_high
+            ));
         }
         if self.loss == Loss::PolicyGradient && !on_policy {
             let (why, remedy) = if updates_per_rollout > 1 {
@@ -41,30 +46,24 @@ impl ObjectiveSettings {
 
     fn warn_of_covariance(&self, updates_per_rollout: usize, carries_over: bool, warnings: &mut Vec<String>) {
         let covariance = &self.covariance;
-        match covariance.fraction {
-            Some(fraction) if covariance.method == Method::None => warnings.push(format!(
-                "objective.covariance.fraction = {fraction} has no effect: objective.covariance.method is \"none\"."
-            )),
-            Some(fraction) if fraction >= SUSPICIOUS_FRACTION => warnings.push(format!(
+        if let Some(fraction) = covariance.fraction
+            && covariance.method != Method::None
+            && fraction >= SUSPICIOUS_FRACTION
+        {
+            warnings.push(format!(
                 "objective.covariance.fraction = {fraction} picks {} % of all tokens. It is a fraction, not a \
                  percentage: the paper's values are 0.0002 for clip-cov, and 0.002 (7B) or 0.0002 (32B) for kl-cov.",
                 100.0 * fraction
-            )),
-            _ => {}
+            ));
         }
-        match covariance.scope_responses {
-            Some(_) if covariance.method == Method::None => warnings
-                .push("objective.covariance.scope_responses has no effect: objective.covariance.method is \"none\".".into()),
-            Some(1) if self.advantage != Estimator::Prime => warnings.push(
+        if covariance.scope_responses == Some(1)
+            && covariance.method != Method::None
+            && self.advantage != Estimator::Prime
+        {
+            warnings.push(
                 "objective.covariance.scope_responses = 1: all tokens of a response have one advantage, so that within it every \
                  covariance is 0: kl-cov picks any tokens then, and clip-cov none."
                     .into(),
-            ),
-            _ => {}
-        }
-        if covariance.target_entropy.is_none() && covariance.controller != ControllerSettings::default() {
-            warnings.push(
-                "objective.covariance.controller has no effect: objective.covariance.target_entropy is not set.".into(),
             );
         }
         if let Some(TargetEntropy::OfInitial(FractionOfInitial { fraction_of_initial: fraction })) =
@@ -86,33 +85,79 @@ impl ObjectiveSettings {
         }
     }
 
-    fn warn_of_clipping(&self, warnings: &mut Vec<String>) {
-        let defaults = ObjectiveSettings::default();
-        if let Some(bound) = self.dual_clip
-            && self.loss != Loss::Clip
-        {
-            warnings.push(format!(
-                "objective.dual_clip = {bound} has no effect: only objective.loss = \"clip\" uses it."
-            ));
-        }
-        match self.loss {
-            loss if !loss.clips() => {
-                for (key, value, default) in
-                    [("clip_low", self.clip_low, defaults.clip_low), ("clip_high", self.clip_high, defaults.clip_high)]
-                {
-                    if value != default {
-                        warnings.push(format!(
-                            "objective.{key} = {value} has no effect: objective.loss is one without clipping."
-                        ));
-                    }
-                }
-            }
-            Loss::Gspo if self.clip_low.max(self.clip_high) >= SUSPICIOUS_GSPO_RANGE => warnings.push(format!(
-                "objective.clip_low = {} and objective.clip_high = {} hardly ever clip with objective.loss = \"gspo\", \
-                 whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
-                self.clip_low, self.clip_high
-            )),
-            _ => {}
-        }
+    /// Sentences about keys that are set to something, and that nothing reads.
+    fn unread(&self) -> impl Iterator<Item = String> {
+        let Self { covariance, entropy_bonus, reference_kl, loss, .. } = self;
+        let its = Self::default();
+        let method = covariance.method;
+        let clips = "objective.loss is one without clipping";
+        let no_method = "objective.covariance.method is \"none\"";
+        let clip_covs = "only objective.covariance.method = \"clip-cov\" uses it";
+        let kl_covs = "only objective.covariance.method = \"kl-cov\" uses it";
+        let no_target = "objective.covariance.target_entropy is not set";
+        let no_bonus_target = "objective.entropy_bonus.target is not set";
+        let no_reference = "objective.reference_kl.coefficient is 0";
+        // What is set, whether it is read, and why not.
+        [
+            (changed("clip_low", self.clip_low, its.clip_low), loss.clips(), clips),
+            (changed("clip_high", self.clip_high, its.clip_high), loss.clips(), clips),
+            (set("dual_clip", self.dual_clip), *loss == Loss::Clip, "only objective.loss = \"clip\" uses it"),
+            (set("covariance.fraction", covariance.fraction), method != Method::None, no_method),
+            (
+                set("covariance.scope_responses", covariance.scope_responses),
+                method != Method::None,
+                no_method,
+            ),
+            (
+                changed("covariance.low", covariance.low, its.covariance.low),
+                method == Method::ClipCov,
+                clip_covs,
+            ),
+            (
+                changed("covariance.high", covariance.high, its.covariance.high),
+                method == Method::ClipCov,
+                clip_covs,
+            ),
+            (
+                changed("covariance.coefficient", covariance.coefficient, its.covariance.coefficient),
+                method == Method::KlCov,
+                kl_covs,
+            ),
+            (other("covariance.kl", covariance.kl != its.covariance.kl), method == Method::KlCov, kl_covs),
+            (
+                other("covariance.controller", covariance.controller != its.covariance.controller),
+                covariance.target_entropy.is_some(),
+                no_target,
+            ),
+            (
+                changed("entropy_bonus.max", entropy_bonus.max, its.entropy_bonus.max),
+                entropy_bonus.target.is_some(),
+                no_bonus_target,
+            ),
+            (
+                other("reference_kl.estimator", reference_kl.estimator != its.reference_kl.estimator),
+                self.needs_reference(),
+                no_reference,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(set, is_read, why)| {
+            Some(format!("objective.{} has no effect: {why}.", set.filter(|_| !is_read)?))
+        })
     }
+}
+
+/// A key that is set, as messages say it.
+fn set(key: &str, value: Option<impl Display>) -> Option<String> {
+    value.map(|value| format!("{key} = {value}"))
+}
+
+/// A key that is set to something else than its default.
+fn changed(key: &str, value: f64, default: f64) -> Option<String> {
+    set(key, (value != default).then_some(value))
+}
+
+/// The same, where the value says little.
+fn other(key: &str, is_other: bool) -> Option<String> {
+    is_other.then(|| key.to_owned())
 }

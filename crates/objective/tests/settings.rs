@@ -35,7 +35,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
             "target_entropy": { "schedule": [[0.0, 0.6], [100.0, 0.3]] },
             "controller": { "steer": "coefficient", "gain": 10.0, "integral_steps": 20.0, "min": 0.1, "max": 9.0 }
         },
-        "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": 0.01, "delta": null, "max": 0.1 },
+        "entropy_bonus": { "coefficient": 0.005, "target": null, "rate": null, "delta": null, "max": 0.1 },
         "reference_kl": { "coefficient": 0.04, "estimator": "k3" },
         "entropy_mask_fraction": 0.2
     });
@@ -66,13 +66,7 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
                 max: Some(9.0),
             },
         },
-        entropy_bonus: EntropyBonus {
-            coefficient: 0.005,
-            target: None,
-            rate: Some(0.01),
-            delta: None,
-            max: 0.1,
-        },
+        entropy_bonus: EntropyBonus { coefficient: 0.005, target: None, rate: None, delta: None, max: 0.1 },
         reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
         entropy_mask_fraction: Some(0.2),
     };
@@ -159,7 +153,38 @@ fn mistaken_settings_are_warned_of_by_key() {
         (
             json!({ "covariance": { "scope_responses": 8 } }),
             8,
-            "objective.covariance.scope_responses has no effect",
+            "objective.covariance.scope_responses = 8 has no effect",
+        ),
+        (json!({ "covariance": { "low": 0.3 } }), 8, "objective.covariance.low = 0.3 has no effect"),
+        (
+            json!({ "covariance": { "method": "kl-cov", "high": 9 } }),
+            8,
+            "only objective.covariance.method = \"clip-cov\"",
+        ),
+        (
+            json!({ "covariance": { "method": "clip-cov", "coefficient": 2 } }),
+            8,
+            "objective.covariance.coefficient = 2 has no effect: only objective.covariance.method = \"kl-cov\" uses it",
+        ),
+        (
+            json!({ "covariance": { "method": "clip-cov", "kl": "k2" } }),
+            8,
+            "objective.covariance.kl has no effect",
+        ),
+        (
+            json!({ "covariance": { "method": "clip-cov", "controller": { "gain": 10 } } }),
+            8,
+            "objective.covariance.controller has no effect: objective.covariance.target_entropy is not set",
+        ),
+        (
+            json!({ "entropy_bonus": { "coefficient": 0.001, "max": 0.1 } }),
+            8,
+            "objective.entropy_bonus.max = 0.1 has no",
+        ),
+        (
+            json!({ "reference_kl": { "estimator": "k1" } }),
+            8,
+            "objective.reference_kl.estimator has no effect",
         ),
         (
             json!({ "covariance": { "method": "kl-cov", "scope_responses": 1 } }),

@@ -28,6 +28,8 @@ pub struct Progress {
 pub enum Phase {
     /// Sampling responses to train on.
     Rollout,
+    /// Scoring them by the reference model.
+    Reference,
     /// Training on them.
     Update,
     /// Scoring them by a process model, and training that.

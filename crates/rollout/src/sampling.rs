@@ -2,9 +2,10 @@
 
 use crate::{Error, Result};
 use isentrope_kernels::Adjustments;
+use serde::Serialize;
 
 /// How responses are drawn and when they end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sampling {
     /// Divisor of the logits; 0 takes the most likely token (the lowest id among equals).
     pub temperature: f32,

@@ -1,7 +1,6 @@
 //! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
-use crate::minibatch::TrainingBatch;
 use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Estimator, Outcome, advantages};
 use isentrope_rollout::Response;
@@ -57,9 +56,15 @@ pub fn learnt_advantages<'a>(
 ) -> Vec<Vec<Option<&'a Advantages>>> {
     let of_group = |(group, advantages): (&Group, &'a Vec<Option<Advantages>>)| {
         let responses = group.responses.iter().zip(advantages);
-        responses.map(|(response, a)| TrainingBatch::learns(response, a.as_ref(), mask_truncated)).collect()
+        let learns = |response: &Response| !is_masked(response, mask_truncated);
+        responses.map(|(response, advantages)| advantages.as_ref().filter(|_| learns(response))).collect()
     };
     groups.iter().zip(advantages).map(of_group).collect()
+}
+
+/// Whether a response is left out of the loss as one that was cut off.
+pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
+    mask_truncated && response.truncated
 }
 
 /// The share of groups of which no response is learnt from with an advantage other than 0, if there are groups.
@@ -72,20 +77,31 @@ pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> 
 
 /// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
 /// term of the loss reaches the responses' tokens.
-pub fn nothing_to_learn(advantages: &[Vec<Option<Advantages>>], other_terms: bool) -> Option<&'static str> {
-    let mut known = advantages.iter().flatten().flatten().peekable();
-    match known.peek() {
-        None => Some("no group has enough judged responses to compare: there is nothing to learn from in this step"),
-        Some(_) if other_terms => None,
-        Some(_) => known.all(Advantages::are_zero).then_some(
-            "no response is better or worse than what it is compared with: there is nothing to learn from in this step",
-        ),
+pub fn nothing_to_learn(
+    advantages: &[Vec<Option<Advantages>>],
+    learnt: &[Vec<Option<&Advantages>>],
+    other_terms: bool,
+) -> Option<&'static str> {
+    let known = || advantages.iter().flatten().flatten();
+    let mut left = learnt.iter().flatten().flatten().peekable();
+    let none_is_left = left.peek().is_none();
+    if (other_terms && !none_is_left) || !left.all(|advantages| advantages.are_zero()) {
+        return None;
     }
+    Some(if known().next().is_none() {
+        "no group has enough judged responses to compare: there is nothing to learn from in this step"
+    } else if none_is_left || !known().all(Advantages::are_zero) {
+        "all responses that could be learnt from were cut off at rollout.max_tokens, and reward.mask_truncated leaves such out: \
+         there is nothing to learn from in this step"
+    } else {
+        "no response is better or worse than what it is compared with: there is nothing to learn from in this step"
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::minibatch::TrainingBatch;
     use isentrope_data::{Problem, Prompt};
     use isentrope_reward::{Judgement, Verdict};
     use serde_json::Value;
@@ -150,7 +166,8 @@ mod tests {
                 *whole,
                 "{estimator:?}"
             );
-            assert!(TrainingBatch::new(&groups[..1], std::slice::from_ref(left), false).is_empty());
+            let learnt = learnt_advantages(&groups[..1], std::slice::from_ref(left), false);
+            assert!(TrainingBatch::minibatches(&groups[..1], &learnt, 1)[0].is_empty());
         }
         // This one compares with the whole rollout.
         let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
@@ -176,14 +193,40 @@ mod tests {
 
     #[test]
     fn a_step_is_idle_only_if_no_term_of_the_loss_says_anything() {
+        let why = |advantages: &[Vec<Option<Advantages>>], other_terms| {
+            let learnt: Vec<Vec<_>> =
+                advantages.iter().map(|group| group.iter().map(Option::as_ref).collect()).collect();
+            nothing_to_learn(advantages, &learnt, other_terms)
+        };
         let (even, uneven) = ([vec![same(0.0), None]], [vec![same(0.0), same(-0.5)]]);
-        assert!(nothing_to_learn(&even, false).unwrap().contains("better or worse"));
-        assert_eq!(nothing_to_learn(&even, true), None);
+        assert!(why(&even, false).unwrap().contains("better or worse"));
+        assert_eq!(why(&even, true), None);
         for other_terms in [false, true] {
-            let without_a_batch = nothing_to_learn(&[vec![None, None]], other_terms);
+            let without_a_batch = why(&[vec![None, None]], other_terms);
             assert!(without_a_batch.unwrap().contains("enough judged responses"));
         }
-        assert_eq!(nothing_to_learn(&uneven, false), None);
+        assert_eq!(why(&uneven, false), None);
+    }
+
+    #[test]
+    fn a_step_whose_signal_was_cut_off_is_idle_and_says_what_left_it_out() {
+        let mut groups = [group(&[Some(1.0), Some(0.0)], None)];
+        let why = |groups: &[Group], masks, other_terms| {
+            let advantages = group_advantages(Estimator::DrGrpo, groups);
+            nothing_to_learn(&advantages, &learnt_advantages(groups, &advantages, masks), other_terms)
+        };
+        groups[0].responses[0].truncated = true;
+        assert_eq!(why(&groups, true, false), None, "the other one is worse");
+        groups[0].responses[1].truncated = true;
+        assert_eq!(why(&groups, false, false), None);
+        for other_terms in [false, true] {
+            assert!(why(&groups, true, other_terms).unwrap().contains("reward.mask_truncated"));
+        }
+        // What is left is as good as what it is compared with.
+        let mut groups = [group(&[Some(1.0), Some(0.5), Some(0.0)], None)];
+        [0, 2].into_iter().for_each(|cut_off: usize| groups[0].responses[cut_off].truncated = true);
+        assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));
+        assert_eq!(why(&groups, true, true), None);
     }
 
     #[test]

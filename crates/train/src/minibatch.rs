@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The responses of a minibatch that are trained on.
 pub struct TrainingBatch {
-    /// Which of its groups, and which of the group's responses, each is, `[responses]`.
+    /// Which of the rollout's groups, and which of the group's responses, each is, `[responses]`.
     places: Vec<(usize, usize)>,
     /// Prompt and response of each, `[responses]`.
     tokens: Vec<Vec<u32>>,
@@ -63,37 +63,16 @@ pub struct BatchLoss {
     pub objective_time: Duration,
 }
 
-/// A response that is trained on.
-#[derive(Clone, Copy)]
-pub(crate) struct TrainedOn<'a> {
-    /// Number of its group among the groups.
-    pub number: usize,
-    /// Number of the response among those of its group.
-    pub sample: usize,
-    pub group: &'a Group,
-    pub response: &'a Response,
-    pub advantages: &'a Advantages,
-}
-
-/// The responses that have an advantage, but for truncated ones if `mask_truncated`. `advantages` has one entry per group,
-/// with one per response.
-pub(crate) fn trained_on<'a>(
-    groups: &'a [Group],
-    advantages: &'a [Vec<Option<Advantages>>],
-    mask_truncated: bool,
-) -> impl Iterator<Item = TrainedOn<'a>> {
-    groups.iter().zip(advantages).enumerate().flat_map(move |(number, (group, advantages))| {
-        let of_group = group.responses.iter().zip(advantages).enumerate();
-        of_group.filter_map(move |(sample, (response, advantages))| {
-            let advantages = TrainingBatch::learns(response, advantages.as_ref(), mask_truncated)?;
-            Some(TrainedOn { number, sample, group, response, advantages })
-        })
-    })
-}
-
 impl TrainingBatch {
-    /// The responses that are trained on, as `trained_on` chooses them.
-    pub fn new(groups: &[Group], advantages: &[Vec<Option<Advantages>>], mask_truncated: bool) -> Self {
+    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the responses that are trained on,
+    /// and nothing for others: one entry per group, with one per response.
+    pub fn minibatches(groups: &[Group], learnt: &[Vec<Option<&Advantages>>], prompts: usize) -> Vec<Self> {
+        let minibatches = groups.chunks(prompts).zip(learnt.chunks(prompts)).enumerate();
+        minibatches.map(|(number, (groups, learnt))| Self::new(number * prompts, groups, learnt)).collect()
+    }
+
+    /// Of groups of which the first has this number in the rollout.
+    fn new(first: usize, groups: &[Group], learnt: &[Vec<Option<&Advantages>>]) -> Self {
         let mut batch = Self {
             places: Vec::new(),
             tokens: Vec::new(),
@@ -106,10 +85,14 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        for TrainedOn { number, sample, group, response, advantages } in
-            trained_on(groups, advantages, mask_truncated)
-        {
-            batch.places.push((number, sample));
+        let responses = (first..).zip(groups.iter().zip(learnt)).flat_map(|(number, (group, learnt))| {
+            let of_group = group.responses.iter().zip(learnt).enumerate();
+            of_group.filter_map(move |(sample, (response, advantages))| {
+                Some(((number, sample), group, response, (*advantages)?))
+            })
+        });
+        for (place, group, response, advantages) in responses {
+            batch.places.push(place);
             let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
             batch.tokens.push([&group.prompt[..], tokens].concat());
             batch.prompt_lengths.push(group.prompt.len());
@@ -126,16 +109,7 @@ impl TrainingBatch {
         batch
     }
 
-    /// The advantages that a response is trained on with, if it is.
-    pub fn learns<'a>(
-        response: &Response,
-        advantages: Option<&'a Advantages>,
-        mask_truncated: bool,
-    ) -> Option<&'a Advantages> {
-        advantages.filter(|_| !(mask_truncated && response.truncated))
-    }
-
-    /// The responses: which of the groups and which of its responses each is, and which of the tokens are its own.
+    /// The responses: which of the rollout's groups and which of its responses each is, and which of the tokens are its own.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {

@@ -149,14 +149,18 @@ impl Optimizer {
     }
 
     /// What is allowed but hardly meant, for a run of so many steps. `table` is the recipe's of these settings.
-    pub(crate) fn warning(&self, table: &str, steps: u64) -> Option<String> {
-        let warm = self.warmup_steps;
-        (warm >= steps && warm > 1).then(|| {
+    pub(crate) fn warnings(&self, table: &str, steps: u64) -> impl Iterator<Item = String> {
+        let Self { warmup_steps: warm, final_fraction, .. } = *self;
+        let rises = (warm >= steps && warm > 1).then(|| {
             format!(
                 "{table}.warmup_steps = {warm} with run.steps = {steps}: the learning rate rises to the end of the run, and \
                  {table}.schedule has no effect"
             )
-        })
+        });
+        let stays = (self.schedule == Schedule::Constant && final_fraction != Self::default().final_fraction).then(|| {
+            format!("{table}.final_fraction = {final_fraction} has no effect: {table}.schedule is \"constant\"")
+        });
+        rises.into_iter().chain(stays)
     }
 }
 
@@ -294,21 +298,30 @@ mod tests {
 
     #[test]
     fn a_warm_up_that_does_not_end_is_warned_of() {
-        let warning =
-            |warmup_steps| Optimizer { warmup_steps, ..Optimizer::default() }.warning("optimizer", 10);
-        assert_eq!((warning(0), warning(9)), (None, None));
+        let warnings = |warmup_steps, steps| -> Vec<String> {
+            Optimizer { warmup_steps, ..Optimizer::default() }.warnings("optimizer", steps).collect()
+        };
+        assert_eq!((warnings(0, 10), warnings(9, 10)), (vec![], vec![]));
         for steps in [10, 11] {
-            let said = warning(steps).unwrap();
+            let [said] = &warnings(steps, 10)[..] else { panic!("one warning is due") };
             assert!(
                 said.contains(&format!("optimizer.warmup_steps = {steps} with run.steps = 10")),
                 "{said}"
             );
         }
-        assert_eq!(
-            Optimizer { warmup_steps: 1, ..Optimizer::default() }.warning("optimizer", 1),
-            None,
-            "it has no rise"
-        );
+        assert_eq!(warnings(1, 1), [""; 0], "it has no rise");
+    }
+
+    #[test]
+    fn an_end_that_the_schedule_does_not_have_is_warned_of() {
+        let warnings = |schedule| -> Vec<String> {
+            Optimizer { schedule, final_fraction: 0.1, ..Optimizer::default() }
+                .warnings("optimizer", 10)
+                .collect()
+        };
+        assert_eq!(warnings(Schedule::Cosine), [""; 0]);
+        let [said] = &warnings(Schedule::Constant)[..] else { panic!("one warning is due") };
+        assert!(said.starts_with("optimizer.final_fraction = 0.1 has no effect"), "{said}");
     }
 
     #[test]

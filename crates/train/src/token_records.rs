@@ -78,11 +78,11 @@ impl TokenRecords {
         records
     }
 
-    /// Takes in what an update of the step, from 1, says of the responses of its minibatch, whose groups begin at `first`. Of
-    /// several updates with the same response the first counts.
-    pub fn learn(&mut self, first: usize, update: usize, batch: &TrainingBatch, objective: &Objective) {
-        for ((group, sample), tokens) in batch.responses() {
-            let Some(&index) = self.places.get(&(first + group, sample)) else { continue };
+    /// Takes in what an update of the step, from 1, says of the responses of its minibatch. Of several updates with the same
+    /// response the first counts.
+    pub fn learn(&mut self, update: usize, batch: &TrainingBatch, objective: &Objective) {
+        for (place, tokens) in batch.responses() {
+            let Some(&index) = self.places.get(&place) else { continue };
             let within = |places: &[usize]| -> Vec<usize> {
                 let from = places.partition_point(|&place| place < tokens.start);
                 let to = places.partition_point(|&place| place < tokens.end);

@@ -11,7 +11,7 @@ use isentrope_model::{Model, Parameters};
 use isentrope_objective::{Covariance, DrawKey, Loss, Method, ObjectiveSettings};
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::Response;
-use isentrope_train::advantage::group_advantages;
+use isentrope_train::advantage::{group_advantages, learnt_advantages};
 use isentrope_train::group::Group;
 use isentrope_train::learner::{Learner, PassLimits};
 use isentrope_train::minibatch::{BatchLoss, LossInputs, TrainingBatch};
@@ -92,8 +92,8 @@ fn accumulate(
     settings: &ObjectiveSettings,
 ) -> BatchLoss {
     let advantages = group_advantages(settings.advantage, groups);
-    let minibatch = number * PROMPTS_PER_UPDATE..(number + 1) * PROMPTS_PER_UPDATE;
-    let batch = TrainingBatch::new(&groups[minibatch.clone()], &advantages[minibatch], false);
+    let learnt = learnt_advantages(groups, &advantages, false);
+    let batch = &TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE)[number];
     let inputs = LossInputs {
         settings,
         on_policy: None, // the fixture's log-probs are another program's

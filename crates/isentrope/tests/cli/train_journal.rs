@@ -126,6 +126,26 @@ fn a_journal_serves_any_number_of_ranks() {
 }
 
 #[test]
+fn where_more_is_asked_for_what_was_judged_still_counts() {
+    let run = Stopping::new(&[]);
+    let mut child = start(run.command("killed", &[]));
+    wait_until(&mut child, || run.asked() > AT_ONCE && responses(&run.bench.out("killed")) == AT_ONCE);
+    assert!(kill(&mut child), "it ended before it was killed");
+    run.go_on();
+    let more = ["--set", "rollout.responses=5", "--set", "reward.mask_truncated=true"];
+    let said = run.end(run.command("killed", &[&["--resume"][..], &more].concat()));
+    assert!(said.contains("step 1: 16 of its responses were sampled before"), "{said}");
+    // What the second step had sampled was drawn from weights that are others now.
+    assert!(
+        said.contains("step 2: of what was sampled") && said.contains("the weights are others"),
+        "{said}"
+    );
+    assert_eq!(run.asked(), AT_ONCE + 1 + 3 * 20 - 16);
+    run.end(run.command("whole", &more));
+    assert_same_results(&run.bench.out("whole"), &run.bench.out("killed"));
+}
+
+#[test]
 fn a_mended_reward_function_judges_everything_again() {
     let run = Stopping::new(&[]);
     let mut child = start(run.command("killed", &[]));

@@ -281,6 +281,7 @@ pub(super) const CHARTS: &[Declared] = &[
             ("time/step_s", "whole step"),
             ("time/rollout_s", "sampling and judging"),
             ("time/verify_s", "of this, waiting for verdicts"),
+            ("time/reference_s", "reference model"),
             ("time/update_s", "passes"),
             ("time/objective_s", "of this, the objective"),
             ("time/optimizer_s", "optimizer"),

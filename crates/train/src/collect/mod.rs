@@ -236,10 +236,10 @@ impl<B: Backend> Collector<'_, B> {
             self.observer.note(&format!("training on {said}"));
             return Ok(());
         }
-        let band = if self.settings.accuracy_band.is_some() { ", widen rollout.accuracy_band" } else { "" };
-        Err(Error::Run(format!(
-            "the filter left {said}; use data of another difficulty, raise rollout.max_batches or \
-             rollout.responses{band}, or set rollout.when_short = \"train\""
-        )))
+        let mut remedies =
+            vec!["use data of another difficulty", "raise rollout.max_batches or rollout.responses"];
+        remedies.extend(self.settings.accuracy_band.map(|_| "widen rollout.accuracy_band"));
+        remedies.extend((there > 0).then_some("set rollout.when_short = \"train\""));
+        Err(Error::Run(format!("the filter left {said}; {}", remedies.join(", or "))))
     }
 }

@@ -48,13 +48,11 @@ impl InForce {
 }
 
 impl EntropyControl {
-    /// As the settings have it where a run begins or goes on. `former` is the coefficient of the bonus of a checkpoint whose
-    /// version kept it elsewhere.
-    pub fn begin(&mut self, bonus: &EntropyBonus, former: Option<f64>) {
-        self.bonus_coefficient = match bonus.target {
-            Some(_) => self.bonus_coefficient.or(former),
-            None => None, // it may have been changed since the checkpoint
-        };
+    /// As the settings have it where a run begins or goes on.
+    pub fn begin(&mut self, bonus: &EntropyBonus) {
+        if bonus.target.is_none() {
+            self.bonus_coefficient = None; // it may have been changed since the checkpoint
+        }
     }
 
     /// Whether a run can go on from here with these settings.
@@ -211,21 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn the_bonus_goes_on_from_what_checkpoints_of_either_kind_say() {
+    fn the_bonus_goes_on_from_what_a_checkpoint_says_while_it_has_a_target() {
         let settings = sought(TargetEntropy::Nats(0.3));
-        let mut control = EntropyControl::default();
-        control.begin(&settings.entropy_bonus, Some(0.015));
+        let control = EntropyControl { bonus_coefficient: Some(0.015), ..EntropyControl::default() };
         let weight = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
             control.begin_step(settings, 2, Some(0.2), &mut Metrics::default()).unwrap().bonus
         };
-        assert_eq!(weight(&mut control, &settings), 0.015);
         let mut saved: EntropyControl =
             serde_json::from_str(&serde_json::to_string(&control).unwrap()).unwrap();
-        saved.begin(&settings.entropy_bonus, None);
+        saved.begin(&settings.entropy_bonus);
         assert_eq!(weight(&mut saved, &settings), 0.015);
         let fixed = EntropyBonus { coefficient: 0.004, ..EntropyBonus::default() };
         let fixed = ObjectiveSettings { entropy_bonus: fixed, ..ObjectiveSettings::default() };
-        saved.begin(&fixed.entropy_bonus, None);
+        saved.begin(&fixed.entropy_bonus);
         assert_eq!(weight(&mut saved, &fixed), 0.004, "without a target, what the recipe says");
     }
 }

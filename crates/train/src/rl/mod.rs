@@ -14,7 +14,7 @@ pub use laws::Laws;
 pub use prime::{Order, PrimeSettings};
 pub use recipe::{Recipe, Update};
 
-use self::entropy_control::{EntropyControl, InForce};
+use self::entropy_control::EntropyControl;
 use self::theory::{Before, States};
 use crate::advantage::{group_advantages, learnt_advantages, nothing_to_learn, share_without_signal};
 use crate::collect::{Collected, Collector};
@@ -30,6 +30,7 @@ use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
 use isentrope_kernels::Backend;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
+use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Prompter, Response};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
@@ -42,9 +43,6 @@ pub struct TrainerState {
     position: u64,
     /// Groups left over from the last step.
     surplus: Vec<Group>,
-    /// The coefficient of the entropy bonus, in checkpoints from before `entropy_control` had it.
-    #[serde(default, skip_serializing)]
-    entropy_coefficient: Option<f64>,
     alarms: Alarms,
     #[serde(default)]
     entropy_control: EntropyControl,
@@ -77,7 +75,7 @@ impl Trainer for PolicyGradient {
 
     fn begin(&self, checkpoint: Option<TrainerState>) -> TrainerState {
         let mut state = checkpoint.unwrap_or_default();
-        state.entropy_control.begin(&self.recipe.objective.entropy_bonus, state.entropy_coefficient.take());
+        state.entropy_control.begin(&self.recipe.objective.entropy_bonus);
         state
     }
 
@@ -93,8 +91,9 @@ impl Trainer for PolicyGradient {
     ) -> Result<Collected> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
-        let drawn_by =
-            (&self.recipe.rollout, &self.recipe.reward, self.recipe.run.seed, &sampling.eos_tokens);
+        // How many are asked for, and what is trained on of them, change no response.
+        let RewardSettings { verifier, overlong, mask_truncated: _ } = &self.recipe.reward;
+        let drawn_by = (&*sampling, verifier, overlong, self.recipe.run.seed);
         let heading = Heading::new(context.model, &context.directory.arithmetic, &drawn_by)?;
         let journal = context.directory.journal(context.step, context.ranks.rank(), &heading)?;
         context.ranks.any(false)?; // all know what there is before anyone writes more
@@ -161,22 +160,16 @@ impl Trainer for PolicyGradient {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective.advantage, &groups),
         };
-        let mask_truncated = self.recipe.reward.mask_truncated;
-        let learnt = learnt_advantages(&groups, &advantages, mask_truncated);
+        let learnt = learnt_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
         let other_terms = in_force.bonus != 0.0 || objective.needs_reference();
-        if let Some(why) = nothing_to_learn(&advantages, other_terms) {
+        if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }
-        let prompts = self.recipe.prompts_per_update();
-        let states = States {
-            groups: &groups,
-            advantages: &advantages,
-            mask_truncated,
-            minibatch: prompts,
-            temperature: self.recipe.rollout.temperature,
-        };
+        let minibatches = TrainingBatch::minibatches(&groups, &learnt, self.recipe.prompts_per_update());
+        let temperature = self.recipe.rollout.temperature;
+        let states = States { groups: &groups, learnt: &learnt, minibatches: &minibatches, temperature };
         let before = match self.recipe.lab.track_theory {
             true => {
                 context.observer.progress(measuring(0));
@@ -184,27 +177,34 @@ impl Trainer for PolicyGradient {
             }
             false => None,
         };
+        let reference_logprobs = self.reference_logprobs(&minibatches, context)?;
         let epochs = self.recipe.update.epochs;
-        let minibatches = (0..epochs).flat_map(|_| groups.chunks(prompts).zip(advantages.chunks(prompts)));
+        let updates = (0..epochs).flat_map(|_| minibatches.iter().zip(&reference_logprobs));
         let mut totals = UpdateTotals::default();
-        let (mut tokens, total) = (0, epochs.saturating_mul(groups.len().div_ceil(prompts)));
+        let (mut tokens, total) = (0, epochs.saturating_mul(minibatches.len()));
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
-        for (number, (of_update, advantages)) in minibatches.enumerate() {
-            let batch = TrainingBatch::new(of_update, advantages, mask_truncated);
+        for (number, (batch, reference_logprobs)) in updates.enumerate() {
             let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
             if !batch.is_empty() {
-                let (loss, norm) = self.update(number, &batch, &in_force, context)?;
+                let inputs = LossInputs {
+                    settings: objective,
+                    temperature,
+                    on_policy: (number == 0).then_some(context.step),
+                    reference_logprobs: reference_logprobs.as_deref(),
+                    entropy_coefficient: in_force.bonus,
+                    steered: in_force.steered(),
+                    key: DrawKey { seed: self.recipe.run.seed, step: context.step, update: number as u64 },
+                };
+                let (loss, norm) = update(batch, &inputs, context)?;
                 state.entropy_control.after_update(objective, &mut in_force, loss.entropy);
-                let first = number % groups.len().div_ceil(prompts) * prompts;
-                records.learn(first, number + 1, &batch, &loss.objective);
+                records.learn(number + 1, batch, &loss.objective);
                 totals.add(loss.objective.statistics, norm);
             }
             tokens += batch.response_tokens();
             context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
         }
         let LearnContext { learner, record, .. } = context;
-        record.tokens =
-            record.clock.time("records", || records.finish(learner, self.recipe.rollout.temperature))?;
+        record.tokens = record.clock.time("records", || records.finish(learner, temperature))?;
         if let Some(share) = share_without_signal(&learnt) {
             record.metrics.set("update/groups_without_signal", share);
         }
@@ -271,37 +271,43 @@ impl PolicyGradient {
         (groups, collected.dropped)
     }
 
-    /// The update `number` of this step, with what is in force: its loss, and the norm of its gradient.
-    fn update<B: Backend>(
+    /// Log-probs of each minibatch's tokens under the reference model, where the loss needs them. No update changes them: all
+    /// epochs have the same.
+    fn reference_logprobs<B: Backend>(
         &self,
-        number: usize,
-        batch: &TrainingBatch,
-        in_force: &InForce,
+        minibatches: &[TrainingBatch],
         context: &mut LearnContext<'_, B>,
-    ) -> Result<(BatchLoss, f64)> {
-        let LearnContext { step, learner, reference, learning_rate, record, .. } = context;
-        let StepRecord { clock, .. } = record;
-        let temperature = self.recipe.rollout.temperature;
-        let reference = reference.filter(|_| self.recipe.objective.needs_reference());
-        let reference_logprobs =
-            reference.map(|model| batch.logprobs(model, learner, temperature)).transpose()?;
-        let inputs = LossInputs {
-            settings: &self.recipe.objective,
-            temperature,
-            on_policy: (number == 0).then_some(*step),
-            reference_logprobs: reference_logprobs.as_deref(),
-            entropy_coefficient: in_force.bonus,
-            steered: in_force.steered(),
-            key: DrawKey { seed: self.recipe.run.seed, step: *step, update: number as u64 },
+    ) -> Result<Vec<Option<Vec<f64>>>> {
+        let LearnContext { learner, reference, record, observer, .. } = context;
+        let Some(reference) = reference.filter(|_| self.recipe.objective.needs_reference()) else {
+            return Ok(vec![None; minibatches.len()]);
         };
-        let loss = clock.time("update", || batch.accumulate(learner, &inputs))?;
-        clock.add("objective", loss.objective_time);
-        if !batch.is_idle(&inputs) {
-            clock.count("update", batch.all_tokens()); // else there was next to nothing to do
-        }
-        let update = clock.time("optimizer", || learner.step(*learning_rate))?;
-        Ok((loss, update.norm))
+        let (mut tokens, total) = (0, minibatches.len());
+        let of_minibatch = |(done, batch): (usize, &TrainingBatch)| {
+            observer.progress(Progress { phase: Phase::Reference, done, total, tokens });
+            tokens += batch.all_tokens();
+            let needs = !batch.is_empty();
+            needs.then(|| batch.logprobs(reference, learner, self.recipe.rollout.temperature)).transpose()
+        };
+        record.clock.time("reference", || minibatches.iter().enumerate().map(of_minibatch).collect())
     }
+}
+
+/// One update: the loss of its minibatch, and the norm of its gradient.
+fn update<B: Backend>(
+    batch: &TrainingBatch,
+    inputs: &LossInputs<'_>,
+    context: &mut LearnContext<'_, B>,
+) -> Result<(BatchLoss, f64)> {
+    let LearnContext { learner, learning_rate, record, .. } = context;
+    let clock = &mut record.clock;
+    let loss = clock.time("update", || batch.accumulate(learner, inputs))?;
+    clock.add("objective", loss.objective_time);
+    if !batch.is_idle(inputs) {
+        clock.count("update", batch.all_tokens()); // else there was next to nothing to do
+    }
+    let update = clock.time("optimizer", || learner.step(*learning_rate))?;
+    Ok((loss, update.norm))
 }
 
 /// So many of the two passes that measure what a step does to the policy are over.

@@ -20,7 +20,8 @@ impl Recipe {
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let count = |is: bool| f64::from(u8::from(is));
         let (epochs, reference) = (self.update.epochs as f64, count(self.objective.needs_reference()));
-        // The reference and the process model score the rollout once, and the process model learns from it once.
+        // The reference scores the rollout once for the loss, and once for the process model, which scores it too and learns from
+        // it once.
         let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
         // Token records are whole responses, one at least.
@@ -41,7 +42,7 @@ impl Recipe {
             updates: epochs * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
             trained: Tokens::of_groups(windows, prompts * responses / shared, shared, prompt, response),
-            passes: (epochs * (1.0 + reference) + measured + recorded + 3.0 * prime, epochs + prime),
+            passes: (epochs + reference + measured + recorded + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config),
             evaluations: self.eval.evaluations(self.run.steps),

@@ -197,8 +197,9 @@ impl Recipe {
     /// Sentences about settings that are allowed but hardly meant.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
-        warnings.extend(self.optimizer.warning(settings::POLICY_OPTIMIZER, self.run.steps));
-        warnings.extend(self.warning_of_prime());
+        warnings.extend(self.optimizer.warnings(settings::POLICY_OPTIMIZER, self.run.steps));
+        warnings.extend(self.warnings_of_filter());
+        warnings.extend(self.warnings_of_prime());
         let (of_policy, of_process_model) = (self.prompts_per_update(), self.prompts_per_process_update());
         warnings.extend(self.warning_of_remainder("update.prompts", of_policy));
         if self.objective.is_prime() && of_process_model != of_policy {
@@ -232,12 +233,24 @@ impl Recipe {
         })
     }
 
-    fn warning_of_prime(&self) -> Option<String> {
+    /// What is set of it, and it is off.
+    fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
+        let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
+        let its = collect::RolloutSettings::default();
+        [("max_batches", max_batches != its.max_batches), ("when_short", when_short != its.when_short)]
+            .into_iter()
+            .filter(move |(_, is_set)| *is_set && !filter)
+            .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
+    }
+
+    fn warnings_of_prime(&self) -> Vec<String> {
         if self.objective.is_prime() {
-            return self.prime.optimizer.warning(settings::PROCESS_OPTIMIZER, self.run.steps);
+            return self.prime.optimizer.warnings(settings::PROCESS_OPTIMIZER, self.run.steps).collect();
         }
         (self.prime != PrimeSettings::default())
             .then(|| "the table prime has no effect: objective.advantage is not \"prime\"".to_owned())
+            .into_iter()
+            .collect()
     }
 
     /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.

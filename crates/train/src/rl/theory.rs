@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
-use crate::minibatch::{TrainedOn, TrainingBatch, trained_on};
+use crate::minibatch::TrainingBatch;
 use isentrope_kernels::Backend;
 use isentrope_lab::tokens::Advantages;
 use std::ops::Range;
@@ -17,28 +17,16 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub(super) struct States<'a> {
     pub groups: &'a [Group],
-    /// Of each response of each group.
-    pub advantages: &'a [Vec<Option<Advantages>>],
-    pub mask_truncated: bool,
-    /// Groups of a minibatch.
-    pub minibatch: usize,
+    /// Advantages of the responses that are trained on, of each response of each group.
+    pub learnt: &'a [Vec<Option<&'a Advantages>>],
+    pub minibatches: &'a [TrainingBatch],
     pub temperature: f32,
 }
 
 impl<'a> States<'a> {
-    /// Calls `f` with each minibatch and the responses in it.
-    fn each(
-        &self,
-        mut f: impl FnMut(&TrainingBatch, &mut dyn Iterator<Item = TrainedOn<'a>>) -> Result<()>,
-    ) -> Result<()> {
-        let minibatches = self.groups.chunks(self.minibatch).zip(self.advantages.chunks(self.minibatch));
-        for (groups, advantages) in minibatches {
-            let batch = TrainingBatch::new(groups, advantages, self.mask_truncated);
-            if !batch.is_empty() {
-                f(&batch, &mut trained_on(groups, advantages, self.mask_truncated))?;
-            }
-        }
-        Ok(())
+    /// The minibatches that hold anything.
+    fn each(&self) -> impl Iterator<Item = &'a TrainingBatch> {
+        self.minibatches.iter().filter(|batch| !batch.is_empty())
     }
 }
 
@@ -81,18 +69,18 @@ impl Before {
     /// As [`Learner::score`].
     pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Result<Self> {
         let mut before = Self::default();
-        states.each(|batch, responses| {
+        for batch in states.each() {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
             let [now, sampled] = [&scores, batch.sampled()].map(|scores| {
                 // Under the distribution that the token was drawn from.
                 move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
             });
-            let (mut first, mut group) = (0, None);
-            for TrainedOn { number, group: of, response, advantages, .. } in responses {
-                let tokens = first..first + response.tokens.len();
-                first = tokens.end;
+            let mut group = None;
+            for ((number, sample), tokens) in batch.responses() {
+                let Some(advantages) = states.learnt[number][sample] else { continue };
+                let opens = group.replace(number) != Some(number);
                 before.responses.push(OfResponse {
-                    opens: (group.replace(number) != Some(number)).then(|| of.accuracy().unwrap_or(0.0)),
+                    opens: opens.then(|| states.groups[number].accuracy().unwrap_or(0.0)),
                     tokens: tokens.len(),
                     logprob: mean(&scores.logprobs, tokens.clone()),
                     entropy: mean(&scores.entropies, tokens.clone()),
@@ -107,8 +95,7 @@ impl Before {
                     before.tokens.exact += advantage * ratio * f64::from(slopes[token]);
                 }
             }
-            Ok(())
-        })?;
+        }
         Ok(before)
     }
 
@@ -124,16 +111,10 @@ impl Before {
         metrics: &mut Metrics,
     ) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
-        states.each(|batch, responses| {
+        for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;
-            let mut first = 0;
-            for TrainedOn { response, .. } in responses {
-                let tokens = first..first + response.tokens.len();
-                first = tokens.end;
-                after.push(mean(&entropies, tokens));
-            }
-            Ok(())
-        })?;
+            after.extend(batch.responses().map(|(_, tokens)| mean(&entropies, tokens)));
+        }
         self.record(&after, metrics);
         Ok(())
     }

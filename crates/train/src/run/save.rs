@@ -2,7 +2,7 @@
 
 use super::checkpoint::{Learners, RunState};
 use super::{Run, StepRecord};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::observer::{Observer, Phase, Progress};
 use isentrope_kernels::Backend;
 use isentrope_trace::span;
@@ -14,7 +14,8 @@ impl Run {
     /// last step.
     ///
     /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has failed.
+    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has failed; [`Error::Run`] when the
+    /// run ends here with weights that must not be saved.
     pub(crate) fn save_if_due<B: Backend, S: Serialize>(
         &mut self,
         learners: &mut Learners<'_, B>,
@@ -34,12 +35,16 @@ impl Run {
             lost || !learner.tells_probabilities()
         });
         if let Some(damaged) = damaged {
-            observer.note(&format!(
+            let why = format!(
                 "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
                  {}.learning_rate and --resume",
                 damaged.optimizer.table()
-            ));
-            return Ok(stop && step < self.steps);
+            );
+            if stop || step == self.steps {
+                return Err(Error::Run(why)); // nobody may take what there is for what the recipe asks for
+            }
+            observer.note(&why);
+            return Ok(false);
         }
         // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
         if let Some(score) = self.score

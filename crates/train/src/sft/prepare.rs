@@ -88,7 +88,7 @@ impl TrainingRecipe for Recipe {
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
-        notes.extend(recipe.optimizer.warning(POLICY_OPTIMIZER, recipe.run.steps));
+        notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);

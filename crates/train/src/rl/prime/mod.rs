@@ -6,7 +6,7 @@ mod settings;
 pub use settings::{Order, PrimeSettings};
 
 use super::Recipe;
-use crate::advantage::{by_group, compared, outcomes};
+use crate::advantage::{by_group, compared, is_masked, outcomes};
 use crate::collect::RolloutSettings;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -122,8 +122,8 @@ impl<'a> Rollout<'a> {
     /// One update of the process model per minibatch. It learns from the responses that the policy learns from.
     fn learn<B: Backend>(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner<B>) -> Result<Learnt> {
         let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
-        let is_masked = |place: &usize| recipe.reward.mask_truncated && self.responses[*place].2.truncated;
-        let places: Vec<usize> = (0..self.responses.len()).filter(|place| !is_masked(place)).collect();
+        let learns = |place: &usize| !is_masked(self.responses[*place].2, recipe.reward.mask_truncated);
+        let places: Vec<usize> = (0..self.responses.len()).filter(learns).collect();
         let minibatch = recipe.prompts_per_process_update();
         let of_update = |place: usize| self.responses[place].0 / minibatch;
         for places in places.chunk_by(|&a, &b| of_update(a) == of_update(b)) {
