@@ -20,8 +20,8 @@ pub struct EntropyBonus {
     /// Entropy to hold, in nats: a number, a fraction of the entropy that the run begins with, or a schedule. The weight follows
     /// it by `rate` or by `delta`. Unset: the weight stays as it is.
     pub target: Option<TargetEntropy>,
-    /// With a target: after each update the weight moves by rate * (target - entropy of the update's tokens). Unset: 1e-3,
-    /// unless `delta` is set.
+    /// With a target: after each update the weight moves by rate * (target - entropy), which is measured as `policy/entropy` is,
+    /// but on the responses of the update. Unset: 1e-3, unless `delta` is set.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub rate: Option<f64>,
     /// With a target, in place of `rate`: after each step the weight moves up by this where the rollout's entropy is below the
@@ -102,7 +102,7 @@ impl EntropyBonus {
         if entropy <= target { weight } else { 0.0 }
     }
 
-    /// The weight, and coefficient, after an update with this one, which saw this mean entropy (nats), where it moves with each
+    /// The weight, and coefficient, after an update with this one, which saw this entropy (nats), where it moves with each
     /// update. An entropy that is not finite moves nothing.
     pub fn after_update(&self, coefficient: f64, entropy: f64, target: Option<f64>) -> Option<f64> {
         let (rate, distance) = (self.resolved_rate()?, target? - entropy);

@@ -57,7 +57,8 @@ pub struct LossInputs<'a> {
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,
-    /// Mean entropy of the policy in training over the responses' tokens, in nats.
+    /// Entropy of the policy in training, the mean over the responses of the mean over their tokens, in nats: what
+    /// `policy/entropy` is of a rollout.
     pub entropy: f64,
     /// Time spent outside the model.
     pub objective_time: Duration,
@@ -209,7 +210,8 @@ impl TrainingBatch {
                 d_entropies: narrow(&objective.d_entropies),
                 d_log_masses: narrow(&objective.d_log_masses),
             };
-            let entropy = entropies.iter().sum::<f64>() / entropies.len() as f64;
+            let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
+            let entropy = of_responses.sum::<f64>() / self.lengths.len() as f64;
             (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })
         })
     }
@@ -248,6 +250,10 @@ impl TrainingBatch {
         let parts = self.tokens.iter().zip(&self.prompt_lengths);
         parts.map(|(tokens, &score_from)| Sequence { tokens, score_from }).collect()
     }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn widen(values: &[f32]) -> Vec<f64> {

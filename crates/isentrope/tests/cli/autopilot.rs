@@ -117,6 +117,26 @@ fn a_bonus_of_fixed_steps_acts_below_its_target_alone() {
 }
 
 #[test]
+fn a_bonus_that_follows_its_target_sees_the_entropy_that_the_target_is_of() {
+    let bench = Bench::train();
+    let sets = [
+        "objective.entropy_bonus={ target = 1.5, rate = 0.01, coefficient = 0.02, max = 0.1 }",
+        "objective.covariance={ method = \"none\" }",
+        "rollout.filter=false",
+        "update.prompts=4",
+        "update.epochs=1",
+        "run.steps=2",
+        "eval.every=0",
+    ];
+    let out = bench.run("run", &sets, &[]);
+    let entropy = series(&out, "policy/entropy")[0];
+    assert!(entropy != series(&out, "policy/entropy_token_mean")[0], "its responses are equally long");
+    let moved = 0.02 + 0.01 * (1.5 - entropy);
+    let weights = series(&out, "entropy/bonus_coefficient");
+    assert!(weights[0] == 0.02 && (weights[1] - moved).abs() < 1e-7, "{weights:?} {moved}");
+}
+
+#[test]
 fn a_target_out_of_reach_is_told_with_what_to_turn() {
     let bench = Bench::train();
     let sets = [NO_BONUS, &covariance("kl-cov", "target_entropy = 20"), "run.steps=12", "eval.every=0"];

@@ -476,6 +476,19 @@ fn a_run_that_diverges_keeps_its_last_good_checkpoint_and_goes_on_from_it() {
 }
 
 #[test]
+fn a_run_whose_last_step_is_not_finite_has_not_succeeded() {
+    for bench in [Bench::train(), Bench::sft()] {
+        let sets = ["run.steps=1", "optimizer.learning_rate=1e38", "eval.every=0"];
+        let sentence = failure_of_last_line(&mut bench.command("run", &sets, &[]));
+        assert!(
+            sentence.contains("step 1 is not saved") && sentence.contains("optimizer.learning_rate"),
+            "{sentence}"
+        );
+        assert_eq!(names(&bench.out("run").join("checkpoints")), [""; 0]);
+    }
+}
+
+#[test]
 fn a_resume_that_fails_changes_no_setting_of_the_run() {
     let bench = Bench::sft();
     let out = bench.run("run", &["run.steps=1"], &[]);

@@ -122,7 +122,7 @@ impl EntropyControl {
         Ok(InForce { held, bonus_target, bonus })
     }
 
-    /// Takes in the mean entropy that an update saw: the weight of the bonus may move with it.
+    /// Takes in the entropy that an update saw: the weight of the bonus may move with it.
     pub fn after_update(&mut self, settings: &ObjectiveSettings, in_force: &mut InForce, entropy: f64) {
         let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
         let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
