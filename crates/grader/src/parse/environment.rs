@@ -34,7 +34,7 @@ impl Parser<'_, '_, '_> {
         self.place = end + 1;
         let matrix = Matrix::new(rows).ok_or(Unreadable::NotMath)?;
         match name {
-            "vmatrix" => matrix.determinant().map(Value::Scalar).ok_or(Unreadable::NotMath),
+            "vmatrix" => self.context.copies.determinant(&matrix).map(Value::Scalar),
             _ => Ok(Value::Matrix(matrix)),
         }
     }

@@ -3,6 +3,7 @@
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
 use super::super::phrases::units::ORDINALS;
+use super::matrices::{Copies, transposed};
 use super::operations::operation;
 use super::slices::{closing, split};
 use super::value::{Value, divided, negated, plus, times};
@@ -79,7 +80,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                     break;
                 }
                 let term = parser.product()?;
-                let term = if negative { negated(term) } else { term };
+                let term = if negative { negated(term, &mut parser.context.copies)? } else { term };
                 sum = Some(match sum {
                     None => term,
                     Some(sum) => plus(sum, term)?,
@@ -140,7 +141,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 Some(Kind::Mark('/') | Kind::Command("div")) => Some(true),
                 Some(Kind::Mark('%')) if !self.percent_ends() => {
                     self.advance();
-                    product = divided(product, Expression::integer(100));
+                    product = divided(product, Expression::integer(100), &mut self.context.copies)?;
                     continue;
                 }
                 Some(Kind::Command(name @ ("mod" | "bmod" | "pmod"))) => {
@@ -169,12 +170,12 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 explicit && self.place > 0 && self.tokens[self.place - 1].kind == Kind::Command("times");
             let factor = self.signed_factor()?;
             if is_times && self.context.has_vectors {
-                product = vectors_product(product, factor)?;
+                product = vectors_product(product, factor, &mut self.context.copies)?;
                 continue;
             }
             product = match divides {
-                Some(true) => divided(product, factor.scalar()?),
-                _ => times(product, factor)?,
+                Some(true) => divided(product, factor.scalar()?, &mut self.context.copies)?,
+                _ => times(product, factor, &mut self.context.copies)?,
             };
         }
     }
@@ -197,7 +198,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
             negative ^= sign;
         }
         let factor = self.factor()?;
-        Ok(if negative { negated(factor) } else { factor })
+        if negative { negated(factor, &mut self.context.copies) } else { Ok(factor) }
     }
 
     /// A base with its powers and factorials.
@@ -219,7 +220,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 }
                 Some(Kind::Command("degree")) => {
                     self.advance();
-                    times(value, Value::Scalar(Expression::Constant(Constant::Degree)))?
+                    self.degrees(value)?
                 }
                 _ => return Ok(value),
             };
@@ -236,13 +237,13 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
             [sign, ..] => Some((sign, 1)),
             [] => None,
         };
-        match (sign.map(|(sign, length)| (sign.kind, length)), &value) {
-            (Some((Kind::Command("circ" | "degree"), length)), _) => {
+        match (sign.map(|(sign, length)| (sign.kind, length)), value) {
+            (Some((Kind::Command("circ" | "degree"), length)), value) => {
                 self.place += length;
-                times(value, Value::Scalar(Expression::Constant(Constant::Degree)))
+                self.degrees(value)
             }
             // 12^{th}.
-            (Some((Kind::Upright(ending), length)), Value::Scalar(Expression::Number(_)))
+            (Some((Kind::Upright(ending), length)), value @ Value::Scalar(Expression::Number(_)))
                 if ORDINALS.contains(&ending) =>
             {
                 self.place += length;
@@ -253,13 +254,17 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 Value::Matrix(matrix),
             ) => {
                 self.place += length;
-                Ok(Value::Matrix(matrix.transposed()))
+                transposed(matrix).map(Value::Matrix)
             }
-            _ => {
+            (_, value) => {
                 let exponent = self.exponent()?;
                 Ok(Value::Scalar(Expression::power(value.scalar()?, exponent)))
             }
         }
+    }
+
+    fn degrees(&mut self, value: Value) -> Result<Value, Unreadable> {
+        times(value, Value::Scalar(Expression::Constant(Constant::Degree)), &mut self.context.copies)
     }
 
     /// What comes after ^.
@@ -329,12 +334,12 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
 }
 
 /// What `\times` makes of two vectors; a number times a vector is a product.
-fn vectors_product(a: Value, b: Value) -> Result<Value, Unreadable> {
+fn vectors_product(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) if !a.is_number() && !b.is_number() => {
             Ok(Value::Scalar(Expression::Unknown("\\times".into(), vec![a, b])))
         }
-        (a, b) => times(a, b),
+        (a, b) => times(a, b, copies),
     }
 }
 

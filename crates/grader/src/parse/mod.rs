@@ -7,6 +7,7 @@ mod environment;
 mod expression;
 mod figures;
 mod function;
+mod matrices;
 mod names;
 mod number;
 mod operations;
@@ -18,6 +19,7 @@ mod words;
 
 use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
+use matrices::{Copies, MAX_COPIES};
 
 pub use figures::triangle;
 pub use number::integer;
@@ -37,6 +39,9 @@ pub enum Unreadable {
     /// Too many brackets within each other.
     #[error("is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
+    /// Matrices that are multiplied, or determinants within each other, which are too long as one formula.
+    #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
+    TooManyCopies,
     /// It is words, or its parts do not fit together.
     #[error("is not a formula")]
     NotMath,
@@ -66,6 +71,8 @@ struct Context {
     braces_enclose_sets: bool,
     /// Whether there are vectors, whose product `\\times` does not commute.
     has_vectors: bool,
+    /// What the arithmetic of matrices may still copy.
+    copies: Copies,
 }
 
 impl Context {
@@ -105,6 +112,7 @@ pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable>
         plain_logarithm: false,
         braces_enclose_sets: !source.contains(['\\', '^', '_']) && has_nested_braces(&source),
         has_vectors: VECTORS.iter().any(|command| source.contains(command)),
+        copies: Copies::default(),
     };
     let answer = context.answer(&tokens)?;
     Ok(Parsed { answer, plain_logarithm: context.plain_logarithm })

@@ -6,6 +6,7 @@ use num_traits::ToPrimitive;
 use super::super::expression::Expression;
 use super::super::matrix::Matrix;
 use super::Unreadable;
+use super::matrices::{self, Copies};
 
 /// Largest power of ten that a number is multiplied out with.
 pub const MAX_EXPONENT: i32 = 2000;
@@ -30,48 +31,57 @@ impl Value {
 }
 
 /// -value.
-pub fn negated(value: Value) -> Value {
+pub fn negated(value: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match value {
         // -3 is a number, not a product.
-        Value::Scalar(Expression::Number(number)) => Value::Scalar(Expression::Number(-number)),
-        Value::Scalar(expression) => Value::Scalar(expression.negated()),
-        Value::Matrix(matrix) => Value::Matrix(matrix.scaled(&Expression::integer(-1))),
+        Value::Scalar(Expression::Number(number)) => Ok(Value::Scalar(Expression::Number(-number))),
+        Value::Scalar(expression) => Ok(Value::Scalar(expression.negated())),
+        Value::Matrix(matrix) => copies.scaled(&Expression::integer(-1), matrix).map(Value::Matrix),
     }
 }
 
 /// a + b; a matrix and a number, or matrices of different sizes, are an error.
 pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
     match (a, b) {
-        (Value::Scalar(Expression::Sum(mut terms)), Value::Scalar(b)) => {
-            terms.push(b);
-            Ok(Value::Scalar(Expression::Sum(terms)))
-        }
-        (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(Expression::Sum(vec![a, b]))),
-        (Value::Matrix(a), Value::Matrix(b)) => a.plus(&b).map(Value::Matrix).ok_or(Unreadable::NotMath),
+        (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(sum(a, b))),
+        (Value::Matrix(a), Value::Matrix(b)) => matrices::plus(a, b).map(Value::Matrix),
         _ => Err(Unreadable::NotMath),
     }
 }
 
 /// a b; matrices whose sizes do not fit are an error.
-pub fn times(a: Value, b: Value) -> Result<Value, Unreadable> {
+pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(product(a, b))),
         (Value::Scalar(factor), Value::Matrix(matrix)) | (Value::Matrix(matrix), Value::Scalar(factor)) => {
-            Ok(Value::Matrix(matrix.scaled(&factor)))
+            copies.scaled(&factor, matrix).map(Value::Matrix)
         }
-        (Value::Matrix(a), Value::Matrix(b)) => a.times(&b).map(Value::Matrix).ok_or(Unreadable::NotMath),
+        (Value::Matrix(a), Value::Matrix(b)) => copies.times(&a, &b).map(Value::Matrix),
     }
 }
 
 /// value / divisor.
-pub fn divided(value: Value, divisor: Expression) -> Value {
+pub fn divided(value: Value, divisor: Expression, copies: &mut Copies) -> Result<Value, Unreadable> {
     match value {
         Value::Scalar(Expression::Product(mut factors)) => {
             factors.push(Expression::power(divisor, Expression::integer(-1)));
-            Value::Scalar(Expression::Product(factors))
+            Ok(Value::Scalar(Expression::Product(factors)))
         }
-        Value::Scalar(dividend) => Value::Scalar(dividend.over(divisor)),
-        Value::Matrix(matrix) => Value::Matrix(matrix.scaled(&Expression::integer(1).over(divisor))),
+        Value::Scalar(dividend) => Ok(Value::Scalar(dividend.over(divisor))),
+        Value::Matrix(matrix) => {
+            copies.scaled(&Expression::integer(1).over(divisor), matrix).map(Value::Matrix)
+        }
+    }
+}
+
+/// a plus b.
+pub fn sum(a: Expression, b: Expression) -> Expression {
+    match a {
+        Expression::Sum(mut terms) => {
+            terms.push(b);
+            Expression::Sum(terms)
+        }
+        a => Expression::Sum(vec![a, b]),
     }
 }
 
