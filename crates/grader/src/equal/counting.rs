@@ -7,7 +7,7 @@ use super::super::expression::{Expression, Function};
 
 /// Both expressions, with the numbers of choices that one of them has for the letters in it; `None` if neither has one.
 pub(super) fn in_numbers(a: &Expression, b: &Expression) -> Option<(Expression, Expression)> {
-    match (read(a), read(b)) {
+    match (counted(a), counted(b)) {
         (Some(a), None) => Some((a, b.clone())),
         (None, Some(b)) => Some((a.clone(), b)),
         _ => None,
@@ -15,44 +15,47 @@ pub(super) fn in_numbers(a: &Expression, b: &Expression) -> Option<(Expression, 
 }
 
 /// An expression with numbers of choices for C(n, k) and P(n, k); `None` if it has none.
-fn read(expression: &Expression) -> Option<Expression> {
+pub(super) fn counted(expression: &Expression) -> Option<Expression> {
     if let Some(number) = number(expression) {
         return Some(number);
     }
     let among = |parts: &[Expression]| -> Option<Vec<Expression>> {
-        let read: Vec<_> = parts.iter().map(read).collect();
-        read.iter().any(Option::is_some).then(|| {
-            read.into_iter().zip(parts).map(|(read, part)| read.unwrap_or_else(|| part.clone())).collect()
+        let counted: Vec<_> = parts.iter().map(counted).collect();
+        counted.iter().any(Option::is_some).then(|| {
+            counted
+                .into_iter()
+                .zip(parts)
+                .map(|(counted, part)| counted.unwrap_or_else(|| part.clone()))
+                .collect()
         })
     };
     match expression {
         Expression::Sum(terms) => among(terms).map(Expression::Sum),
         Expression::Product(factors) => among(factors).map(Expression::Product),
-        Expression::Power(power) => read(&power.0).map(|base| Expression::power(base, power.1.clone())),
+        Expression::Power(power) => counted(&power.0).map(|base| Expression::power(base, power.1.clone())),
         _ => None,
     }
 }
 
 fn number(expression: &Expression) -> Option<Expression> {
+    let (letter, [n, k]) = choices(expression)?;
+    Some(if letter == "C" { binomial(&n, &k) } else { permutations(&n, &k) })
+}
+
+/// The letter of an expression that is a number of choices, and its n and k.
+pub(super) fn choices(expression: &Expression) -> Option<(&str, [Expression; 2])> {
     match expression {
         Expression::Unknown(name, arguments) => {
             let [n, k] = &arguments[..] else { return None };
-            match &**name {
-                "C" => Some(binomial(n, k)),
-                "P" | "A" => Some(permutations(n, k)),
-                _ => None,
-            }
+            matches!(&**name, "C" | "P" | "A").then(|| (&**name, [n.clone(), k.clone()]))
         }
         // C_5^2 is of 5, and C^2_5 as well.
         Expression::Power(power) => {
             let (Expression::Symbol(name), k) = &**power else { return None };
             let (letter, n) = name.split_once('_')?;
             let n = n.parse::<u32>().map(Expression::integer).unwrap_or_else(|_| Expression::symbol(n));
-            match letter {
-                "C" => Some(binomial(&n, k)),
-                "P" | "A" if is_count(k) => Some(permutations(&n, k)),
-                _ => None,
-            }
+            let is_choice = letter == "C" || matches!(letter, "P" | "A") && is_count(k);
+            is_choice.then(|| (letter, [n, k.clone()]))
         }
         _ => None,
     }

@@ -122,7 +122,7 @@ fn in_units(quantity: &Quantity) -> Expression {
 }
 
 /// A number times letters that may be units, without them: 5 m/s^2 is 5.
-fn without_unit_letters(expression: &Expression) -> Option<Expression> {
+pub(super) fn without_unit_letters(expression: &Expression) -> Option<Expression> {
     let Expression::Product(factors) = expression else { return None };
     let is_unit = |factor: &Expression| {
         let base = match factor {

@@ -8,10 +8,12 @@ use super::super::answer::Answer;
 use super::super::expression::{Constant, Expression, Function};
 use super::super::fuel::OutOfFuel;
 use super::super::relation::Relation;
-use super::super::value::rational_value;
+use super::super::value::{has_decimal, rational_value};
 use super::Comparison;
-use super::conclusion::{is_value, named_value};
-use super::quantity::is_name;
+use super::conclusion::named_value;
+use super::counting::{choices, counted};
+use super::quantity::{is_name, without_unit_letters};
+use super::remainder::{self, remainder};
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
@@ -25,6 +27,15 @@ impl Comparison<'_> {
             (Answer::For(gold, _), given) => self.is_undone(gold, given),
             (gold, Answer::For(given, _)) => self.is_undone(gold, given),
             _ if !asks_for_numbers(gold) => Ok(false),
+            _ => self.leaves_undone(gold, given),
+        }
+    }
+
+    /// Whether this is so where the ground truth is numbers.
+    fn leaves_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
+        let mut asked = formulas(gold);
+        asked.retain(|formula| is_written_out(formula) && !has_decimal(formula));
+        match (gold, given) {
             (_, Answer::Chain(sides, relations)) if are_equations(relations) => {
                 let number = match gold {
                     Answer::Quantity(_) => Some(gold),
@@ -32,24 +43,28 @@ impl Comparison<'_> {
                     _ => None,
                 };
                 match number {
-                    Some(number) => self.does_not_arrive(number, sides),
-                    None => self.is_unfinished(given),
+                    Some(number) => self.does_not_arrive(number, sides, &asked),
+                    None => self.is_unfinished(given, &asked),
                 }
             }
             // One number in several forms.
-            (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => {
-                Ok(!forms.is_empty() && !self.some(forms, |this, form| Ok(!this.is_unfinished(form)?))?)
-            }
-            _ => self.is_unfinished(given),
+            (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => Ok(!forms.is_empty()
+                && !self.some(forms, |this, form| Ok(!this.is_unfinished(form, &asked)?))?),
+            _ => self.is_unfinished(given, &asked),
         }
     }
 
     /// Whether sides of an equation leave something to be done which no other side has done: 73 + 64 = 137 does not,
     /// 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
-    fn does_not_arrive(&mut self, gold: &Answer, sides: &[Answer]) -> Result<bool, OutOfFuel> {
+    fn does_not_arrive(
+        &mut self,
+        gold: &Answer,
+        sides: &[Answer],
+        asked: &[&Expression],
+    ) -> Result<bool, OutOfFuel> {
         let mut some_unfinished = false;
-        for side in sides.iter().filter(|side| is_value(side)) {
-            if self.is_unfinished(side)? {
+        for side in sides {
+            if self.is_unfinished(side, asked)? {
                 some_unfinished = true;
             } else if self.answers(gold, side)?.is_some() {
                 return Ok(false);
@@ -58,8 +73,9 @@ impl Comparison<'_> {
         Ok(some_unfinished)
     }
 
-    /// Whether a number in an answer is left to be worked out. Of equations one side must have done it.
-    fn is_unfinished(&mut self, answer: &Answer) -> Result<bool, OutOfFuel> {
+    /// Whether a number in an answer is left to be worked out, where these exact numbers are `asked` for, if any. Of equations
+    /// one side must have done it.
+    fn is_unfinished(&mut self, answer: &Answer, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
         self.fuel.spend(1)?;
         if let Answer::Chain(sides, relations) = answer
             && are_equations(relations)
@@ -67,30 +83,55 @@ impl Comparison<'_> {
             return self.some(sides, |this, side| {
                 let is_what_it_comes_to = |this: &mut Self, other: &Answer| {
                     Ok(says_number(other)
-                        && !this.is_unfinished(other)?
+                        && !this.is_unfinished(other, asked)?
                         && this.answers(side, other)?.is_some())
                 };
-                Ok(this.is_unfinished(side)? && !this.some(sides, is_what_it_comes_to)?)
+                Ok(this.is_unfinished(side, asked)? && !this.some(sides, is_what_it_comes_to)?)
             });
         }
         let (answers, formulas) = parts(answer);
         for formula in formulas {
-            if self.has_arithmetic(formula)? {
+            if self.has_arithmetic(formula, asked)? {
                 return Ok(true);
             }
         }
-        self.some(answers, Self::is_unfinished)
+        self.some(answers, |this, answer| this.is_unfinished(answer, asked))
     }
 
-    /// Whether operations are left to be done in a formula for a rational number.
-    fn has_arithmetic(&mut self, formula: &Expression) -> Result<bool, OutOfFuel> {
-        if is_written_out(formula) || is_one_operation(formula) || !formula.is_number() {
+    /// Whether operations are left to be done in a formula for a rational number. A unit's letters are none of it.
+    fn has_arithmetic(&mut self, formula: &Expression, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
+        let bare = without_unit_letters(formula);
+        let formula = bare.as_ref().unwrap_or(formula);
+        if is_written_out(formula) || is_one_operation(formula) {
             return Ok(false);
         }
-        let Some(value) = rational_value(formula, self.fuel)? else { return Ok(false) };
+        let Some(value) = self.rational(formula, asked)? else { return Ok(false) };
         let digits = digits_of(&value);
         let is_shorter = digits > MOST_DIGITS && digits_in(formula) < digits;
         Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
+    }
+
+    /// The value of a formula that is rational: the algebra shows it, or it is one of the exact numbers that are asked for.
+    fn rational(
+        &mut self,
+        formula: &Expression,
+        asked: &[&Expression],
+    ) -> Result<Option<BigRational>, OutOfFuel> {
+        if let Some(remainder) = remainder(formula, self.fuel)? {
+            return rational_value(&remainder, self.fuel);
+        }
+        let counted = counted(formula);
+        let formula = counted.as_ref().unwrap_or(formula);
+        let value = rational_value(formula, self.fuel)?;
+        if value.is_some() || is_name(formula) {
+            return Ok(value);
+        }
+        for number in asked {
+            if self.expressions(number, formula)? {
+                return rational_value(number, self.fuel);
+            }
+        }
+        Ok(None)
     }
 
     /// Whether this is so of one of the answers.
@@ -183,13 +224,20 @@ fn is_infinity(formula: &Expression) -> bool {
 }
 
 /// Whether a formula is one operation on numbers that may be the best way to write what it comes to: a power, a root, a
-/// factorial, a binomial, a logarithm, a sine, or a number times a power of ten; with a sign or without.
+/// factorial, a binomial, a logarithm, a sine, a remainder, or a number times a power of ten; with a sign or without.
 fn is_one_operation(formula: &Expression) -> bool {
     use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
-    match without_sign(formula) {
+    let formula = without_sign(formula);
+    if let Some((_, arguments)) = choices(formula) {
+        return arguments.iter().all(is_written_out);
+    }
+    if let Some((dividend, modulus, _)) = remainder::parts(formula) {
+        return is_digits(dividend) && is_digits(modulus);
+    }
+    match formula {
         Expression::Power(power) => {
             let (base, exponent) = &**power;
-            let is_division = without_sign(formula).divisor().is_some_and(|divisor| !is_digits(divisor));
+            let is_division = formula.divisor().is_some_and(|divisor| !is_digits(divisor));
             is_written_out(base)
                 && is_written_out(exponent)
                 && *exponent != Expression::integer(1)

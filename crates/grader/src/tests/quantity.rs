@@ -209,9 +209,8 @@ fn words_that_change_a_value_are_not_left_out() {
 fn remainders_are_computed_and_congruences_taken_as_they_are() {
     same(&[
         ("5", "12 \\bmod 7"),
-        ("2", "2^{100} \\bmod 7"),
-        ("6", "3^{1001} \\cdot 2 \\bmod{8}"),
         ("2^{100} \\bmod 7", "2"),
+        ("3^{1001} \\cdot 2 \\bmod{8}", "6"),
         ("5 \\pmod 7", "5 \\pmod 7"),
         ("12 \\bmod 7", "5"),
     ]);
