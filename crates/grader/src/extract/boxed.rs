@@ -1,5 +1,6 @@
 //! Answers in `\boxed{...}` and `\fbox{...}`.
 
+use super::super::phrases::hedges::ANOTHER;
 use super::super::phrases::statements::{AND, ENDS_LIST, OR};
 use super::denial::denies_next;
 
@@ -54,6 +55,12 @@ pub fn open_box(text: &str) -> Option<&str> {
         .map(|start| &text[start..])
 }
 
+/// A text as far as the first box that is never closed.
+pub fn before_open_box(text: &str) -> &str {
+    let (_, open) = scan(text);
+    open.into_iter().find_map(|(_, command)| command).map_or(text, |start| &text[..start])
+}
+
 /// What follows a `\boxed` without braces: one word.
 pub fn bare_box(text: &str) -> Option<(String, usize)> {
     let start = text.rfind("\\boxed ")? + "\\boxed ".len();
@@ -62,10 +69,18 @@ pub fn bare_box(text: &str) -> Option<(String, usize)> {
     (!word.is_empty() && !word.starts_with('{')).then(|| (word.to_owned(), start + word.len()))
 }
 
-/// The complete boxes in the order in which they open. Escaped braces are text.
+/// The complete boxes in the order in which they open.
 fn boxes(text: &str) -> Vec<Box> {
+    let (mut found, _) = scan(text);
+    found.sort_unstable_by_key(|found| found.start);
+    found
+}
+
+/// The complete boxes of a text, and of each brace that is never closed where its content starts, and its command if it is a
+/// box's. Escaped braces are text.
+fn scan(text: &str) -> (Vec<Box>, Vec<(usize, Option<usize>)>) {
     let mut found = Vec::new();
-    let mut open: Vec<(usize, Option<usize>)> = Vec::new();
+    let mut open = Vec::new();
     let mut escaped = false;
     for (place, byte) in text.bytes().enumerate() {
         match byte {
@@ -80,8 +95,7 @@ fn boxes(text: &str) -> Vec<Box> {
             _ => {}
         }
     }
-    found.sort_unstable_by_key(|found| found.start);
-    found
+    (found, open)
 }
 
 /// Where the command of a box starts whose brace comes after the text.
@@ -99,7 +113,16 @@ const MAX_GAP: usize = 60;
 /// Whether what stands between two boxes makes them one list: "and", a comma, nothing, with perhaps a few words or a
 /// name for the next.
 fn joins(gap: &str) -> bool {
-    if gap.len() > MAX_GAP || gap.contains(". ") || gap.contains(".\n") || gap.contains("\n\n") {
+    if gap.len() > MAX_GAP {
+        return false;
+    }
+    let lower = gap.to_ascii_lowercase();
+    let mut said = lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).peekable();
+    // "\\boxed{1}. Alternatively, \\boxed{2}" gives both.
+    if said.peek().is_some() && said.all(|word| ANOTHER.contains(&word)) {
+        return true;
+    }
+    if gap.contains(". ") || gap.contains(".\n") || gap.contains("\n\n") {
         return false;
     }
     let (mut joined, mut names_list) = (false, false);

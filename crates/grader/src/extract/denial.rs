@@ -92,6 +92,10 @@ fn ends_in_comparison(before: &str) -> bool {
     }
 }
 
+/// Commands by which the number after them is a bound, or not so; longer ones first.
+pub const COMPARISONS: [&str; 10] =
+    ["\\geqslant", "\\leqslant", "\\geq", "\\leq", "\\neq", "\\ge", "\\le", "\\ne", "\\gt", "\\lt"];
+
 /// As much of the end of a text as may be looked at, in bytes.
 pub fn end_of(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);

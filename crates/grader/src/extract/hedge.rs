@@ -4,12 +4,12 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, MORE_OR_LESS, OPERATIONS, RATHER, THAN,
-    TIMES,
+    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, IN, MORE_OR_LESS, ONE_OF, OPERATIONS,
+    RATHER, THAN, TIMES,
 };
 use super::super::phrases::statements::OR;
 use super::super::phrases::units::multiplies;
-use super::denial::denies_claim;
+use super::denial::{COMPARISONS, denies_claim};
 use super::number::leading_number;
 use super::segments::segments;
 use super::sentence::whole_answer;
@@ -22,6 +22,7 @@ pub fn is_hedged(sentence: &str) -> bool {
     let is_choice = words.first() == Some(&EITHER) && words.contains(&OR);
     is_choice
         || is_compared(&lower)
+        || is_one_of(&lower)
         || denies_claim(&lower)
         || words.windows(2).any(|pair| matches!(pair, [OR, doubt] if DOUBTS.contains(doubt)))
         || is_bound(&words)
@@ -30,10 +31,25 @@ pub fn is_hedged(sentence: &str) -> bool {
         || has_alternative(sentence, &lower)
 }
 
-/// Whether a sentence begins with a sign and a number that is its bound: "> 5".
+/// Whether a sentence begins with a sign and a number that is its bound: "> 5", "\\geq 5".
 fn is_compared(lower: &str) -> bool {
-    let rest = lower.trim_start_matches(['<', '>', '≤', '≥', '≠', '=', ' ']);
-    lower.starts_with(['<', '>', '≤', '≥', '≠']) && leading_value(rest).is_some()
+    let rest = match COMPARISONS.iter().find_map(|sign| lower.strip_prefix(sign)) {
+        Some(rest) => rest.trim_start(),
+        None if lower.starts_with(['<', '>', '≤', '≥', '≠']) => {
+            lower.trim_start_matches(['<', '>', '≤', '≥', '≠', '=', ' '])
+        }
+        None => return false,
+    };
+    leading_value(rest).is_some()
+}
+
+/// Whether a sentence begins by naming several values of which it is one: "one of 1, 2, 3", "in {1, 2}".
+fn is_one_of(lower: &str) -> bool {
+    let is_set =
+        |rest: &str| rest.trim_start_matches([' ', '\\', '$']).starts_with('{') && rest.contains(',');
+    let is_several = |rest: &str| is_set(rest) || leading_value(rest.trim_start()).is_some();
+    ONE_OF.iter().any(|words| lower.strip_prefix(words).is_some_and(is_several))
+        || lower.strip_prefix(IN).is_some_and(is_set)
 }
 
 /// Whether words begin as a bound does.
@@ -70,7 +86,9 @@ fn has_alternative(sentence: &str, lower: &str) -> bool {
         .filter_map(|word| word_place(lower, word).map(|place| (place, place + word.len())))
         .min();
     let Some((start, end)) = separator else { return false };
-    let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ','])) else { return false };
+    let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ',', ';', '(', '['])) else {
+        return false;
+    };
     let rest = after_fillers(&sentence[end..]);
     if MORE_OR_LESS.iter().any(|word| starts_with_word(rest, word)) {
         return true;
@@ -86,7 +104,8 @@ fn word_place(lower: &str, word: &str) -> Option<usize> {
     })
 }
 
-fn starts_with_word(text: &str, word: &str) -> bool {
+/// Whether a word stands at the start of a text.
+pub fn starts_with_word(text: &str, word: &str) -> bool {
     text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 

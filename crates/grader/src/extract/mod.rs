@@ -21,7 +21,7 @@ use denial::denies_next;
 use hedge::is_hedged;
 use segments::{is_prose, last_formula, segments};
 use sentence::sentence;
-use statement::{answer_in, last_number_outside, stated, stated_as_final, with_number_word};
+use statement::{TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word};
 
 /// Where an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ const MAX_WHOLE: usize = 400;
 /// The text of a response's answer and where it was found; `None` if there is none.
 pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
     let (thought, said) = thought_and_said(response);
-    let guess = || if extraction == Extraction::Any { guessed(said) } else { None };
+    // What a box begins with that is cut off is no answer.
+    let guess = || if extraction == Extraction::Any { guessed(boxed::before_open_box(said)) } else { None };
     announced(said, extraction)
         .or_else(guess)
         .or_else(|| announced(thought, Extraction::Boxed))
@@ -95,7 +96,7 @@ fn announced(text: &str, extraction: Extraction) -> Option<(String, Origin)> {
     let found = boxed::last_boxes(text).or_else(|| boxed::bare_box(text)).map(|(answer, end)| {
         let after = &text[end..];
         let answer = if takes_back(after) {
-            format!("{answer}, taken back")
+            format!("{answer}{TAKEN_BACK}")
         } else {
             with_number_word(&answer, after)
         };

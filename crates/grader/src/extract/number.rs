@@ -1,10 +1,10 @@
 //! Numbers in prose.
 
 use super::super::latex::{Commas, number_length};
-use super::denial::denies_next;
+use super::denial::{COMPARISONS, denies_next};
 
 /// Where the last number of a text starts and ends, with its sign, fraction, and percent sign: `-1,234.5`, `3/4`,
-/// `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those that are denied do not count.
+/// `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those that are denied, or bounds, do not count.
 pub fn last_number(text: &str) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
@@ -23,7 +23,9 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
         }
         place = end;
     }
-    found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]))
+    // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n is.
+    let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
+    found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))
 }
 
 /// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us". Before an operator it

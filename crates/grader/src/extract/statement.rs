@@ -1,13 +1,17 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
+use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
 use super::super::phrases::numbers::changes_number;
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
 use super::aftermath::{limits, takes_back};
 use super::denial::{denies_claim, denies_next, end_of, makes_operand};
-use super::hedge::is_hedged;
+use super::hedge::{is_hedged, starts_with_word};
 use super::number::{first_number, last_number, leading_number};
 use super::segments::{last_formula, segments};
 use super::sentence::{bare_sentence, sentence, whole_answer};
+
+/// After an answer that is taken back: the words are no answer.
+pub const TAKEN_BACK: &str = ", taken back";
 
 /// How many statements from the end are looked at when the last ones say nothing.
 const MAX_TRIES: usize = 8;
@@ -43,13 +47,27 @@ fn last_of(
         );
     }
     marks.sort_unstable_by(|a, b| b.cmp(a));
-    marks.into_iter().find_map(|place| {
+    let mut statements = marks.into_iter().filter_map(|place| {
         let sentence = sentence(&text[after(&lower, place)?..]);
         let found = answer(sentence)?;
         // What the next sentence takes back is no answer: the words are not it either.
         let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
-        Some(if takes_back(&text[end..]) { format!("{found}, taken back") } else { found })
-    })
+        let found = if takes_back(&text[end..]) { format!("{found}{TAKEN_BACK}") } else { found };
+        Some((found, gives_another(&lower[..place], sentence)))
+    });
+    let (last, is_another) = statements.next()?;
+    match if is_another { statements.next() } else { None } {
+        Some((earlier, _)) if !earlier.ends_with(TAKEN_BACK) => Some(format!("{earlier}, {last}")),
+        _ => Some(last),
+    }
+}
+
+/// Whether a statement is one more than the one before it: "... or the answer is 5", "the answer is also 5".
+fn gives_another(before: &str, sentence: &str) -> bool {
+    let is_word = |word: &&str| !word.is_empty();
+    let mut words = end_of(before, MAX_CLAUSE).rsplit(|c: char| !c.is_ascii_alphanumeric()).filter(is_word);
+    words.find(|word| !BEFORE_NAME.contains(word)).is_some_and(|word| ANOTHER.contains(&word))
+        || ANOTHER.iter().any(|word| starts_with_word(&sentence.to_ascii_lowercase(), word))
 }
 
 /// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if nothing is stated.
@@ -98,7 +116,7 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     let sentence = bare_sentence(sentence);
     if let Some(whole) = whole {
         let is_limited = leading_number(sentence).is_some_and(|end| limits(&sentence[end..]));
-        return Some(if is_limited { format!("{whole}, taken back") } else { whole });
+        return Some(if is_limited { format!("{whole}{TAKEN_BACK}") } else { whole });
     }
     if sentence.ends_with('?') {
         return Some(sentence.into());

@@ -11,8 +11,24 @@ pub const DOUBTS: &[&str] = &["perhaps", "maybe", "possibly"];
 
 /// Words that may stand between "or" or a doubt and the other value: "4, or it could even be 5".
 pub const AFTER_OR: &[&str] = &[
-    "rather", "i", "think", "it", "could", "might", "may", "can", "be", "is", "even", "also", "else",
-    "maybe", "perhaps", "possibly", "just",
+    "alternatively",
+    "rather",
+    "i",
+    "think",
+    "it",
+    "could",
+    "might",
+    "may",
+    "can",
+    "be",
+    "is",
+    "even",
+    "also",
+    "else",
+    "maybe",
+    "perhaps",
+    "possibly",
+    "just",
 ];
 
 /// Words after "or" that make a bound of the value before it: "4 or more".
@@ -58,7 +74,20 @@ pub const OPERATIONS: &[&str] = &[
 pub const TIMES: &str = "times ";
 
 /// Words that add another value to the one before them.
-pub const ALSO: &[&str] = &["and also", "as well as", "along with"];
+pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternatively"];
+
+/// Words before or in a statement by which it gives one more answer than the one before it: "or the answer is 5", "the answer is
+/// also 5".
+pub const ANOTHER: &[&str] = &["or", "also", "alternatively", "another", "perhaps", "maybe", "possibly"];
+
+/// Words between these and what an answer is called.
+pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
+
+/// How a sentence begins that names several values of which one is meant: "one of 1, 2, 3".
+pub const ONE_OF: &[&str] = &["one of", "either of", "any of", "among"];
+
+/// What comes before a set of which an element is meant: "in {1, 2}".
+pub const IN: &str = "in";
 
 /// Before [`THAN`] it only denies what comes after.
 pub const RATHER: &str = "rather";

@@ -115,6 +115,50 @@ fn who_hedges_has_not_answered() {
 }
 
 #[test]
+fn two_statements_are_two_answers() {
+    for gold in ["4", "5"] {
+        assert_graded(
+            false,
+            &[
+                (gold, "The answer is 4 or the answer is 5"),
+                (gold, "The answer is 4. Or the answer is 5."),
+                (gold, "Either the answer is 4, or the answer is 5."),
+                (gold, "The answer is 4. The answer is also 5."),
+                (gold, "The answer is 4. Alternatively, the answer is 5."),
+                (gold, "The answer is one of 3, 4, 5"),
+                (gold, "The answer is in {4, 5}"),
+                (gold, "Answer: 4 (or 5)"),
+                (gold, "Answer: 5, alternatively 4"),
+                (gold, "\\boxed{4} Alternatively, \\boxed{5}"),
+                (gold, "\\boxed{4}. Or: \\boxed{5}"),
+                (gold, "The answer is \\geq 5."),
+                (gold, "\\neq 5"),
+            ],
+        );
+    }
+    assert_graded(
+        true,
+        &[
+            ("4, 5", "The answer is 4. The answer is also 5."),
+            ("4, 5", "\\boxed{4}. Alternatively, \\boxed{5}"),
+            ("1/2", "The answer is $\\frac12$. Alternatively, the answer is 0.5."),
+            ("5", "The answer is 4. No wait, that is wrong. Or rather, the answer is 5."),
+            ("5", "If x = 4 it fails. Alternatively, we can compute it. The answer is 5."),
+            ("5", "\\boxed{4} is too small. Alternatively, we take 3 of them and get \\boxed{5}"),
+            ("5", "One of the roots is 4. The answer is 5."),
+            ("5", "As $x \\ge 4$, the answer is 5."),
+            ("5", "Hence $n \\geq \\boxed{5}$."),
+        ],
+    );
+}
+
+#[test]
+fn a_box_that_is_cut_off_is_no_answer() {
+    assert_graded(false, &[("137", "So it is \\boxed{2\\cdot 137"), ("137", "$x = \\boxed{\\frac{1}{137}$")]);
+    assert_graded(true, &[("137", "There are 137 of them. \\boxed{13"), ("7", "\\boxed{7} and \\boxed{8")]);
+}
+
+#[test]
 fn thoughts_count_only_by_a_box() {
     assert_graded(
         true,
