@@ -3,7 +3,7 @@
 use super::answer::{Answer, Quantity, Unit};
 use super::choice::choice;
 use super::expression::{Constant, Expression};
-use super::latex::{Commas, is_prose_letter};
+use super::latex::{Commas, is_ornament, is_prose_letter, takes_group_away};
 use super::parse::{Convention, Unreadable, parse};
 use super::phrases::answers::{says_infinite, says_none, says_reals, says_undefined};
 use super::phrases::denials::{DENYING_WORDS, is_negation};
@@ -218,23 +218,14 @@ fn without_markup(source: &str) -> String {
                 let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
                 let name = &rest[..length];
                 let is_markup = name.starts_with("text")
+                    || is_ornament(name)
                     || matches!(
                         name,
-                        "mbox"
-                            | "mathrm"
-                            | "mathbf"
-                            | "mathsf"
-                            | "mathit"
-                            | "left"
-                            | "right"
-                            | "boxed"
-                            | "quad"
-                            | "bf"
-                            | "rm"
-                            | "operatorname"
-                            | "displaystyle"
+                        "mbox" | "mathrm" | "mathsf" | "left" | "right" | "quad" | "rm" | "operatorname"
                     );
-                if is_markup {
+                if takes_group_away(name) {
+                    rest = after_group(&rest[length..]);
+                } else if is_markup {
                     rest = &rest[length..];
                 } else if length == 0 {
                     // \! \, \( and so on.
@@ -247,6 +238,12 @@ fn without_markup(source: &str) -> String {
         }
     }
     text.trim().to_owned()
+}
+
+/// A text without the group in braces that it starts with.
+fn after_group(text: &str) -> &str {
+    let group = text.trim_start().strip_prefix('{').and_then(|inner| inner.split_once('}'));
+    group.map_or(text, |(_, rest)| rest)
 }
 
 /// Bare text without case, spaces, punctuation, and an article at its start.

@@ -57,6 +57,11 @@ pub fn is_ornament(name: &str) -> bool {
     )
 }
 
+/// Whether the group after a command is no part of what is said: a colour, a distance.
+pub fn takes_group_away(name: &str) -> bool {
+    matches!(name, "hspace" | "vspace" | "color" | "textcolor" | "tag" | "label" | "phantom" | "hphantom")
+}
+
 /// Whether a group of two capital letters comes next.
 pub fn names_points(rest: &str) -> bool {
     let content = rest.trim_start().strip_prefix('{').and_then(|rest| rest.split_once('}'));

@@ -1,6 +1,6 @@
 //! Cuts text into tokens. What only looks (sizes, fonts, spaces, dollars, boxes) is left out.
 
-use super::commands::{is_ornament, names_points, row_spacing};
+use super::commands::{is_ornament, names_points, row_spacing, takes_group_away};
 use super::digits::{Commas, number_length};
 use super::{Kind, MAX_TOKENS, Token, TooLong};
 use crate::phrases::formulas::{command, is_short_word};
@@ -19,6 +19,8 @@ pub fn tokenise(source: &str, commas: Commas) -> Result<Vec<Token<'_>>, TooLong>
         commas,
         closing: closing_braces(source),
         environments: 0,
+        arguments: Vec::new(),
+        after_argument: false,
         spaced: false,
         tokens: Vec::with_capacity(source.len().min(64)),
     };
@@ -61,6 +63,10 @@ struct Lexer<'a> {
     closing: Vec<(usize, usize)>,
     /// How many `\begin` are open.
     environments: usize,
+    /// For each group that is open in formulas, whether it is an argument: of a command, an exponent, a subscript.
+    arguments: Vec<bool>,
+    /// Whether the last group that was closed is one.
+    after_argument: bool,
     spaced: bool,
     tokens: Vec<Token<'a>>,
 }
@@ -132,9 +138,28 @@ impl<'a> Lexer<'a> {
                 self.spaced = true;
                 Ok(())
             }
+            '{' => {
+                let is_argument = self.in_argument()
+                    || match self.last() {
+                        Some(Kind::Mark('^' | '_') | Kind::Command(_)) => true,
+                        Some(Kind::Mark('}')) => self.after_argument,
+                        _ => false,
+                    };
+                self.arguments.push(is_argument);
+                self.push(Kind::Mark('{'), 1)
+            }
+            '}' => {
+                self.after_argument = self.arguments.pop().unwrap_or(false);
+                self.push(Kind::Mark('}'), 1)
+            }
             _ if character.is_alphabetic() => self.push(Kind::Letter(character), character.len_utf8()),
             _ => self.push(Kind::Mark(character), character.len_utf8()),
         }
+    }
+
+    /// Whether what comes next is within an argument, where two letters are a product: e^{at}.
+    fn in_argument(&self) -> bool {
+        self.arguments.last() == Some(&true)
     }
 
     fn last(&self) -> Option<Kind<'a>> {
@@ -153,8 +178,13 @@ impl<'a> Lexer<'a> {
         if run.eq_ignore_ascii_case(AND) {
             return self.push(Kind::And, length);
         }
-        if run.eq_ignore_ascii_case(OR) {
+        if run.eq_ignore_ascii_case(OR) && (text || !self.in_argument()) {
             return self.push(Kind::Or, length);
+        }
+        // 1.5 x 10^8.
+        let is_times = run.eq_ignore_ascii_case("x") && rest[length..].trim_start().starts_with("10^");
+        if is_times && !text && matches!(self.last(), Some(Kind::Number(_))) {
+            return self.push(Kind::Command("times"), length);
         }
         // "1 or2", "1or W".
         if let Some(rest) = run.strip_prefix(OR).filter(|rest| rest.len() == 1 && !text) {
@@ -181,7 +211,7 @@ impl<'a> Lexer<'a> {
         let is_word = match length {
             1 => false,
             2 | 3 => {
-                is_short_word(run)
+                is_short_word(run) && !(length == 2 && self.in_argument())
                     || number(run).is_some()
                     || after_number && is_short_unit(run)
                     || after_word && run.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -236,7 +266,7 @@ impl<'a> Lexer<'a> {
                 self.place += length;
                 Ok(())
             }
-            "hspace" | "vspace" | "color" | "textcolor" | "tag" | "label" | "phantom" | "hphantom" => {
+            _ if takes_group_away(name) => {
                 self.place += length;
                 if let Some(close) = self.group_end() {
                     self.place = close + 1;

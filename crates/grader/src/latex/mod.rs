@@ -7,6 +7,7 @@ mod lexer;
 mod plain;
 
 pub use character::is_prose_letter;
+pub use commands::{is_ornament, takes_group_away};
 pub use digits::{Commas, number_length};
 pub use lexer::tokenise;
 pub use plain::plain;

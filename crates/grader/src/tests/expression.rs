@@ -39,6 +39,13 @@ fn formulas() {
         ("\\infty", "infinity"),
         ("\\gcd(12, 18)", "6"),
         ("\\frac{d !}{2 k(d-k) !}", "\\frac{d!}{2k (d-k)!}"),
+        // Two letters of an argument are no word: at, it, by, or.
+        ("\\frac{e^{at}-e^{-at}}{2a}", "\\dfrac{e^{at}-e^{-at}}{2a}"),
+        ("e^{it}", "e^{ti}"),
+        ("\\frac{by}{2}", "\\frac12 b y"),
+        ("\\sqrt{or}", "\\sqrt{ro}"),
+        ("1.5\\times10^{8}", "1.5 x 10^8"),
+        ("1.5\\times10^{8}", "1.5X10^{8}"),
     ]);
     different(&[
         ("1+x", "1-x"),
@@ -52,5 +59,7 @@ fn formulas() {
         ("a_1", "a_2"),
         ("\\sin x", "\\cos x"),
         ("1\\sqrt{19}", "1"),
+        ("e^{it}", "e^{is}"),
+        ("1.5\\times10^{8}", "1.5 x 10^9"),
     ]);
 }

@@ -63,8 +63,18 @@ fn looks_say_nothing() {
         ("11", "``11''"),
         ("11", "'11'"),
         ("11", "\"11\""),
+        ("Evelyn", "\\boldsymbol{\\text{Evelyn}}"),
+        ("Evelyn", "\\underline{\\text{Evelyn}}"),
+        ("Evelyn", "\\color{blue}\\text{Evelyn}"),
+        ("Evelyn", "\\textcolor{blue}{\\text{Evelyn}}"),
     ]);
-    different(&[("11", "\\textcolor{blue}{12}"), ("11", "'12'"), ("f", "f'"), ("f", "'f''")]);
+    different(&[
+        ("blue", "\\textcolor{blue}{\\text{Evelyn}}"),
+        ("11", "\\textcolor{blue}{12}"),
+        ("11", "'12'"),
+        ("f", "f'"),
+        ("f", "'f''"),
+    ]);
 }
 
 #[test]
