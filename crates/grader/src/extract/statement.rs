@@ -65,7 +65,8 @@ fn last_of(
 /// Whether a statement is one more than the one before it: "... or the answer is 5", "the answer is also 5".
 fn gives_another(before: &str, sentence: &str) -> bool {
     let is_word = |word: &&str| !word.is_empty();
-    let mut words = end_of(before, MAX_CLAUSE).rsplit(|c: char| !c.is_ascii_alphanumeric()).filter(is_word);
+    let before = end_of(before, MAX_CLAUSE).rsplit(['.', '?', '!']).next().unwrap_or_default();
+    let mut words = before.rsplit(|c: char| !c.is_ascii_alphanumeric()).filter(is_word);
     words.find(|word| !BEFORE_NAME.contains(word)).is_some_and(|word| ANOTHER.contains(&word))
         || ANOTHER.iter().any(|word| starts_with_word(&sentence.to_ascii_lowercase(), word))
 }

@@ -78,7 +78,8 @@ pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternative
 
 /// Words before or in a statement by which it gives one more answer than the one before it: "or the answer is 5", "the answer is
 /// also 5".
-pub const ANOTHER: &[&str] = &["or", "also", "alternatively", "another", "perhaps", "maybe", "possibly"];
+pub const ANOTHER: &[&str] =
+    &["or", "else", "also", "alternative", "alternatively", "another", "perhaps", "maybe", "possibly"];
 
 /// Words between these and what an answer is called.
 pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
