@@ -1,10 +1,13 @@
 //! Lists, sets, intervals and tuples: all that is neither one expression nor a relation.
 
+use std::borrow::Cow;
+
 use super::super::answer::{Answer, Brackets, Domain, Quantity, Unit};
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
 use super::super::number_kind::{NumberKind, Part};
 use super::super::phrases::statements::TO;
+use super::super::relation::Relation;
 use super::chain::relation;
 use super::domain::{bracketed_clause, clauses, kind, split_domains};
 use super::expression::Parser;
@@ -20,6 +23,21 @@ use super::{Context, Unreadable};
 
 /// Most ± of one answer: each doubles the work.
 const MAX_SIGNS: usize = 3;
+
+/// Tokens with "or" for each \lor between equations and inequalities. Between statements it is an operation.
+fn with_or<'t, 'a>(tokens: &'t [Token<'a>]) -> Cow<'t, [Token<'a>]> {
+    let is_or = |kind: Kind<'_>| matches!(kind, Kind::Command("lor" | "vee"));
+    let compares =
+        |kind: Kind<'_>| relation(kind).is_some_and(|relation| !matches!(relation, Relation::Named(_)));
+    let ors = places(tokens, |_, kind| is_or(kind));
+    let parts = between(tokens, &ors);
+    if ors.is_empty() || parts.iter().any(|part| places(part, |_, kind| compares(kind)).is_empty()) {
+        return Cow::Borrowed(tokens);
+    }
+    let mut tokens = tokens.to_vec();
+    ors.into_iter().for_each(|place| tokens[place].kind = Kind::Or);
+    Cow::Owned(tokens)
+}
 
 impl Context {
     /// One or more answers.
@@ -49,6 +67,7 @@ impl Context {
 
     /// The answers between separators, at least one, and for what they hold.
     fn items(&mut self, tokens: &[Token<'_>]) -> Result<(Vec<Answer>, Vec<Domain>), Unreadable> {
+        let tokens = &with_or(tokens)[..];
         // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
         let groups = split(tokens, |kind| kind == Kind::Mark(';'));
         let has_lists = groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);

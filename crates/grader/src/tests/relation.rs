@@ -52,10 +52,14 @@ fn named_values_belong_to_their_names() {
         ("M=3, n=1", "m=3, N=1"),
         ("P(x)=0,P(x)=1", "P(x)=1,P(x)=0"),
         ("x=0,x=1", "x=1 \\text{ or } x=0"),
+        ("x=0,x=1", "x=1 \\lor x=0"),
+        ("(-\\infty, 1) \\cup (2, \\infty)", "x < 1 \\vee x > 2"),
+        ("p \\lor q", "q \\vee p"),
         ("x \\in \\{0,1\\}", "x=0, x=1"),
         ("x>1,y>2", "y>2,x>1"),
     ]);
     different(&[
+        ("p, q", "p \\lor q"),
         ("x=1,y=2", "x=2,y=1"),
         ("m=3,n=5", "m=5,n=3"),
         ("A=3,B=4", "A=4,B=3"),
