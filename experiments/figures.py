@@ -18,6 +18,7 @@ finished, bands their 95 % intervals by Student's t; of two or three seeds, thin
 
 import argparse
 import csv
+import functools
 import gzip
 import io
 import json
@@ -33,8 +34,6 @@ import matplotlib.pyplot as plt
 # A picture must be readable on white and on black: its ground is clear and its words are grey.
 WORDS = "#7d8590"
 COLOURS = ["#8b949e", "#d29922", "#a371f7", "#2f81f7", "#3fb950", "#f778ba", "#db6d28", "#39c5cf"]
-# 97.5 % points of Student's t, by degrees of freedom from 1.
-STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]
 
 plt.rcParams.update({
     "font.family": "sans-serif", "font.size": 10, "svg.fonttype": "path", "svg.hashsalt": "isentrope",
@@ -101,12 +100,39 @@ def rows(sweep, group, run):
     raise SystemExit(f"{sweep} has no metrics.jsonl of {group} {run}")
 
 
-def mean_and_half(values):
+def within(t, degrees):
+    """Probability that Student's t lies within -t and t (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3, 26.7.4)."""
+    angle, odd = math.atan(t / math.sqrt(degrees)), degrees % 2
+    term = total = math.cos(angle) if odd else 1.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+        total += term
+    share = math.sin(angle) * total if degrees > 1 else 0.0
+    return 2 / math.pi * (angle + share) if odd else share
+
+
+@functools.cache
+def quantile(degrees):
+    """The t within which Student's t lies with probability 0.95, from either side."""
+    low, high = 0.0, 16.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle, degrees) < 0.95 else (low, middle)
+    return high
+
+
+def mean_and_error(values):
+    """The mean of at least two numbers, and its standard error."""
     mean = sum(values) / len(values)
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+
+
+def mean_and_half(values):
+    """The mean, and half its 95 % interval by Student's t; of one number 0."""
     if len(values) < 2:
-        return mean, 0.0
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return mean, STUDENT[min(len(values), 10) - 2] * deviation / math.sqrt(len(values))
+        return sum(values), 0.0
+    mean, error = mean_and_error(values)
+    return mean, quantile(len(values) - 1) * error
 
 
 def draw(axis, runs, metric, colour, label, smooth=1):

@@ -5,27 +5,32 @@
     python3 experiments/tables.py less docs/results/countdown-methods.csv.gz clip-cov no-clipping
     python3 experiments/tables.py spent docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py at docs/results/countdown-methods.csv.gz 0.25
-    python3 experiments/tables.py foretold docs/results/countdown-methods.csv.gz 0.15
+    python3 experiments/tables.py foretold docs/results/countdown-law.csv.gz 0.15
     python3 experiments/tables.py law docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py held docs/results/countdown-autopilot.csv.gz 0.25
     python3 experiments/tables.py course docs/results/countdown-methods.csv.gz attempts
 
-`ends`: before the first step and after the last. `less`: one group less another, over the seeds that both have. `spent`: how much
-of all entropy that is spent, and of all accuracy that is gained, by a twelfth and a third of the steps. `at`: where entropy first
-comes down to so many nats, between evaluations in a straight line. `foretold`: from the evaluations of so large a part of a run,
-how far forms miss its last evaluation; above 0, they say too much. `law`: least squares of R = -a exp(H) + b and of a line in H;
-which runs leave the law is what `isentrope law` says. `held`: how near entropy was to a target. `course`: a metric over steps.
+`ends`: before the first step and after the last. `less`: one group less another, over the seeds that both have, with p of the
+paired t test and of the exact sign-flip test. `spent`: how much of all entropy that is spent, and of all accuracy that is gained,
+by a twelfth and a third of the steps. `at`: where entropy first comes down to so many nats, between evaluations in a straight line.
+`foretold`: from the evaluations of so large a part of a run, how far forms miss its last evaluation; above 0, they say too much.
+`law`: least squares of R = -a exp(H) + b and of a line in H; which runs leave the law is what `isentrope law` says. `held`: how near
+entropy H was to a target H*, the tracking error being the mean |ln(H / H*)|. `course`: a metric over steps.
 
-All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Ends and differences of a sweep's own directory,
-with tests, are in its table.md.
+All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Intervals are cut off at what a number can be, such
+as 0 and 100 %. Ends and differences of a sweep's own directory, with tests, are in its table.md.
 """
 
 import argparse
 import csv
+import itertools
 import math
 from pathlib import Path
 
-from figures import evaluation_set, groups, least_squares, mean_and_half
+from figures import evaluation_set, groups, least_squares, mean_and_error, mean_and_half, within
+
+# What numbers can be: the least and the greatest.
+ANY, FROM_0, SHARE, SHARES_APART = (-math.inf, math.inf), (0.0, math.inf), (0.0, 1.0), (-1.0, 1.0)
 
 
 class Group:
@@ -39,15 +44,25 @@ class Group:
         }
 
 
-def shown(values, scale=1.0, digits=1, sign=""):
-    """Mean and interval; of one seed, its number."""
+def shown(values, can_be, scale=1.0, digits=1, sign=""):
+    """Mean and interval, cut off at what the numbers can be; of one seed, its number."""
     if not values:
         return ""
-    mean, half = mean_and_half([scale * value for value in values])
-    number = f"{mean:{sign}.{digits}f}"
-    if len(values) < 2:
-        return number
-    return f"{number} [{mean - half:{sign}.{digits}f}, {mean + half:{sign}.{digits}f}]"
+    mean, half = mean_and_half(values)
+    low, high = max(mean - half, can_be[0]), min(mean + half, can_be[1])
+    number, low, high = (f"{scale * value:{sign}.{digits}f}" for value in (mean, low, high))
+    return number if len(values) < 2 else f"{number} [{low}, {high}]"
+
+
+def tests(differences):
+    """p of the paired t test, and of all assignments of signs, of at most 20 differences."""
+    if not 2 <= len(differences) <= 20 or max(differences) - min(differences) < 1e-12:
+        return "no test"
+    mean, error = mean_and_error(differences)
+    least = abs(sum(differences)) - 1e-9 * sum(map(abs, differences))  # sums in another order differ in their last bits
+    far = [abs(sum(signed)) >= least for signed in itertools.product(*((value, -value) for value in differences))]
+    p = 1 - within(abs(mean) / error, len(differences) - 1)
+    return f"p {f'{p:.3f}' if p >= 0.0005 else '< 0.001'}, exact {sum(far) / len(far):.3f}"
 
 
 def number(text, what, is_right):
@@ -69,16 +84,16 @@ def table(heads, rows):
 
 
 def columns(name, k, first):
-    """Metrics of the end, as (heading, metric, factor, digits), of which the runs have values."""
+    """Metrics of the end, as (heading, metric, what it can be, factor, digits), of which the runs have values."""
     sets = [(name, "")] + sorted({(key.split("/")[1], ", T " + key.split("/")[1].rsplit("_t", 1)[1]) for key in first
                                   if key.startswith(f"eval/{name}_t")})
-    chosen = [("H", f"eval/{name}/entropy", 1.0, 3)]
+    chosen = [("H", f"eval/{name}/entropy", FROM_0, 1.0, 3)]
     for of_set, temperature in sets:
-        chosen += [(f"{what}@{k}{temperature}", f"eval/{of_set}/{what}@{k}", 100.0, 1) for what in ("mean", "pass", "maj")]
-    chosen += [("length", f"eval/{name}/length_mean", 1.0, 1), ("attempts", f"eval/{name}/attempts", 1.0, 2)]
+        chosen += [(f"{what}@{k}{temperature}", f"eval/{of_set}/{what}@{k}", SHARE, 100.0, 1) for what in ("mean", "pass", "maj")]
+    chosen += [("length", f"eval/{name}/length_mean", FROM_0, 1.0, 1), ("attempts", f"eval/{name}/attempts", FROM_0, 1.0, 2)]
     parts = sorted({key.split("/")[2] for key in first if key.startswith(f"eval/{name}/") and key.endswith(f"/mean@{k}")
                     and key.count("/") == 3})
-    chosen += [(f"{part}, mean@{k}", f"eval/{name}/{part}/mean@{k}", 100.0, 1) for part in parts]
+    chosen += [(f"{part}, mean@{k}", f"eval/{name}/{part}/mean@{k}", SHARE, 100.0, 1) for part in parts]
     return [column for column in chosen if first.get(column[1]) is not None]
 
 
@@ -89,8 +104,8 @@ def ends(found, name, k, _):
         for group, runs in found.items():
             evaluated = [evaluations[of] for evaluations in runs.evaluations.values()]
             row = [str(len(evaluated)),
-                   *(shown([row[metric] for row in evaluated if row.get(metric) is not None], scale, digits)
-                     for _, metric, scale, digits in chosen)]
+                   *(shown([row[metric] for row in evaluated if row.get(metric) is not None], can_be, scale, digits)
+                     for _, metric, can_be, scale, digits in chosen)]
             if when and any(other[1:] == row for other in rows):
                 continue  # groups that begin with one model
             rows.append([f"{when}, {group}" if when and rows else when or group, *row])
@@ -105,14 +120,15 @@ def less(found, name, k, given):
     if not a.keys() & b.keys():
         raise SystemExit(f"{given[0]} and {given[1]} have no seed in common")
     rows = []
-    for head, metric, scale, digits in chosen:
+    for head, metric, (low, high), scale, digits in chosen:
         both = [(a[seed][-1].get(metric), b[seed][-1].get(metric)) for seed in a if seed in b]
         both = [pair for pair in both if None not in pair]
-        rows.append([head, shown([x - y for x, y in both], scale, digits, "+")])
+        differences = [x - y for x, y in both]
+        rows.append([head, shown(differences, (low - high, high - low), scale, digits, "+"), tests(differences)])
         if head == "H" and len(both) > 1:
             mean, half = mean_and_half([math.log(x / y) for x, y in both])
-            rows.append(["H, times", f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"])
-    table([f"{given[0]} less {given[1]}", f"{len(both)} seeds"], rows)
+            rows.append(["H, times", f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]", ""])
+    table([f"{given[0]} less {given[1]}", f"{len(both)} seeds", "tests"], rows)
 
 
 def spent(found, name, k, _):
@@ -126,7 +142,7 @@ def spent(found, name, k, _):
                     points = [(evaluation["step"], evaluation[metric]) for evaluation in evaluations]
                     first, last = points[0][1], points[-1][1]
                     shares.append((between(points, points[-1][0] / part) - first) / (last - first))
-                row.append(shown(shares, 100.0, 0))
+                row.append(shown(shares, ANY, 100.0, 0))
         rows.append(row)
     table(["of all, %", "entropy by 1/12", "accuracy by 1/12", "entropy by 1/3", "accuracy by 1/3"], rows)
 
@@ -145,8 +161,8 @@ def at(found, name, k, given):
     for group, runs in found.items():
         crossed = [one for one in (crossing(e, f"eval/{name}/entropy", target) for e in runs.evaluations.values()) if one]
         of = lambda metric: [a[metric] + share * (b[metric] - a[metric]) for a, b, share in crossed]
-        accuracies = [shown(of(f"eval/{name}/{what}@{k}"), 100.0) for what in ("mean", "pass", "maj")]
-        rows.append([group, f"{len(crossed)} of {len(runs.evaluations)}", shown(of("step"), 1.0, 0), *accuracies])
+        accuracies = [shown(of(f"eval/{name}/{what}@{k}"), SHARE, 100.0) for what in ("mean", "pass", "maj")]
+        rows.append([group, f"{len(crossed)} of {len(runs.evaluations)}", shown(of("step"), FROM_0, 1.0, 0), *accuracies])
     table([f"at {target} nats", "runs", "step", *(f"{what}@{k}" for what in ("mean", "pass", "maj"))], rows)
 
 
@@ -161,16 +177,24 @@ def crossing(evaluations, metric, target):
 FORMS = {"the law": math.exp, "a line in H": float}
 
 
+LEAST = 3  # evaluations of a fit
+
+
 def fits(evaluations, group, name, k):
     """Intercept, slope and R² of accuracy in each form of the entropy."""
-    if len(evaluations) < 3:
-        raise SystemExit(f"a fit wants three evaluations, and has {len(evaluations)} of a run of {group}")
+    if len(evaluations) < LEAST:
+        raise SystemExit(f"a fit wants {LEAST} evaluations, and has {len(evaluations)} of a run of {group}")
     accuracies = [row[f"eval/{name}/mean@{k}"] for row in evaluations]
     return {form: least_squares([of(row[f"eval/{name}/entropy"]) for row in evaluations], accuracies) for form, of in FORMS.items()}
 
 
 def foretold(found, name, k, given):
     part = number(given[0], "a part of a run, between 0 and 1", lambda value: 0 < value < 1)
+    starts = [evaluations[LEAST - 1]["step"] / evaluations[-1]["step"] for runs in found.values()
+              for evaluations in runs.evaluations.values() if len(evaluations) >= LEAST]
+    if starts and part < max(starts):
+        least = math.ceil(100 * max(starts)) / 100
+        raise SystemExit(f"of the first {part} some runs have fewer than {LEAST} evaluations, and a fit wants these: all have from {least} on")
     rows = []
     for group, runs in found.items():
         misses = {form: [] for form in (*FORMS, "the last value")}
@@ -181,7 +205,7 @@ def foretold(found, name, k, given):
                 misses[form].append(intercept + slope * FORMS[form](end[f"eval/{name}/entropy"]) - end[f"eval/{name}/mean@{k}"])
             misses["the last value"].append(prefix[-1][f"eval/{name}/mean@{k}"] - end[f"eval/{name}/mean@{k}"])
         rows.append([group, str(len(prefix)), *(text for values in misses.values() for text in (
-            shown(values, 100.0, 1, "+"), shown([abs(value) for value in values], 100.0)))])
+            shown(values, ANY, 100.0, 1, "+"), shown([abs(value) for value in values], FROM_0, 100.0)))])
     heads = [head for form in (*FORMS, "the last value") for head in (f"{form}, points", "missed by")]
     table([f"from the first {100 * part:.0f} %", "evaluations", *heads], rows)
 
@@ -191,10 +215,10 @@ def law(found, name, k, _):
     for group, runs in found.items():
         of_runs = [fits(evaluations, group, name, k) for evaluations in runs.evaluations.values()]
         exponential, line = ([of_run[form] for of_run in of_runs] for form in FORMS)
-        rows.append([group, shown([r2 for *_, r2 in exponential], 1.0, 3), shown([r2 for *_, r2 in line], 1.0, 3),
-                     shown([a[2] - b[2] for a, b in zip(exponential, line)], 1.0, 3, "+"),
-                     shown([-slope for _, slope, _ in exponential], 1.0, 2), shown([b for b, *_ in exponential], 1.0, 2),
-                     shown([b + slope for b, slope, _ in exponential], 100.0, 0)])
+        rows.append([group, shown([r2 for *_, r2 in exponential], SHARE, 1.0, 3), shown([r2 for *_, r2 in line], SHARE, 1.0, 3),
+                     shown([a[2] - b[2] for a, b in zip(exponential, line)], SHARES_APART, 1.0, 3, "+"),
+                     shown([-slope for _, slope, _ in exponential], ANY, 1.0, 2), shown([b for b, *_ in exponential], ANY, 1.0, 2),
+                     shown([b + slope for b, slope, _ in exponential], ANY, 100.0, 0)])
     table(["", "R², the law", "R², a line in H", "the law less the line", "a", "b", "ceiling b - a, %"], rows)
 
 
@@ -205,13 +229,14 @@ def held(found, name, k, given):
         first, least, error = [], [], []
         for steps in runs.steps.values():
             ratio = {step: row["policy/entropy"] / target for step, row in steps.items() if row.get("policy/entropy")}
-            near = [step for step, value in ratio.items() if value <= 1.1]
-            first += near[:1]
-            least.append(min(ratio.values()))
-            late = [abs(value - 1) for step, value in ratio.items() if step > max(ratio) / 2]
+            reached = next((step for step, value in ratio.items() if abs(value - 1) <= 0.1 + 1e-12), None)
+            if reached is not None:
+                first.append(reached)
+                least.append(min(value for step, value in ratio.items() if step >= reached))
+            late = [abs(math.log(value)) for step, value in ratio.items() if step > max(ratio) / 2]
             error.append(sum(late) / len(late))
-        rows.append([group, shown(first, 1.0, 0), shown(least, 1.0, 2), shown(error, 100.0)])
-    table([f"target {target}", "step within 10 %", "least, of the target", "away from it in the second half, %"], rows)
+        rows.append([group, shown(first, FROM_0, 1.0, 0), shown(least, FROM_0, 1.0, 2), shown(error, FROM_0, 1.0, 3)])
+    table([f"target {target}", "first step within 10 %", "least H / H* after that", "tracking error, second half"], rows)
 
 
 def course(found, name, k, given):
@@ -220,10 +245,11 @@ def course(found, name, k, given):
         raise SystemExit(f"nothing has measured {metric}")
     steps = sorted({int(row["step"]) for runs in found.values() for rows in runs.evaluations.values() for row in rows})
     chosen = [step for i, step in enumerate(steps) if i % max(1, len(steps) // 6) == 0 or step == steps[-1]]
+    can_be, scale, digits = (SHARE, 100.0, 1) if "@" in metric else (FROM_0, 1.0, 2)
     rows = []
     for group, runs in found.items():
         of = lambda step: [seed[step][metric] for seed in runs.steps.values() if seed.get(step, {}).get(metric) is not None]
-        rows.append([group, *(shown(of(step), 100.0 if "@" in metric else 1.0, 1 if "@" in metric else 2) for step in chosen)])
+        rows.append([group, *(shown(of(step), can_be, scale, digits) for step in chosen)])
     table([f"{given[0]}, step", *map(str, chosen)], rows)
 
 
