@@ -10,6 +10,8 @@ use std::path::Path;
 const BETWEEN: &str = " - ";
 /// What stands before the step.
 const MARK: &str = "step:";
+/// Most digits of a step: so many has the largest number of 64 bits.
+const DIGITS: usize = 20;
 
 /// Reads the lines of steps of a file, and returns notes; none if it has no such line.
 ///
@@ -35,15 +37,19 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String
     Ok(found.then(|| note.into_iter().collect()))
 }
 
-/// The step of a line, behind what Ray and loggers put before lines, and what comes behind it.
+/// The step of a line, behind what Ray and loggers put before lines, and what comes behind it. A line may be long and full of
+/// marks: of each, only what is beside it is looked at.
 fn step(line: &[u8]) -> Option<(u64, &str)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     line.match_indices(MARK).find_map(|(place, _)| {
         let before = &line[..place];
         let is_part = before.ends_with(|c: char| c.is_alphanumeric() || "_/".contains(c));
         let is_apart = !is_part || before.ends_with("[0m"); // the end of a colour
-        let (step, numbers) = line[place + MARK.len()..].split_once(BETWEEN)?;
-        Some((step.parse().ok().filter(|_| is_apart)?, numbers))
+        let behind = is_apart.then_some(&line[place + MARK.len()..])?;
+        let end = behind.bytes().take(DIGITS).take_while(u8::is_ascii_digit).count();
+        let (step, rest) = behind.split_at(end);
+        let numbers = rest.strip_prefix(BETWEEN)?;
+        Some((step.parse().ok()?, numbers))
     })
 }
 

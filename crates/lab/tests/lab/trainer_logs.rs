@@ -4,6 +4,7 @@ use isentrope_lab::log::{Origin, RunLog};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/logs").join(name)
@@ -161,4 +162,23 @@ fn a_progress_bar_of_one_long_line_hides_no_step() {
     let log = RunLog::open(&path).unwrap();
     assert_eq!(log.series("optimizer/learning_rate").unwrap().values, [0.5, 0.25]);
     assert!(log.notes[0].contains("are passed over: 2"), "{:?}", log.notes);
+}
+
+/// Each mark was once held against all that comes behind it: a line of these took a minute and a half.
+#[test]
+fn marks_of_steps_cost_no_more_than_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("grpo.log");
+    let marks = |mark: &str| mark.repeat(80_000);
+    let (apart, part) = (marks("step: "), marks("global_step:"));
+    fs::write(
+        &path,
+        format!("{apart}\n{part}\n{part}step:1 - actor/lr:0.5\n{apart}step:2 - actor/lr:0.25\n"),
+    )
+    .unwrap();
+    let began = Instant::now();
+    let log = RunLog::open(&path).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let rate = log.series("optimizer/learning_rate").unwrap();
+    assert_eq!((&rate.steps[..], &rate.values[..]), (&[1, 2][..], &[0.5, 0.25][..]));
 }
