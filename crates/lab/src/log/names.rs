@@ -42,6 +42,7 @@ pub const VERL: &[Pair] = &[
     ("timing_s/step", "time/step_s"),
     ("timing_s/gen", "time/rollout_s"),
     ("timing_s/reward", "time/verify_s"),
+    ("timing_s/ref", "time/reference_s"),
     ("timing_s/update_actor", "time/update_s"),
     ("timing_s/testing", "time/eval_s"),
 ];
