@@ -4,7 +4,7 @@ use super::Point;
 use serde::Serialize;
 
 /// A form of dependence, fitted by least squares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Form {
     /// R = -a exp(H) + b.
@@ -13,7 +13,8 @@ pub enum Form {
     Linear,
     /// The last value stays.
     Constant,
-    /// R = c - d exp(-step / tau), which does not look at the entropy.
+    /// R = c - d exp(-step / tau), which does not look at the entropy. Steps count from the first point: a run that goes on
+    /// from step 100 000 bends as one from 0 does.
     Saturating,
 }
 
@@ -23,8 +24,9 @@ pub(super) struct Curve {
     form: Form,
     offset: f64,
     slope: f64,
-    /// In steps; of [`Form::Saturating`] alone.
+    /// In steps, as is where they count from; of [`Form::Saturating`] alone.
     tau: f64,
+    first: u64,
 }
 
 /// Fewest points that a saturating curve, of three coefficients, is fitted to.
@@ -52,7 +54,7 @@ impl Form {
         let last = points.last()?;
         match self {
             Self::Law | Self::Linear => line(self, 1.0, points),
-            Self::Constant => Some(Curve { form: self, offset: last.accuracy, slope: 0.0, tau: 1.0 }),
+            Self::Constant => Some(Curve { offset: last.accuracy, ..Curve::flat(self, 1.0, points) }),
             Self::Saturating if points.len() < LEAST_SATURATING => None,
             Self::Saturating => {
                 let span = last.step.checked_sub(points[0].step).filter(|span| *span > 0)? as f64;
@@ -84,7 +86,7 @@ impl Form {
 
 /// The line through (z, R), where z is what the form makes of a point.
 fn line(form: Form, tau: f64, points: &[Point]) -> Option<Curve> {
-    let curve = Curve { form, offset: 0.0, slope: 0.0, tau };
+    let curve = Curve::flat(form, tau, points);
     let n = points.len() as f64;
     let zs: Vec<f64> = points.iter().map(|p| curve.z(p)).collect();
     let (mz, my) = (zs.iter().sum::<f64>() / n, points.iter().map(|p| p.accuracy).sum::<f64>() / n);
@@ -98,6 +100,10 @@ fn line(form: Form, tau: f64, points: &[Point]) -> Option<Curve> {
 }
 
 impl Curve {
+    fn flat(form: Form, tau: f64, points: &[Point]) -> Self {
+        Self { form, offset: 0.0, slope: 0.0, tau, first: points.first().map_or(0, |point| point.step) }
+    }
+
     /// The form's value at a point's entropy or step.
     pub(super) fn accuracy(&self, point: &Point) -> f64 {
         self.offset + if self.slope == 0.0 { 0.0 } else { self.slope * self.z(point) }
@@ -108,7 +114,7 @@ impl Curve {
             Form::Law => point.x(),
             Form::Linear => point.entropy,
             Form::Constant => 0.0,
-            Form::Saturating => libm::exp(-(point.step as f64) / self.tau),
+            Form::Saturating => libm::exp(-(point.step.saturating_sub(self.first) as f64) / self.tau),
         }
     }
 

@@ -1,12 +1,20 @@
 //! Why the law must not be relied on: a number is printed only where it means what it says.
 
+use super::forms::Curve;
 use super::{Departure, Fit, Form, Interval, Point};
+use crate::number::fixed;
 
 /// Fewest points of a law that can be relied on.
 pub const LEAST_POINTS: usize = 6;
 
 /// Entropy moves if it spans at least this share of its largest value.
 const SPAN: f64 = 0.05;
+
+/// And if exp(H), which the law is a line in, spans more than this: less is noise, or rounding.
+const LEAST_SPAN: f64 = 1e-3;
+
+/// Accuracies are equal if they differ by no more than this share of the largest.
+const ROUNDING: f64 = 1e-11;
 
 /// Entropy has a course if what it changes from one point to the next is at most this share of what noise would.
 const COURSE: f64 = 0.5;
@@ -41,14 +49,17 @@ pub(super) fn refusals(
         said.push(departure.sentence());
     }
     let [low, high] = span(points.iter().map(|p| p.entropy));
-    let still = high - low <= SPAN * high.abs().max(low.abs());
+    let still =
+        high - low <= SPAN * high.abs().max(low.abs()) || libm::exp(high) - libm::exp(low) <= LEAST_SPAN;
     if low == high {
         said.push(format!(
             "every entropy is {low:.4} nats, so nothing was spent that could explain accuracy"
         ));
     } else if still {
         said.push(format!(
-            "entropy hardly moves, between {low:.4} and {high:.4} nats: it is held, or not yet spent"
+            "entropy hardly moves, between {} and {} nats: it is held, spent, or not yet spent",
+            fixed(low, 4),
+            fixed(high, 4)
         ));
     } else if let Some(share) = course(runs)
         && share > COURSE
@@ -59,7 +70,7 @@ pub(super) fn refusals(
         ));
     }
     let [low, high] = span(points.iter().map(|p| p.accuracy));
-    if low == high {
+    if high - low <= ROUNDING * high.abs().max(low.abs()) {
         said.push(format!("every accuracy is {low:.4}, so there is nothing to explain"));
     }
     let lowest = low;
@@ -81,6 +92,9 @@ pub(super) fn refusals(
                  accuracy that was measured, to 1"
             ));
         }
+    }
+    if fit.is_none() && said.is_empty() {
+        said.push("its coefficients cannot be computed".to_owned());
     }
     said
 }
@@ -138,29 +152,43 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// What several runs that are fitted as one have in common: whether one law does for all of them, by an F test of one line
-/// against a line for each (Chow 1960).
+/// What several runs that are fitted as one have in common: whether one law does for all of them, as far as they can be fitted
+/// alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
-    let squares = |points: &[Point]| Some(Form::Law.fit(points)?.squares(points));
-    let ceilings: Vec<f64> = runs
-        .iter()
-        .filter(|run| run.len() > 2)
-        .filter_map(|run| Form::Law.fit(run).map(|law| law.at_no_entropy()))
-        .collect();
-    let [low, high] = span(ceilings.iter().copied());
-    let each: Option<f64> = runs.iter().map(|run| squares(run)).sum();
-    let whole = squares(&runs.concat());
-    let (n, k) = (runs.concat().len() as f64, runs.len() as f64);
-    let quotient = each.zip(whole).filter(|(each, _)| n > 2.0 * k && *each > 0.0);
-    let quotient = quotient.map(|(each, whole)| (whole - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)));
-    let each = format!("ceilings of each alone are {low:.3} to {high:.3}");
-    match quotient {
+    let long = runs.iter().copied().filter(|run| run.len() > 2);
+    let fitted: Vec<(&[Point], Curve)> = long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
+    let [low, high] = span(fitted.iter().map(|(_, law)| law.at_no_entropy()));
+    let each = match fitted.len() {
+        0 => "none of them can be fitted alone".to_owned(),
+        1 => format!("the ceiling of the only one that can be fitted alone is {low:.3}"),
+        n if n < runs.len() => {
+            format!(
+                "ceilings of the {n} of {} that can be fitted alone are {low:.3} to {high:.3}",
+                runs.len()
+            )
+        }
+        _ => format!("ceilings of each alone are {low:.3} to {high:.3}"),
+    };
+    match f_of_a_line_each(&fitted) {
         Some(f) if f > APART => format!(
             "the runs do not have one law (F {f:.1} for a line each, {each}): the intervals leave out how runs differ, and are \
              too narrow for another run"
         ),
-        _ => format!("the intervals are as if the runs had one law; {each}"),
+        Some(_) => format!("the intervals are as if the runs had one law; {each}"),
+        None => format!("the intervals are as if the runs had one law, which no F test can tell; {each}"),
     }
+}
+
+/// F of one line for all runs against a line for each (Chow 1960); none of a single run, or where lines leave nothing.
+fn f_of_a_line_each(fitted: &[(&[Point], Curve)]) -> Option<f64> {
+    let all: Vec<Point> = fitted.iter().flat_map(|(run, _)| *run).copied().collect();
+    let each: f64 = fitted.iter().map(|(run, law)| law.squares(run)).sum();
+    let (n, k) = (all.len() as f64, fitted.len() as f64);
+    if k < 2.0 || each <= 0.0 {
+        return None;
+    }
+    let whole = Form::Law.fit(&all)?.squares(&all);
+    Some((whole - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)))
 }
 
 fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {

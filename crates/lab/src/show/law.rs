@@ -41,7 +41,6 @@ fn of_study(of: &Studied, whose: &str, look: &Look) -> Vec<String> {
     );
     let said = match study.holds() {
         Some(fit) => vec![formula(fit), ceiling(fit, study)],
-        None if study.refusals.is_empty() => vec!["none: its coefficients cannot be computed".to_owned()],
         None => vec![format!("not to be relied on here: {}", study.refusals.join("; "))],
     };
     let spent = study.entropy_spent().map(|spent| match spent {

@@ -63,3 +63,19 @@ fn a_prefix_is_as_long_as_it_must_be() {
         assert_eq!(scored.iter().any(|scored| scored.form == Form::Saturating), is_there, "{share}");
     }
 }
+
+/// A run that goes on from another has steps that begin late.
+#[test]
+fn a_form_of_steps_counts_them_from_the_first_point() {
+    let noise = noise(1, 20, 0.0);
+    let run = |from: u64| {
+        let mut run =
+            points(&falling(20, 3.0), |i, _| 0.6 - 0.4 * libm::exp(-0.3 * i as f64) + 0.01 * noise[i]);
+        run.iter_mut().for_each(|point| point.step += from);
+        Study::of(run, 1)
+    };
+    let (early, late) = (run(0), run(100_000));
+    assert!(early.r_squared.iter().any(|(form, r_squared)| *form == Form::Saturating && *r_squared > 0.98));
+    assert_eq!(early.r_squared, late.r_squared);
+    assert_eq!(early.prediction.unwrap().scored, late.prediction.unwrap().scored);
+}

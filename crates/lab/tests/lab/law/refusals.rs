@@ -54,6 +54,28 @@ fn an_entropy_that_is_held_is_refused() {
     assert!(study.refusals[0].contains("entropy hardly moves, between 0.4910 and 0.5000"), "{study:?}");
 }
 
+/// However small entropies are, and however little they or accuracies move: where there is no fit there is a reason, and
+/// rounding is no law.
+#[test]
+fn what_hardly_moves_is_refused_with_a_reason() {
+    for exponent in -18..=2 {
+        let scale = libm::exp10(f64::from(exponent));
+        for sign in [1.0, -1.0] {
+            let entropies: Vec<f64> = (0..8).map(|i| sign * scale * f64::from(8 - i)).collect();
+            let lawful = Study::of(points(&entropies, |_, h| 0.8 - 0.1 * libm::exp(h)), 1);
+            let flat = Study::of(points(&falling(8, 2.0), |i, _| 0.5 + scale * 1e-4 * i as f64), 1);
+            for study in [&lawful, &flat] {
+                assert!(study.fit.is_some() || !study.refusals.is_empty(), "{sign} {scale}: {study:?}");
+            }
+            // exp(H) must move by a thousandth.
+            assert!(exponent >= -4 || lawful.holds().is_none(), "{sign} {scale}: {lawful:?}");
+        }
+    }
+    let zero: Vec<f64> = (0..8).map(|i| -1e-9 * f64::from(i)).collect();
+    let study = Study::of(points(&zero, |i, _| rising(i, 8)), 1);
+    assert!(study.refusals[0].contains("entropy hardly moves, between 0.0000 and 0.0000 nats"), "{study:?}");
+}
+
 #[test]
 fn what_does_not_follow_entropy_is_refused() {
     let n = 20;
@@ -163,6 +185,34 @@ fn several_runs_together_are_told_apart_from_one_law() {
     assert!(one.remarks.last().unwrap().contains("as if the runs had one law"), "{:?}", one.remarks);
     let apart = with([-0.03, 0.0, 0.03]);
     assert!(apart.remarks.last().unwrap().contains("do not have one law"), "{:?}", apart.remarks);
+    // Runs of a point or two have no line of their own, and hide nothing of those that have one.
+    let lawful: Vec<Vec<Point>> = (0..3).map(|seed| lawful(seed, 12, 3.0, 0.3, 0.01)).collect();
+    let together = |runs: &[(usize, usize, f64)]| {
+        let lifted = |(seed, every, lift): &(usize, usize, f64)| -> Vec<Point> {
+            let points = lawful[*seed].iter().step_by(*every);
+            points.map(|point| Point { accuracy: point.accuracy + lift, ..*point }).collect()
+        };
+        let runs: Vec<Vec<Point>> = runs.iter().map(lifted).collect();
+        Study::together(&runs.iter().map(Vec::as_slice).collect::<Vec<_>>(), 1)
+    };
+    let ends = 11; // every eleventh of twelve
+    for (runs, words) in [
+        (
+            &[(0, 1, -0.03), (1, 1, 0.03), (2, ends, 0.0)][..],
+            "for a line each, ceilings of the 2 of 3 that can be fitted alone",
+        ),
+        (
+            &[(0, 1, 0.0), (1, ends, 0.0)],
+            "no F test can tell; the ceiling of the only one that can be fitted alone is 0.",
+        ),
+        (
+            &[(0, ends, 0.0), (1, ends, 0.0), (2, ends, 0.0)],
+            "no F test can tell; none of them can be fitted alone",
+        ),
+    ] {
+        let study = together(runs);
+        assert!(study.remarks.last().is_some_and(|said| said.contains(words)), "{study:?}");
+    }
     // The last of one run is not what became of the first of another.
     assert_eq!((one.entropy_spent(), apart.entropy_spent()), (None, None));
 }
