@@ -52,7 +52,7 @@ pub struct Alarm {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Alarms {
-    /// The first step that had an entropy, and that entropy.
+    /// The first step that had an entropy above 0, and that entropy.
     first_entropy: Option<(u64, f64)>,
     /// Measured steps in a row in which most groups had no signal, and the first of them.
     without_signal: u32,
@@ -111,8 +111,9 @@ impl Alarms {
         let mut alarms = Vec::new();
         let mut say =
             |kind, what: String, remedy: &str| alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
-        if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?))) {
-            let (first_step, first) = *self.first_entropy.get_or_insert((step, entropy));
+        if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
+            && let Some((first_step, first)) = self.first(step, entropy)
+        {
             let target = measured("entropy/target");
             let is_held = target.is_some_and(|target| entropy >= HELD * target);
             let is_ill = entropy < COLLAPSED * first && !is_held;
@@ -180,6 +181,14 @@ impl Alarms {
             }
         }
         alarms
+    }
+
+    /// The first entropy above 0, of which others are shares, and its step.
+    fn first(&mut self, step: u64, entropy: f64) -> Option<(u64, f64)> {
+        if entropy > 0.0 {
+            self.first_entropy.get_or_insert((step, entropy));
+        }
+        self.first_entropy
     }
 
     /// What the last steps were like, behind those before them; none until there are enough.

@@ -210,7 +210,12 @@ fn entropy(measured: &Measured) -> Option<String> {
     let half = half_way(&measured.points, SPENT).map_or(String::new(), |step| {
         format!("; half of the fall was over by step {step:.0} of {}", last.step)
     });
-    Some(format!("{what} fell from {from} to <b>{to}</b> nats, by {}{half}.", percent(fall / first.entropy)))
+    let share = if first.entropy > 0.0 {
+        format!(", by {}", percent(fall / first.entropy))
+    } else {
+        String::new() // of nothing there are no shares
+    };
+    Some(format!("{what} fell from {from} to <b>{to}</b> nats{share}{half}."))
 }
 
 fn accuracy(measured: &Measured) -> Option<String> {

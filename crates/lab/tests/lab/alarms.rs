@@ -56,6 +56,11 @@ fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
         json!({"policy/entropy": 0.09}),
     ];
     assert_eq!(said(&rows), [(4, Kind::Entropy)]);
+    // Of an entropy that is not above 0 there are no shares.
+    let rows = series("policy/entropy", &[0.0, -0.5, -1.0, 2.0, 1.9, 0.1]);
+    let alarms = of_log(&log(&rows));
+    let [(6, alarm)] = &alarms[..] else { panic!("{alarms:?}") };
+    assert!(alarm.text.contains("5 % of the 2.000 it was in step 4"), "{}", alarm.text);
 }
 
 #[test]
