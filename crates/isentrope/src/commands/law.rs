@@ -9,7 +9,7 @@ use clap::Args;
 use isentrope_lab::law::point_file::{self, Columns};
 use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
 use isentrope_lab::law::{Form, Point, SEED, Study};
-use isentrope_lab::log::RunLog;
+use isentrope_lab::log::{RunLog, told_apart};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -78,13 +78,14 @@ struct Together<'a> {
 impl Law {
     pub fn run(self) -> Result<()> {
         let mut studied = Vec::new();
+        let mut logs = Vec::new();
         for path in &self.runs {
-            let log = RunLog::open(path)?;
-            for note in &log.notes {
-                messages::note(note);
-            }
-            for measured in self.measured(&log)? {
-                studied.push(self.study(log.name.clone(), measured));
+            logs.extend(RunLog::open_all(path)?);
+        }
+        for (log, name) in logs.iter().zip(told_apart(logs.iter())) {
+            log.notes.iter().for_each(|note| messages::note(note));
+            for measured in self.measured(log)? {
+                studied.push(self.study(name.clone(), measured));
             }
         }
         let columns = Columns {

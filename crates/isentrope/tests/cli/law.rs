@@ -97,6 +97,27 @@ fn several_runs_are_studied_alone_and_together() {
     assert!((together["law"]["b"]["value"].as_f64().unwrap() - 0.8).abs() < 0.02, "{together}");
 }
 
+/// As `show` and `report` take them; those of one name are called by their paths.
+#[test]
+fn a_directory_of_several_runs_is_all_of_them() {
+    let scratch = Scratch::new();
+    for (dir, name, lift) in [("one", "grpo", 0.0), ("one", "rloo", 0.004), ("two", "grpo", -0.004)] {
+        fs::create_dir_all(scratch.path(dir)).unwrap();
+        fs::rename(
+            run(&scratch, "run", 10, lift) + "/metrics.jsonl",
+            scratch.path(&format!("{dir}/{name}.jsonl")),
+        )
+        .unwrap();
+        fs::remove_dir(scratch.path("run")).unwrap();
+    }
+    let report = report(&[&scratch.path("one"), &scratch.path("two")]);
+    let path = |run: &str| scratch.path(run);
+    assert_eq!(
+        report["together"][0]["runs"],
+        json!([path("one/grpo.jsonl"), "rloo", path("two/grpo.jsonl")])
+    );
+}
+
 #[test]
 fn metrics_sets_and_tables_are_chosen_by_name() {
     let scratch = Scratch::new();

@@ -22,7 +22,8 @@ mod verl_console;
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// Entropies of the policy that sampled, the mean over responses first; those of all that was sampled before those of what is
@@ -95,6 +96,17 @@ impl Series {
     }
 }
 
+/// What runs are called beside one another: by their names, and those whose name others have too by their paths.
+pub fn told_apart<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
+    let mut count: HashMap<&str, usize> = HashMap::new();
+    logs.clone().for_each(|log| *count.entry(&log.name).or_default() += 1);
+    let name = |log: &RunLog| match count.get(&*log.name) {
+        Some(1) => log.name.clone(),
+        _ => log.path.display().to_string(),
+    };
+    logs.map(name).collect()
+}
+
 impl RunLog {
     /// Reads the log at a path.
     ///
@@ -106,9 +118,13 @@ impl RunLog {
         match (runs.pop(), runs.len()) {
             (Some(run), 0) => Ok(run),
             (last, _) => {
-                let names: Vec<String> = runs.into_iter().chain(last).map(|run| run.name).collect();
-                let (count, some) = (names.len(), names[..names.len().min(5)].join(", "));
-                Err(Error::invalid(path, format!("holds {count} runs, where one is wanted: {some}")))
+                let runs: Vec<Self> = runs.into_iter().chain(last).collect();
+                let names: Vec<String> = runs.iter().take(5).map(|run| run.name_below(path)).collect();
+                let (count, some) = (runs.len(), names.join(", "));
+                // Those of a table have no path of their own.
+                let remedy =
+                    if runs.iter().all(|run| run.path != path) { "; give the path of one" } else { "" };
+                Err(Error::invalid(path, format!("holds {count} runs, where one is wanted: {some}{remedy}")))
             }
         }
     }
@@ -119,6 +135,12 @@ impl RunLog {
     /// As [`open`](Self::open).
     pub fn open_all(path: &Path) -> Result<Vec<Self>> {
         place::open_all(path)
+    }
+
+    /// What it is called among the runs of a path: by where it is below that, or by name where that path has all of them.
+    fn name_below(&self, path: &Path) -> String {
+        let below = self.path.strip_prefix(path).ok().filter(|below| !below.as_os_str().is_empty());
+        below.map_or_else(|| self.name.clone(), |below| below.display().to_string())
     }
 
     /// The policy's entropy while it was sampled, with the metric's name: the mean over responses of all that was sampled where
@@ -135,6 +157,12 @@ impl RunLog {
     /// All metrics by name, in the order of names.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Series)> {
         self.series.iter().map(|(name, series)| (name.as_str(), series))
+    }
+
+    /// The names of metrics that begin so, in their order.
+    pub(crate) fn beginning(&self, with: &str) -> Vec<&str> {
+        let from = self.series.range::<str, _>((Bound::Included(with), Bound::Unbounded));
+        from.map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(with)).collect()
     }
 
     /// The last step of which anything is known.

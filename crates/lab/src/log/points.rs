@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_NUMBERS: usize = 20_000_000;
 /// Most names of one log.
 const MAX_NAMES: usize = 20_000;
+/// Most restarts of one log that make void what was written: each looks at all names.
+const MAX_RESTARTS: usize = 10_000;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 1000;
 
@@ -18,6 +20,9 @@ pub(crate) const MAX_STEP: u64 = 9_000_000_000_000_000;
 pub(super) struct Points {
     tracks: BTreeMap<String, Track>,
     numbers: usize,
+    /// No name has a step behind this one; none before the first number.
+    latest: Option<u64>,
+    restarts: usize,
     /// Whether rows come in any order, as those of a table may, and not as a run has written them.
     is_table: bool,
     /// Steps that came a second time and said something else.
@@ -63,6 +68,7 @@ impl Points {
         if self.numbers > MAX_NUMBERS {
             return Err(format!("more than {MAX_NUMBERS} numbers"));
         }
+        self.latest = self.latest.max(Some(step));
         if let Some(before) = track.values.insert(step, value) {
             let lost = if self.is_table { 0 } else { track.values.split_off(&(step + 1)).len() };
             self.lost += lost;
@@ -75,8 +81,20 @@ impl Points {
     }
 
     /// Forgets what all names have from a step on.
-    pub(super) fn forget_from(&mut self, step: u64) {
+    ///
+    /// # Errors
+    /// When that has been so more often than any run is started again.
+    pub(super) fn forget_from(&mut self, step: u64) -> Result<(), String> {
+        if self.latest < Some(step) {
+            return Ok(());
+        }
+        self.restarts += 1;
+        if self.restarts > MAX_RESTARTS {
+            return Err(format!("more than {MAX_RESTARTS} restarts before steps that were made"));
+        }
         self.tracks.values_mut().for_each(|track| drop(track.values.split_off(&step)));
+        self.latest = step.checked_sub(1);
+        Ok(())
     }
 
     /// Whether all is of one step, which came for a name more than twice.

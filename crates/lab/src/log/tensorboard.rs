@@ -106,10 +106,7 @@ pub(super) fn read(files: &[PathBuf], points: &mut Points) -> Result<Vec<String>
     let mut notes = Vec::new();
     for path in files {
         notes.extend(event_file::each_event(path, &mut |event| match event {
-            Event::Start { step } => {
-                points.forget_from(step);
-                Ok(())
-            }
+            Event::Start { step } => points.forget_from(step),
             Event::Scalar { step, tag, value } => points.add(tag, step, value),
         })?);
     }

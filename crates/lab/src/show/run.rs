@@ -8,7 +8,7 @@ use crate::Result;
 use crate::alarms;
 use crate::law::points::{self, Measured};
 use crate::law::{self, Study};
-use crate::log::{RunLog, Series};
+use crate::log::{RunLog, Series, told_apart};
 use crate::number::number;
 use crate::run_files::{METRICS, RunFiles, recipe_of};
 use serde_json::Value;
@@ -97,12 +97,8 @@ impl ShownRun {
         for path in paths {
             runs.extend(Self::read(path)?);
         }
-        let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
-        for run in &mut runs {
-            if names.iter().filter(|name| **name == run.name).count() > 1 {
-                run.name = run.log.path.display().to_string();
-            }
-        }
+        let names = told_apart(runs.iter().map(|run| &run.log));
+        runs.iter_mut().zip(names).for_each(|(run, name)| run.name = name);
         Ok(runs)
     }
 

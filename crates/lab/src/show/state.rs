@@ -80,7 +80,9 @@ impl State {
     pub(super) fn sentence(&self, look: &Look) -> String {
         let step = match (self.step, self.steps) {
             (None, _) => "nothing measured yet".to_owned(),
-            (Some(step), Some(steps)) => format!("step {step} of {steps}"),
+            (Some(step), Some(steps)) if step <= steps => format!("step {step} of {steps}"),
+            // A resumed run may be told to end sooner than it already has.
+            (Some(step), Some(steps)) => format!("step {step}, past run.steps = {steps}"),
             (Some(step), None) => format!("step {step}"),
         };
         let (word, paint) = match self.condition {

@@ -102,7 +102,10 @@ fn a_directory_of_lines_is_a_run_for_each() {
     let logs = RunLog::open_all(dir.path()).unwrap();
     assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["a", "b"]);
     let error = RunLog::open(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("holds 2 runs, where one is wanted: a, b"), "{error}");
+    assert!(
+        error.contains("holds 2 runs, where one is wanted: a.jsonl, b.jsonl; give the path of one"),
+        "{error}"
+    );
 }
 
 #[test]

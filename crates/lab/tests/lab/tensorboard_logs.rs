@@ -1,9 +1,10 @@
 //! Event files that were resumed, cut off or damaged.
 
 use isentrope_files::masked_crc;
-use isentrope_lab::log::RunLog;
+use isentrope_lab::log::{RunLog, told_apart};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
@@ -158,4 +159,42 @@ fn numbers_of_no_step_are_left_out_with_a_note() {
     write(dir.path(), "1", &[below(1 << 60)]);
     let error = RunLog::open(dir.path()).unwrap_err().to_string();
     assert!(error.contains("record 1: step 1152921504606846976 is after"), "{error}");
+}
+
+#[test]
+fn runs_of_one_name_are_told_apart_by_their_paths() {
+    let dir = tempfile::tempdir().unwrap();
+    for run in ["grpo/1", "grpo/2", "kl-cov/1"] {
+        write(&dir.path().join(run), "1", &[scalar(1, "a", 1.0)]);
+    }
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("holds 3 runs, where one is wanted: grpo/1, grpo/2, kl-cov/1; give the"),
+        "{error}"
+    );
+    let logs = RunLog::open_all(dir.path()).unwrap();
+    let path = |run: &str| dir.path().join(run).display().to_string();
+    assert_eq!(told_apart(logs.iter()), [path("grpo/1"), "2".to_owned(), path("kl-cov/1")]);
+}
+
+/// Each start once looked at all names: with 20 000 of them, ten megabytes of starts took a quarter of an hour.
+#[test]
+fn starts_cost_little_and_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<Vec<u8>> = (0..20_000).map(|name| scalar(1, &name.to_string(), 1.0)).collect();
+    write(dir.path(), "1", &[names, vec![start(2); 100_000]].concat());
+    let began = Instant::now();
+    let log = RunLog::open(dir.path()).unwrap();
+    assert!(
+        log.all().count() == 20_000 && began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    // Where each makes void what was written, no run has so many.
+    let again = [scalar(1, "a", 1.0), start(1)].concat();
+    write(dir.path(), "1", &vec![again.clone(); 10_000]);
+    assert_eq!(RunLog::open(dir.path()).unwrap().all().count(), 0);
+    write(dir.path(), "1", &vec![again; 10_001]);
+    let error = RunLog::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("record 20002: more than 10000 restarts"), "{error}");
 }
