@@ -214,7 +214,7 @@ impl Frame {
         let finite_at = |i: Option<usize>| i.and_then(|i| points.get(i)).is_some_and(is_finite);
         let apart = |i: usize| !finite_at(i.checked_sub(1)) && !finite_at(Some(i + 1));
         // Curves begin at different columns, so that one does not hide the other's markers.
-        let first = self.area.left() + MARKER_DISTANCE * number as u16 / of.max(1) as u16;
+        let first = self.area.left() + (usize::from(MARKER_DISTANCE) * number / of.max(1)) as u16;
         let mut next = first;
         let mut here_and_there = |point: &(f64, f64)| {
             let column = self.column(point.0);

@@ -2,18 +2,18 @@
 
 use super::{Against, Group, Mean, Paired, Row, Taken};
 
-/// Cuts off the intervals of shares at what a share can be; a note where that has changed one.
-pub(super) fn cut_off_shares(rows: &mut [Row]) -> Option<String> {
+/// Cuts off intervals at what a number can be, which leaves out nothing that is true; a note where that has changed one.
+pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     let mut changed = false;
     for row in rows {
-        let Some(range) = row.measure.range() else { continue };
-        row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off(range));
+        let [least, most] = row.measure.range();
+        row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off([least, most]));
         let differences = row.against.iter_mut().flatten().map(|against| &mut against.test.difference);
-        differences.for_each(|difference| changed |= difference.cut_off([-1.0, 1.0]));
+        differences.for_each(|difference| changed |= difference.cut_off([least - most, most - least]));
     }
     changed.then(|| {
-        "Intervals of shares are cut off at 0 and 100 %, of their differences at -100 and 100 %: by Student's t they would be \
-         wider."
+        "Intervals are cut off at what a number can be, such as shares at 0 and 100 %, their differences at -100 and 100 %, \
+         entropies and errors at 0: by Student's t they would be wider."
             .into()
     })
 }

@@ -4,9 +4,10 @@ use super::section::Section;
 use crate::law::Form;
 use crate::log::{RunLog, Series, SetMetric, of_set};
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// A number of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
     /// The metric that it is taken from (docs/metrics.md); the accuracy of a set where it is of the law.
     pub metric: String,
@@ -17,7 +18,7 @@ pub struct Measure {
 }
 
 /// How a number is taken from the course of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Taken {
     /// The last value.
     End,
@@ -42,7 +43,7 @@ pub enum Taken {
 }
 
 /// How an entropy H is held at its target H*.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Held {
     /// Mean |ln(H / H*)| over the last half of the run.
     Error,
@@ -57,7 +58,7 @@ pub enum Held {
 }
 
 /// An entropy in nats, to three digits, which is as much as is known of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nats(u64);
 
 impl Nats {
@@ -74,7 +75,7 @@ impl Nats {
 }
 
 /// A number of a prediction of the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PredictionNumber {
     /// How far a form is off at the last evaluation, whatever the direction.
     ErrorAtEnd(Form),
@@ -85,7 +86,7 @@ pub enum PredictionNumber {
 }
 
 /// A number of the law.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LawNumber {
     /// a, of runs where the law holds.
     A,
@@ -116,28 +117,33 @@ impl Measure {
             _ => {}
         }
         match self.name() {
-            _ if self.is_share() => (100.0, 2),
+            _ if self.is_of_shares() => (100.0, 2),
             name if name.starts_with("length") => (1.0, 1),
             _ => (1.0, 4),
         }
     }
 
-    /// Whether its numbers lie between 0 and 1.
-    pub(super) fn is_share(&self) -> bool {
+    /// What its numbers can be, and so their mean: the least and the greatest, infinite where there is none.
+    pub(super) fn range(&self) -> [f64; 2] {
+        const ANY: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
+        const FROM_0: [f64; 2] = [0.0, f64::INFINITY];
+        const SHARE: [f64; 2] = [0.0, 1.0];
+        const SHARES_APART: [f64; 2] = [-1.0, 1.0];
         match self.taken {
-            Taken::Held(number) => matches!(number, Held::Share | Held::AtBound),
-            Taken::Change | Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => false,
+            Taken::Held(Held::Share | Held::AtBound) | Taken::Law(LawNumber::RSquared(_)) => SHARE,
+            Taken::Law(LawNumber::RSquaredOverLine) => SHARES_APART,
+            Taken::Change if self.is_of_shares() => SHARES_APART,
+            Taken::Held(Held::Error | Held::Reached | Held::Least) => FROM_0,
+            Taken::Predicted(_, PredictionNumber::ErrorAtEnd(_) | PredictionNumber::Rmse(_)) => FROM_0,
+            // Entropy may have fallen further by a twelfth than it has in the end.
+            Taken::Change | Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => ANY,
             Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::AtEntropy(_) => {
-                self.is_of_shares()
+                match self.name() {
+                    _ if self.is_of_shares() => SHARE,
+                    name if ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of)) => FROM_0,
+                    _ => ANY,
+                }
             }
-        }
-    }
-
-    /// What its numbers lie between, where they are shares or differences of shares.
-    pub(super) fn range(&self) -> Option<[f64; 2]> {
-        match self.taken {
-            Taken::Change if self.is_of_shares() => Some([-1.0, 1.0]),
-            _ => self.is_share().then_some([0.0, 1.0]),
         }
     }
 
@@ -162,9 +168,9 @@ impl Measure {
         }
     }
 
-    /// Whether its numbers are compared as ratios too, of all measures that there are: above 0, and spread evenly on a
+    /// Whether its numbers are compared as ratios too, of all metrics that there are: above 0, and spread evenly on a
     /// logarithmic scale, as entropies of sets at their first temperature are.
-    pub(super) fn has_ratio(&self, all: &[Self]) -> bool {
+    pub(super) fn has_ratio(&self, all: &HashSet<&str>) -> bool {
         let is_entropy = self.taken == Taken::End && self.section == Section::Main;
         let set = SetMetric::of(&self.metric).filter(|metric| is_entropy && metric.what == "entropy");
         // The set `test` is `test_t0.6` at a further temperature.
@@ -173,9 +179,7 @@ impl Measure {
             temperature.parse::<f64>().ok()?;
             Some(of_set(set, "entropy"))
         };
-        set.is_some_and(|metric| {
-            first(metric.set).is_none_or(|first| !all.iter().any(|other| other.metric == first))
-        })
+        set.is_some_and(|metric| first(metric.set).is_none_or(|first| !all.contains(&*first)))
     }
 
     fn is_of_shares(&self) -> bool {
@@ -225,9 +229,7 @@ pub(super) fn accuracies(log: &RunLog) -> Vec<String> {
 
 fn accuracies_of(log: &RunLog, set: &str) -> Vec<String> {
     let names = |prefix: &str| -> Vec<String> {
-        let prefix = of_set(set, prefix);
-        let names = log.all().map(|(name, _)| name).filter(|name| name.starts_with(&prefix));
-        names.map(str::to_owned).collect()
+        log.beginning(&of_set(set, prefix)).into_iter().map(str::to_owned).collect()
     };
     let k = |name: &String| name.rsplit('@').next().and_then(|k| k.parse::<u64>().ok());
     // Of one response, pass@k and maj@k are mean@k again.

@@ -25,7 +25,7 @@ use self::evaluated::Evaluated;
 use crate::log::RunLog;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Most entropies at which accuracies are looked for.
 const MOST_TARGETS: usize = 4;
@@ -145,7 +145,7 @@ impl Summary {
         };
         let with_first: Vec<bool> = (0..groups.len()).map(is_like_first).collect();
         let mut rows = rows(runs, &groups, &counted, &Comparisons { controls, with_first });
-        notes.extend(caveats::cut_off_shares(&mut rows));
+        notes.extend(caveats::cut_off(&mut rows));
         notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
     }
@@ -245,14 +245,15 @@ fn rows(runs: &[Run<'_>], named: &[Group], counted: &[Vec<usize>], comparisons: 
     };
     let groups: Vec<Vec<(Option<u64>, Evaluated<'_>)>> = counted.iter().map(of).collect();
     let targets = targets(&groups);
-    let mut all: Vec<Measure> = Vec::new();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     for measure in groups.iter().flatten().flat_map(|(_, run)| run.measures(&targets)) {
-        if !all.contains(&measure) {
+        if known.insert(measure.clone()) {
             all.push(measure);
         }
     }
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
-    let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&all)).collect();
+    let metrics: HashSet<&str> = all.iter().map(|measure: &Measure| measure.metric.as_str()).collect();
+    let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&metrics)).collect();
     let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);
     all.into_iter().zip(has_ratio).map(row).collect()
 }

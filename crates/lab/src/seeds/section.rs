@@ -5,7 +5,7 @@ use crate::collapse::PAPER;
 use serde::Serialize;
 
 /// The tables that rows belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Section {
     /// What a method brings.

@@ -13,13 +13,13 @@ const MOST: usize = 24;
 pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     let mut blocks = Vec::new();
     for run in runs {
+        let parts = EvaluationSet::parts(&run.log);
         for set in &run.sets {
-            let parts = set.parts(&run.log);
-            if !parts.is_empty() {
+            if let Some(parts) = parts.get(set.name.as_str()) {
                 let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
                 let mut lines =
                     look.heading(&format!("parts of {whose}{}: {}, entropy", set.name, set.accuracy));
-                lines.extend(table(run, set, &parts, look));
+                lines.extend(table(run, set, parts, look));
                 blocks.push(lines);
             }
         }

@@ -1,6 +1,7 @@
 //! Evaluation sets of a run: `eval/<set>/<what>`.
 
 use crate::log::{RunLog, Series, SetMetric, of_set};
+use std::collections::BTreeMap;
 
 /// A set that was evaluated.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,18 +16,24 @@ impl EvaluationSet {
     /// The sets whose accuracy a log has, without the parts of others.
     pub fn all(log: &RunLog) -> Vec<Self> {
         let parts = log.parts();
-        Self::those(log, |set| !parts.contains_key(set))
+        let sets = log.accuracies().into_values().filter(|metric| !parts.contains_key(metric.set));
+        sets.map(Self::of).collect()
     }
 
-    /// The parts of this one.
-    pub fn parts(&self, log: &RunLog) -> Vec<Self> {
-        let parts = log.parts();
-        Self::those(log, |set| parts.get(set).is_some_and(|whole| *whole == self.name))
+    /// The parts of sets whose accuracy a log has, by the names of the whole ones.
+    pub fn parts(log: &RunLog) -> BTreeMap<&str, Vec<Self>> {
+        let wholes = log.parts();
+        let mut parts: BTreeMap<&str, Vec<Self>> = BTreeMap::new();
+        for (set, metric) in log.accuracies() {
+            if let Some(whole) = wholes.get(set) {
+                parts.entry(whole).or_default().push(Self::of(metric));
+            }
+        }
+        parts
     }
 
-    fn those(log: &RunLog, is_meant: impl Fn(&str) -> bool) -> Vec<Self> {
-        let sets = log.accuracies().into_iter().filter(|(set, _)| is_meant(set));
-        sets.map(|(set, metric)| Self { name: set.to_owned(), accuracy: metric.what.to_owned() }).collect()
+    fn of(accuracy: SetMetric<'_>) -> Self {
+        Self { name: accuracy.set.to_owned(), accuracy: accuracy.what.to_owned() }
     }
 
     /// What was measured of it.
@@ -36,7 +43,7 @@ impl EvaluationSet {
 
     /// The names of what was measured of it.
     pub fn measured<'a>(&self, log: &'a RunLog) -> impl Iterator<Item = &'a str> {
-        let metrics = log.all().filter_map(|(name, _)| SetMetric::of(name));
+        let metrics = log.beginning(&of_set(&self.name, "")).into_iter().filter_map(SetMetric::of);
         metrics.filter(|metric| metric.set == self.name).map(|metric| metric.what)
     }
 

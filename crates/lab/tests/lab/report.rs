@@ -477,3 +477,16 @@ fn charts_of_nothing_but_0_and_of_single_responses_are_left_out() {
     }
     assert!(!words(&html).contains("0000000000"), "{}", words(&html));
 }
+
+#[test]
+fn of_an_entropy_that_begins_at_0_no_share_is_spent() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |step: u64| {
+        let row = json!({"step": step, "eval/set/mean@1": 0.5, "eval/set/entropy": -0.125 * step as f64});
+        row.as_object().unwrap().clone()
+    };
+    let html = page(&[run(dir.path(), "run", &[row(0), row(1), row(2)], Value::Null)]);
+    let said = summary(&html);
+    assert!(said.contains("nats; half of the fall was over by step 1 of 2"), "{said}");
+    assert!(!said.contains("nats, by"), "{said}");
+}

@@ -5,6 +5,7 @@ use isentrope_lab::seeds::{self, Control, Mean, Paired, Run, Section, Summary, q
 use isentrope_random::{Draws, Purpose};
 use serde_json::{Value, json};
 use std::fs;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Student's table, as printed in textbooks (Fisher and Yates 1963, table III), two-sided 95 % and 99 %.
@@ -128,8 +129,62 @@ fn intervals_of_shares_are_cut_off() {
     assert_eq!(difference.interval, Some([-1.0, 1.0]));
     let text = seeds::text(&summary);
     assert!(text.contains("+30.00  [-100.00, +100.00]  2 pairs"), "{text}");
-    assert!(text.contains("Intervals of shares are cut off at 0 and 100 %"), "{text}");
+    assert!(text.contains("Intervals are cut off at what a number can be"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+/// What cannot be is in no interval, whatever is measured.
+#[test]
+fn no_interval_leaves_what_a_number_can_be() {
+    let mut runs = Runs::new();
+    for (seed, end, size) in [(1, 0.01, 0.0), (2, 0.6, 0.3), (3, 0.02, 0.02)] {
+        let rows: Vec<Value> = (0..=24)
+            .map(|step| {
+                let entropy = end + 1.2 * (1.0 - f64::from(step) / 24.0);
+                let accuracy = 0.8 - 0.2 * entropy.exp() + size * f64::from(step % 3 - 1);
+                json!({"step": step, "policy/entropy": entropy, "eval/set/mean@4": accuracy,
+                    "eval/set/entropy": entropy})
+            })
+            .collect();
+        planted(&mut runs, "noisy", seed, &rows, json!({}));
+    }
+    let summary = runs.summary();
+    for (title, range) in [
+        ("set: entropy at the end, nats", [0.0, f64::INFINITY]),
+        ("set: R^2 of the law, -a exp(H) + b", [0.0, 1.0]),
+        ("set: error at the end from the first 30 %, a line in H, points", [0.0, f64::INFINITY]),
+        ("set: RMSE after the first 30 %, the law, -a exp(H) + b, points", [0.0, f64::INFINITY]),
+    ] {
+        let [low, high] = row(&summary, title).means[0].as_ref().unwrap().interval.unwrap();
+        let is_cut = low == range[0] || high == range[1];
+        assert!(range[0] <= low && low < high && high <= range[1] && is_cut, "{title}: {low} {high}");
+    }
+}
+
+/// Of very many sets each was once held against all others.
+#[test]
+fn very_many_sets_are_compared_at_once() {
+    let mut runs = Runs::new();
+    for seed in [1, 2] {
+        let mut row = json!({});
+        for set in 0..6000 {
+            row[format!("eval/set-{set}/mean@1")] = json!(0.5);
+            row[format!("eval/set-{set}/entropy")] = json!(0.5 + seed as f64);
+        }
+        let at = |step: u64| {
+            let mut row = row.clone();
+            row["step"] = json!(step);
+            row
+        };
+        planted(&mut runs, "many", seed, &[at(0), at(1)], json!({}));
+    }
+    let began = Instant::now();
+    let summary = runs.summary();
+    assert!(
+        summary.rows.iter().filter(|row| row.measure.title().ends_with(": entropy at the end, nats")).count()
+            == 6000
+    );
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 /// 95 % intervals of normal numbers hold the mean 95 times in 100, and the exact test of what is alike is below 0.05 no more

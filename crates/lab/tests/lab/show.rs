@@ -165,6 +165,7 @@ fn runs_that_have_hardly_begun_are_shown() {
         &["step 0 of 1", "too few points: 1, and at least 6 are needed", "; 1 point"],
     );
     has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law rollout\n"]);
+    has(&page_of(&run(2, &rows(10))), &["finished, step 10, past run.steps = 2, "]);
     assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
     has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
 }
@@ -348,4 +349,21 @@ fn huge_numbers_are_short() {
     let text = page_of(&run(3, &rows));
     has(&text, &["1.000e300 updates were left out", "1.00e300"]);
     assert!(!text.contains("00000000"), "{text}");
+}
+
+/// Each set once looked at all others.
+#[test]
+fn a_page_of_very_many_sets_and_parts_is_made_at_once() {
+    let of_sets = |step: u64| {
+        let mut row = json!({"step": step});
+        for set in 0..6000 {
+            row[format!("eval/set-{set}/mean@1")] = json!(0.25);
+            row[format!("eval/set-{set}/part/mean@1")] = json!(0.5);
+        }
+        row
+    };
+    let began = Instant::now();
+    let text = page_of(&run(1, &[of_sets(0), of_sets(1)]));
+    has(&text, &["evaluations set-5999", "parts of set-5999: mean@1"]);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
