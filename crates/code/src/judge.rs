@@ -118,20 +118,21 @@ impl Rules {
             None => Numbers::Exact,
         };
         let mut tally = Tally::new(Instant::now() + self.total, self.all);
+        let limits = RunLimits { until: Some(tally.deadline), ..self.limits.clone() };
         let known = match &tests.kind {
             Kind::Scripts(scripts) => {
-                self.scripts(runner, program, scripts, numbers, &mut tally);
+                run_scripts(runner, program, scripts, numbers, &limits, &mut tally);
                 scripts.len()
             }
             Kind::Calls { function, calls } => {
-                self.calls(runner, program, function, calls, numbers, &mut tally);
+                run_calls(runner, program, (function, calls), numbers, &limits, &mut tally);
                 calls.len()
             }
             Kind::Assertions(test) => {
                 let completed = test.completed(program);
                 let program = completed.as_deref().unwrap_or(program);
                 let mut units = test.parts.len();
-                runner.assertions(program, test, &self.limits, &mut |found| match found {
+                runner.assertions(program, test, &limits, &mut |found| match found {
                     Found::Units(known) => {
                         units = known;
                         ControlFlow::Continue(())
@@ -146,51 +147,46 @@ impl Rules {
         };
         tally.report(known)
     }
+}
 
-    fn scripts(
-        &self,
-        runner: &mut dyn Runner,
-        program: &str,
-        scripts: &[Script],
-        numbers: Numbers,
-        tally: &mut Tally,
-    ) {
-        for Script { input, output } in scripts {
-            let (printed, end) = runner.script(program, input, &tally.within(&self.limits));
-            let result = match Verdict::try_from(end) {
-                Ok(verdict) => Err(verdict),
-                Err(()) => compare::output(output, &printed, numbers).map_err(wrong),
-            };
-            if tally.add(result).is_break() {
-                return;
-            }
+fn run_scripts(
+    runner: &mut dyn Runner,
+    program: &str,
+    scripts: &[Script],
+    numbers: Numbers,
+    limits: &RunLimits,
+    tally: &mut Tally,
+) {
+    for Script { input, output } in scripts {
+        let (printed, end) = runner.script(program, input, limits);
+        let result = match Verdict::try_from(end) {
+            Ok(verdict) => Err(verdict),
+            Err(()) => compare::output(output, &printed, numbers).map_err(wrong),
+        };
+        if tally.add(result).is_break() {
+            return;
         }
     }
+}
 
-    fn calls(
-        &self,
-        runner: &mut dyn Runner,
-        program: &str,
-        function: &str,
-        calls: &[Call],
-        numbers: Numbers,
-        tally: &mut Tally,
-    ) {
-        let arguments: Vec<Vec<Value>> = calls.iter().map(|call| call.arguments.clone()).collect();
-        let function = name_in(program, function);
-        runner.calls(program, &function, &arguments, &self.limits, &mut |call, value| {
-            let accepted = calls.get(call).map_or(&[][..], |call| &call.accepted);
-            let result = match value {
-                Ok(value) => {
-                    first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers)))
-                }
-                Err(end) => {
-                    Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into())))
-                }
-            };
-            tally.add(result)
-        });
-    }
+fn run_calls(
+    runner: &mut dyn Runner,
+    program: &str,
+    (function, calls): (&str, &[Call]),
+    numbers: Numbers,
+    limits: &RunLimits,
+    tally: &mut Tally,
+) {
+    let arguments: Vec<Vec<Value>> = calls.iter().map(|call| call.arguments.clone()).collect();
+    let function = name_in(program, function);
+    runner.calls(program, &function, &arguments, limits, &mut |call, value| {
+        let accepted = calls.get(call).map_or(&[][..], |call| &call.accepted);
+        let result = match value {
+            Ok(value) => first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers))),
+            Err(end) => Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into()))),
+        };
+        tally.add(result)
+    });
 }
 
 fn wrong(difference: compare::Difference) -> Verdict {
@@ -232,12 +228,6 @@ struct Tally {
 impl Tally {
     fn new(deadline: Instant, all: bool) -> Self {
         Self { deadline, all, run: 0, passed: 0, first: None }
-    }
-
-    /// The limits of the next test, which must end with the time of all.
-    fn within(&self, limits: &RunLimits) -> RunLimits {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        RunLimits { wall: limits.wall.min(left).max(Duration::from_millis(1)), ..limits.clone() }
     }
 
     /// Takes down a test, and says whether there may be another. One that comes after the time of all has not passed.

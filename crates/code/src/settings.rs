@@ -87,6 +87,7 @@ impl CodeSettings {
     pub(crate) fn run_limits(&self) -> RunLimits {
         RunLimits {
             wall: Duration::from_secs_f64(self.timeout_s),
+            until: None,
             memory_bytes: self.memory_mib << 20,
             output_bytes: self.output_mib << 20,
         }

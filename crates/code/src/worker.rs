@@ -34,10 +34,25 @@ pub struct RunLimits {
     /// Wall-clock time: of a script from its start to its end, of each call (loading the program is part of the first), of each
     /// unit of an assertion test.
     pub wall: Duration,
+    /// When all that these limits are given for must be over, however much of it there still is. Unset: whenever it ends.
+    pub until: Option<Instant>,
     /// Address space of each of its processes, in bytes.
     pub memory_bytes: u64,
     /// What it may print to its standard output, in bytes, or return from a call.
     pub output_bytes: usize,
+}
+
+impl RunLimits {
+    /// When something must be over that begins now.
+    fn deadline(&self) -> Instant {
+        let own = Instant::now() + self.wall;
+        self.until.map_or(own, |until| own.min(until))
+    }
+
+    /// Whether nothing more may run.
+    fn are_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
 }
 
 /// How a run ended.
@@ -140,7 +155,7 @@ impl Worker {
         let server = self.programs()?;
         let order = Order::new("script", limits, 1);
         let cpu_s = order.cpu_s;
-        let deadline = Instant::now() + limits.wall;
+        let deadline = limits.deadline();
         server.order(order, &json!({"program": program, "input": input}));
         loop {
             match server.event(deadline)? {

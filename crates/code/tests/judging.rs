@@ -271,6 +271,50 @@ fn the_time_of_all_tests_together_is_limited() {
     }
 }
 
+/// The time of all together ends a test whose own time is longer.
+#[test]
+fn no_test_outlasts_the_time_of_all() {
+    let hasty = start(CodeSettings { timeout_s: 30.0, total_timeout_s: 1.0, ..settings() });
+    let sleeper = "import time\ndef f(x):\n    time.sleep(30)\n    return 1";
+    // Foreign tests that never say that they end: they go on from unit to unit, or count units faster than they are read.
+    let onward = "import os, struct, time\nassert f(1) == 1\nfor n in range(99):\n    \
+                  place = b'[%d,-1]' % (n + 1)\n    os.write(4, struct.pack('<cI', b'p', len(place)) + place)\n    time.sleep(0.3)";
+    let flood = "import os, struct\nassert f(1) == 1\nwhile True:\n    \
+                 os.write(4, (struct.pack('<cI', b'c', 5) + b'[0,9]') * 4096)";
+    for (tests, program) in [
+        (json!({"inputs": ["1"], "outputs": ["1"]}), "import time\ntime.sleep(30)\nprint(1)"),
+        (json!({"fn_name": "f", "inputs": [[1]], "outputs": [1]}), sleeper),
+        (
+            json!({"fn_name": "f", "inputs": [[1]], "outputs": [1]}),
+            "import time\ntime.sleep(30)\ndef f(x): return 1",
+        ),
+        (json!(["assert f(1) == 1"]), sleeper),
+        (json!({"functional": onward}), "def f(x): return 1"),
+        (json!({"functional": flood}), "def f(x): return 1"),
+    ] {
+        let begun = Instant::now();
+        let report = hasty.judge(&[(&tests, program)]).unwrap().remove(0);
+        assert_eq!((report.verdict, report.passed), (Verdict::TimeLimit, 0), "{tests}");
+        assert!(begun.elapsed().as_secs_f64() < 10.0, "{tests}: {:?}", begun.elapsed());
+    }
+}
+
+/// Who says again and again that a unit begins would never be at its end.
+#[test]
+fn tests_go_on_from_unit_to_unit() {
+    let patient = start(CodeSettings { total_timeout_s: 3600.0, ..settings() });
+    for place in ["[0,-1]", "[-1,-1]", "nowhere"] {
+        let again = format!(
+            "import os, struct, time\nassert f(1) == 1\nwhile True:\n    \
+             os.write(4, struct.pack('<cI', b'p', {}) + b'{place}')\n    time.sleep(0.3)",
+            place.len()
+        );
+        let report =
+            patient.judge(&[(&json!({"functional": again}), "def f(x): return 1")]).unwrap().remove(0);
+        assert!(matches!(report.verdict, Verdict::UnusableTests(_)), "{place}: {report:?}");
+    }
+}
+
 /// As programs of competitions begin that recurse deeply.
 #[test]
 fn scripts_may_ask_for_an_endless_stack() {

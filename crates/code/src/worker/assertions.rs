@@ -17,7 +17,7 @@ const QUESTION: usize = 256 << 20;
 const UNITS: usize = 10_000;
 
 /// Where a test is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The part; -1 for what comes before the first.
     pub part: i64,
@@ -28,6 +28,9 @@ pub struct Place {
 impl Place {
     /// Where a test begins.
     pub const START: Self = Self { part: 0, test: -1 };
+
+    /// Where its process is that has not said so yet: no place that it could say comes earlier.
+    const BEFORE: Self = Self { part: -1, test: -2 };
 
     /// The unit after this one. Nothing comes after the setup that did not succeed.
     pub fn after(self) -> Self {
@@ -92,7 +95,7 @@ pub fn run(
         "preamble": preamble, "setup": setup, "parts": parts, "entry_point": entry_point, "from": [from.part, from.test],
     });
     tests.order(order("test"), &content);
-    let mut talk = Talk { programs, tests, limits, cpu_s, deadline: Instant::now() + limits.wall };
+    let mut talk = Talk { programs, tests, limits, cpu_s, deadline: limits.deadline() };
     match talk.load()? {
         Some(end) => {
             from.part = i64::MAX; // it would not load again either
@@ -142,9 +145,10 @@ impl Talk<'_> {
         observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Broken> {
         let mut turn = Turn::Test;
-        let mut at = Place { part: -1, test: -1 };
+        let mut at = Place::BEFORE;
         loop {
             let said = match turn {
+                _ if self.limits.are_over() => Said::Late, // even if there were more to read without end
                 Turn::Test => self.tests.message(QUESTION, self.deadline)?,
                 Turn::Program => self.programs.message(self.limits.output_bytes, self.deadline)?,
             };
@@ -156,11 +160,14 @@ impl Talk<'_> {
                     Ok(ControlFlow::Continue(()))
                 }
                 Ok(frame) if turn == Turn::Test => match frame.kind {
-                    b'p' => {
-                        at = Place::read(&frame.body).unwrap_or(at);
-                        self.deadline = Instant::now() + self.limits.wall;
-                        Ok(ControlFlow::Continue(()))
-                    }
+                    b'p' => match Place::read(&frame.body).filter(|place| *place > at) {
+                        Some(place) => {
+                            at = place;
+                            self.deadline = self.limits.deadline();
+                            Ok(ControlFlow::Continue(()))
+                        }
+                        None => Err(Failure::Test("its process does not go on from unit to unit".into())),
+                    },
                     b'c' => match counts.add(&frame.body) {
                         Some(units) => Ok(observe(Found::Units(units))),
                         None => Err(Failure::Test("its process does not say how many tests it has".into())),

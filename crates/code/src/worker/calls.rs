@@ -32,7 +32,7 @@ pub fn run(
     let server = worker.programs()?;
     let order = Order::new("session", limits, arguments.len() - *next + 1);
     let cpu_s = order.cpu_s;
-    let mut deadline = Instant::now() + limits.wall;
+    let mut deadline = limits.deadline();
     server.order(order, &json!({"program": program}));
     let failed = load(server, cpu_s, deadline)?;
     while *next < arguments.len() {
@@ -48,7 +48,7 @@ pub fn run(
         if !survived {
             break;
         }
-        deadline = Instant::now() + limits.wall;
+        deadline = limits.deadline();
     }
     Ok(ControlFlow::Continue(()))
 }
@@ -143,6 +143,7 @@ mod tests {
     fn a_message_of_millions_of_values_is_not_read() {
         let limits = RunLimits {
             wall: std::time::Duration::from_secs(1),
+            until: None,
             memory_bytes: 1 << 30,
             output_bytes: 16 << 20,
         };

@@ -16,7 +16,7 @@ use super::{AssertionTest, End, Failure, Found, RunLimits, Worker, WorkerLimits}
 use crate::Python;
 
 fn limits() -> RunLimits {
-    RunLimits { wall: Duration::from_secs(20), memory_bytes: 512 << 20, output_bytes: 4 << 20 }
+    RunLimits { wall: Duration::from_secs(20), until: None, memory_bytes: 512 << 20, output_bytes: 4 << 20 }
 }
 
 fn worker() -> Worker {

@@ -216,7 +216,12 @@ def test_c(): assert f(3) == 3
 #[test]
 fn limits_hold_for_assertions() {
     let mut worker = shared();
-    let limits = RunLimits { wall: Duration::from_secs(2), memory_bytes: 256 << 20, output_bytes: 1 << 20 };
+    let limits = RunLimits {
+        wall: Duration::from_secs(2),
+        memory_bytes: 256 << 20,
+        output_bytes: 1 << 20,
+        ..limits()
+    };
     for (program, expected) in [
         ("def f(x): return 'x' * 10 ** 12", End::MemoryLimit),
         ("def f(x): return 'x' * (2 << 20)", End::OutputLimit),

@@ -216,7 +216,7 @@ x = []
 while True:
     x.append(bytearray(os.urandom(1 << 20)))
 "#;
-    let limits = RunLimits { wall: Duration::from_secs(20), memory_bytes: 1 << 30, output_bytes: 1000 };
+    let limits = RunLimits { memory_bytes: 1 << 30, output_bytes: 1000, ..limits() };
     let (_, end) = worker.script(bomb, "", &limits);
     assert!(matches!(end, End::MemoryLimit | End::TimeLimit), "{end:?}");
     assert_eq!(worker.script("print(1)", "", &limits), ("1\n".into(), End::Completed));

@@ -138,7 +138,12 @@ fn runs_are_the_same_every_time() {
 #[test]
 fn limits_are_kept_and_told_apart() {
     let mut worker = shared();
-    let limits = RunLimits { wall: Duration::from_millis(800), memory_bytes: 256 << 20, output_bytes: 1000 };
+    let limits = RunLimits {
+        wall: Duration::from_millis(800),
+        memory_bytes: 256 << 20,
+        output_bytes: 1000,
+        ..limits()
+    };
     for (program, expected) in [
         ("while True: pass", End::TimeLimit),
         ("import time; time.sleep(60)", End::TimeLimit),
