@@ -28,7 +28,7 @@ pub use problem::{Content, Example, Problem, Prompt};
 pub use program_tests::{UnusableTests, program_tests, without_tests};
 pub use report::{Finding, Findings, Report};
 pub use rows::{Format, Row, Rows};
-pub use schema::{PROMPT, Record, final_answer, find, read_prompt};
+pub use schema::{GROUND_TRUTH, PROMPT, Record, check_exact, find, read_ground_truth, read_prompt};
 pub use settings::{Columns, DataSettings, TaskName, Template, TemplateVariable};
 pub use source::{Examples, Records, Source, evaluation_set};
 pub use tasks::countdown;

@@ -16,7 +16,8 @@ use crate::{Content, Example, Problem, Prompt};
 
 /// The usual columns of prompts, the first that is there first.
 pub const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
-const GROUND_TRUTH: &[&str] = &[
+/// The usual columns of ground truths, the first that is there first.
+pub const GROUND_TRUTH: &[&str] = &[
     "reward_model.ground_truth",
     "ground_truth",
     "answer",
@@ -104,13 +105,7 @@ impl Problem {
             Err(missing) if looks_for_tests => return Err(without_tests(&missing)),
             Err(problem) => return Err(problem),
             Ok((column, answer)) => {
-                let ground_truth = match answer {
-                    Value::String(text) => match final_answer(text, column, columns.answer.is_some()) {
-                        Err(_) if takes_any => answer.clone(),
-                        answer => answer?.into(),
-                    },
-                    answer => answer.clone(),
-                };
+                let ground_truth = read_ground_truth(answer, column, columns.answer.is_some(), takes_any)?;
                 check(&ground_truth).map_err(|problem| format!("in column {column} {problem}"))?;
                 ground_truth
             }
@@ -277,6 +272,46 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
+/// The ground truth that a column gives: of a text its [`final_answer`], else all there is. For a verifier that `takes_any` a
+/// text may be without an answer.
+///
+/// # Errors
+/// What is wrong with the column, as a sentence.
+pub fn read_ground_truth(
+    value: &Value,
+    column: &str,
+    is_named: bool,
+    takes_any: bool,
+) -> Result<Value, String> {
+    match value {
+        Value::String(text) => match final_answer(text, column, is_named) {
+            Err(_) if takes_any => Ok(value.clone()),
+            answer => Ok(answer?.into()),
+        },
+        Value::Array(accepted) => {
+            accepted.iter().try_for_each(|value| check_exact(value, column)).map(|()| value.clone())
+        }
+        _ => check_exact(value, column).map(|()| value.clone()),
+    }
+}
+
+/// From here on some whole numbers are not among those of 64-bit floating point.
+const FIRST_INEXACT: f64 = (1_u64 << 53) as f64;
+
+/// Refuses a number that may have been written as another one: a whole number that 64 bits do not hold is read as the nearest
+/// one in floating point.
+///
+/// # Errors
+/// That it is one, as a sentence.
+pub fn check_exact(value: &Value, column: &str) -> Result<(), String> {
+    match value.as_f64().filter(|_| value.is_f64()) {
+        Some(number) if number.abs() >= FIRST_INEXACT => {
+            Err(format!("column {column} has a number beyond what can be read exactly: write it as text"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The answer that the text of a column gives: all of it if it is the tests of a program; what follows the last `####`
 /// (GSM8K); else all of a column that the user has named; of a `solution` what its last box holds, or all of it if it is
 /// nothing but an answer; else all of it.
@@ -327,6 +362,39 @@ fn is_bare(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_may_be_rounded_is_refused() {
+        let read = |json: &str| {
+            let value: Value = serde_json::from_str(json).unwrap();
+            read_ground_truth(&value, "answer", false, true).map(|truth| truth.to_string())
+        };
+        for json in [
+            "7",
+            "-0.5",
+            "18446744073709551615",
+            "-9223372036854775808",
+            "9007199254740991.0",
+            "[1,2.5]",
+            "{\"x\":1e+99}",
+        ] {
+            assert_eq!(read(json).as_deref(), Ok(json));
+        }
+        for json in [
+            "18446744073709551617",
+            "-9223372036854775809",
+            "9007199254740993.0",
+            "1e300",
+            "[1,18446744073709551617]",
+        ] {
+            let error = read(json).unwrap_err();
+            assert_eq!(
+                error, "column answer has a number beyond what can be read exactly: write it as text",
+                "{json}"
+            );
+        }
+        assert_eq!(read("\"18446744073709551617\"").as_deref(), Ok("\"18446744073709551617\""));
+    }
 
     #[test]
     fn a_solution_may_be_nothing_but_an_answer() {

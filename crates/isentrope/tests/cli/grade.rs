@@ -41,8 +41,14 @@ fn ground_truths_and_responses_are_found_under_their_usual_names() {
         // The first name in the order of the help counts, and null is nothing.
         json!({"gold": "7", "answer": "8", "response": "7", "pred": "8"}),
         json!({"gold": null, "answer": "7", "response": "7"}),
+        // As training and evaluation read it.
+        json!({"expected_answer": "7", "solution": "so \\boxed{8}", "response": "7"}),
+        json!({"final_answer": "7", "solution": "8", "response": "7"}),
+        json!({"Answer": "7", "extra_info": {"answer": "8"}, "response": "7"}),
+        json!({"extra_info": {"answer": "7"}, "response": "7"}),
+        json!({"gold": u64::MAX, "response": u64::MAX}),
     ];
-    assert_eq!(verdicts(&right, &[]), ["correct"; 8]);
+    assert_eq!(verdicts(&right, &[]), ["correct"; 13]);
     let named = [json!({"gold": "8", "target": {"text": "7"}, "response": "8", "mine": "7"})];
     assert_eq!(verdicts(&named, &["--gold", "target.text", "--response", "mine"]), ["correct"]);
 }
@@ -238,6 +244,14 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
         (
             "{\"gold\": \"1\", \"pred\": \"1\", \"expected\": \"yes\"}",
             &["\"expected\" must be 0, 1, false or true"],
+        ),
+        (
+            "{\"gold\": 18446744073709551617, \"pred\": \"18446744073709551617\"}",
+            &["column gold has a number beyond what can be read exactly: write it as text"],
+        ),
+        (
+            "{\"gold\": \"18446744073709551617\", \"pred\": 18446744073709551618}",
+            &["column pred has a number beyond what can be read exactly: write it as text"],
         ),
         ("{\"solution\": \"It is seven.\", \"pred\": \"1\"}", &["solution", "\\boxed"]),
     ] {

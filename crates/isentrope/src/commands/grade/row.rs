@@ -2,13 +2,14 @@
 
 use crate::lines::{Line, Unreadable};
 use anyhow::Result;
-use isentrope_data::{Prompt, final_answer, find, program_tests, read_prompt, without_tests};
+use isentrope_data::{
+    GROUND_TRUTH, PROMPT, Prompt, check_exact, find, program_tests, read_ground_truth, read_prompt,
+    without_tests,
+};
 use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
 
-const GOLD: &[&str] = &["gold", "reward_model.ground_truth", "ground_truth", "answer", "solution"];
 const RESPONSE: &[&str] = &["response", "pred", "prediction", "completion", "output"];
-const PROMPT: &[&str] = &["prompt", "problem", "question"];
 
 /// Options of one line as Math-Verify calls them, and as we do.
 const MATH_VERIFYS: [(&str, &str); 2] =
@@ -77,10 +78,10 @@ impl Reader {
             Some(Ok(tests)) => Some(tests).filter(|tests| check(tests).is_ok()),
             None => None,
         };
-        let ground_truth = match find(object, &self.gold, GOLD) {
+        let usual = [&["gold"], GROUND_TRUTH].concat();
+        let ground_truth = match find(object, &self.gold, &usual) {
             _ if tests.is_some() => tests.unwrap_or_default(),
-            Ok((key, Value::String(text))) => final_answer(text, key, self.gold.is_some())?.into(),
-            Ok((_, value)) => value.clone(),
+            Ok((key, value)) => read_ground_truth(value, key, self.gold.is_some(), takes_any)?,
             Err(_) if takes_any => Value::Null,
             Err(missing) => {
                 let missing = if looks_for_tests { without_tests(&missing) } else { missing };
@@ -92,7 +93,10 @@ impl Reader {
         let response = match response {
             Value::String(text) => text.clone(),
             // A bare answer may be a number.
-            Value::Number(number) => number.to_string(),
+            Value::Number(number) => {
+                check_exact(response, response_key)?;
+                number.to_string()
+            }
             _ => return Err(format!("\"{response_key}\" must be text")),
         };
         let expected = match object.get("expected") {
