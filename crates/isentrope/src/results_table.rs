@@ -65,17 +65,28 @@ fn rows(samples: usize, is_graded: bool) -> Vec<String> {
 
 /// A number with its interval: a share in percent, a length in tokens, an entropy in nats, a score as it is.
 fn shown(name: &str, estimate: &Estimate) -> String {
-    let Estimate { value, low, high } = estimate;
+    let value = estimate.value;
     match name {
-        "length_mean" => format!("{value:8.1}    [{low:.1}, {high:.1}]"),
+        "length_mean" => format!("{value:8.1}    {}", interval(estimate, |end| format!("{end:.1}"))),
         "entropy" | "score" => plain(estimate),
-        _ => format!("{:8.2} %  [{:.2}, {:.2}]", 100.0 * value, 100.0 * low, 100.0 * high),
+        _ => {
+            let interval = interval(estimate, |end| format!("{:.2}", 100.0 * end));
+            format!("{:8.2} %  {interval}", 100.0 * value)
+        }
     }
 }
 
 /// A number with its interval, as it is.
-fn plain(Estimate { value, low, high }: &Estimate) -> String {
-    format!("{value:8.4}    [{low:.4}, {high:.4}]")
+fn plain(estimate: &Estimate) -> String {
+    format!("{:8.4}    {}", estimate.value, interval(estimate, |end| format!("{end:.4}")))
+}
+
+/// The interval, if there is anything to be seen by it.
+fn interval(estimate: &Estimate, end: impl Fn(f64) -> String) -> String {
+    if estimate.has_no_spread() {
+        return "no spread".into();
+    }
+    format!("[{}, {}]", end(estimate.low), end(estimate.high))
 }
 
 /// Differences between two directories, a block per benchmark.
@@ -113,15 +124,11 @@ pub fn comparison(comparisons: &Comparisons, old: &Path, new: &Path) -> String {
 /// A comparison of shares, more shortly than [`compared`].
 fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let PairedTest { old, new, difference, p, exact, .. } = comparison;
-    let [old, new, value, low, high] =
-        [*old, *new, difference.value, difference.low, difference.high].map(|x| 100.0 * x);
+    let [old, new, value] = [*old, *new, difference.value].map(|x| 100.0 * x);
+    let interval = interval(difference, |end| format!("{:+.2}", 100.0 * end));
     let how = if *exact { ", exact" } else { "" };
     let _ = writeln!(text, "    {name:20} {old:8.2} % -> {new:.2} %");
-    let _ = writeln!(
-        text,
-        "    {:20} {value:+8.2} points  [{low:+.2}, {high:+.2}], p-value {p:.4}{how}",
-        "difference"
-    );
+    let _ = writeln!(text, "    {:20} {value:+8.2} points  {interval}, p-value {p:.4}{how}", "difference");
 }
 
 /// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and their units.
@@ -133,16 +140,12 @@ fn compared(
     [unit, of_difference]: [&str; 2],
 ) {
     let PairedTest { problems, old, new, difference, better, worse, p, exact } = comparison;
-    let [old, new, value, low, high] =
-        [*old, *new, difference.value, difference.low, difference.high].map(|x| scale * x);
+    let [old, new, value] = [*old, *new, difference.value].map(|x| scale * x);
+    let interval = interval(difference, |end| format!("{:+.digits$}", scale * end));
     let same = problems - better - worse;
     let how = if *exact { "exact" } else { "100,000 assignments drawn" };
     let _ = writeln!(text, "    {number:20} {old:8.digits$}{unit} -> {new:.digits$}{unit}");
-    let _ = writeln!(
-        text,
-        "    {:20} {value:+8.digits$}{of_difference}  [{low:+.digits$}, {high:+.digits$}]",
-        "difference"
-    );
+    let _ = writeln!(text, "    {:20} {value:+8.digits$}{of_difference}  {interval}", "difference");
     let _ = writeln!(text, "    {:20} {better} better, {worse} worse, {same} the same", "problems");
     let _ = writeln!(text, "    {:20} {p:8.4}  ({how})", "p-value");
 }

@@ -13,6 +13,9 @@ pub const RESAMPLES: usize = 2000;
 /// The share of the values that lies in an interval.
 const LEVEL: f64 = 0.95;
 
+/// Ends of an interval that differ by a smaller share of themselves differ by rounding.
+const ROUNDING: f64 = 1e-12;
+
 /// A number with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
@@ -32,6 +35,12 @@ impl Estimate {
         let tail = (1.0 - LEVEL) / 2.0;
         let end = |share| quantile(&drawn, share).unwrap_or(value);
         Self { value, low: end(tail), high: end(1.0 - tail) }
+    }
+
+    /// Whether the number was the same in all drawn sets, as where every problem has come out alike. The interval then says
+    /// nothing: other problems need not come out so.
+    pub fn has_no_spread(&self) -> bool {
+        self.high - self.low <= ROUNDING * self.value.abs()
     }
 }
 
@@ -128,8 +137,21 @@ mod tests {
         assert_eq!(resampled("a", &[vec![], vec![]]), [[0.0; 0], []]);
         for parts in [vec![], vec![(0.0, 0.0); 2]] {
             let drawn = resampled("a", &[parts]).remove(0);
-            assert_eq!(Estimate::new(0.5, drawn), Estimate { value: 0.5, low: 0.5, high: 0.5 });
+            let estimate = Estimate::new(0.5, drawn);
+            assert_eq!(estimate, Estimate { value: 0.5, low: 0.5, high: 0.5 });
+            assert!(estimate.has_no_spread());
         }
+    }
+
+    #[test]
+    fn problems_that_all_came_out_alike_leave_no_spread() {
+        let drawn = |parts: Vec<(f64, f64)>| Estimate::new(0.1, resampled("a", &[parts]).remove(0));
+        for right in [0.0, 0.1, 1.0] {
+            assert!(drawn(vec![(right, 1.0); 30]).has_no_spread());
+        }
+        // Shares of other weights, whose quotients differ by rounding.
+        assert!(drawn((1..30).map(|n| (0.1 * f64::from(n), f64::from(n))).collect()).has_no_spread());
+        assert!(!drawn((0..30).map(|n| (f64::from(u8::from(n == 0)), 1.0)).collect()).has_no_spread());
     }
 
     /// Intervals that are made so hold the true mean in about 95 of 100 cases.
