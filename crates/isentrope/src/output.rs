@@ -5,7 +5,7 @@ use crate::standard_output::{check_open, failed, print};
 use anyhow::{Context, Result, bail};
 use isentrope_files::{AtomicFile, parent};
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,11 @@ impl Output {
             )
         })?;
         interrupt::clean_up(file.temporary());
+        // What a user keeps private stays so, from the first byte on.
+        if let Ok(older) = fs::metadata(&path) {
+            let kept = fs::set_permissions(file.temporary(), older.permissions());
+            kept.with_context(|| format!("{}: the new file cannot have its permissions", path.display()))?;
+        }
         Ok(Self::File { path, file })
     }
 

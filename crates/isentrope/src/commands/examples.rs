@@ -3,7 +3,7 @@
 use crate::standard_output::print_text;
 use anyhow::{Context, Result};
 use clap::Args;
-use isentrope_files::{make_directory, parent, write_file};
+use isentrope_files::{AtomicFile, make_directory, parent};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,9 @@ impl Examples {
                 Ok(_) => said += &format!("{} is another file already, and stays as it is\n", path.display()),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     make_directory(parent(&path))?;
-                    write_file(&path, contents)?;
+                    let mut file = AtomicFile::create(&path)?;
+                    file.write(contents)?;
+                    file.commit()?;
                     written += 1;
                 }
                 Err(error) => return Err(error).with_context(|| path.display().to_string()),

@@ -44,13 +44,16 @@ fn what_is_there_stays() {
     let here = recipes.join("here");
     fs::create_dir_all(here.join("recipes")).unwrap();
     fs::copy(&mine, here.join("recipes/quickstart.toml")).unwrap();
+    fs::copy(&mine, here.join("recipes/programs.partial")).unwrap();
     let said = stdout_of(isentrope(&["examples"]).current_dir(&here));
     let there = "./recipes/quickstart.toml is another file already, and stays as it is\n";
     let said_of_others = said.strip_prefix(there).unwrap_or_else(|| panic!("{said}"));
     let (written, rest) = said_of_others.split_once(" files written to .; ").unwrap();
     let written: usize = written.parse().unwrap();
     assert!(rest.starts_with("1 was there already\n") && written > 20, "{said}");
-    assert_eq!(fs::read_to_string(here.join("recipes/quickstart.toml")).unwrap(), "mine");
+    for name in ["quickstart.toml", "programs.partial"] {
+        assert_eq!(fs::read_to_string(here.join("recipes").join(name)).unwrap(), "mine");
+    }
     let again = stdout_of(isentrope(&["examples"]).current_dir(&here));
     assert!(
         again.contains(&format!("\n0 files written to .; {} were there already\n", written + 1)),

@@ -40,18 +40,23 @@ fn places_that_cannot_be_written_are_named_before_the_model_is_loaded() {
 }
 
 #[test]
-fn a_file_is_replaced_as_a_whole_with_ordinary_permissions() {
+fn a_file_is_replaced_as_a_whole_with_its_permissions() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
-    let out = scratch.file("out.jsonl", "older");
+    let out = scratch.path("out.jsonl");
     let generate = ["generate", &model, "--prompts", &input, "--out", &out];
+    assert!(isentrope(&generate).status().unwrap().success());
+    // As any new file here, whatever the umask.
+    let mode = |path: &str| fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&out), mode(&input));
+    // As the older file that it takes the place of.
+    fs::write(&out, "older").unwrap();
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
     failure_saying(&mut isentrope(&[&generate[..], &["--top-p", "7"]].concat()), &["--top-p"]);
     assert_eq!(fs::read_to_string(&out).unwrap(), "older");
     assert!(isentrope(&generate).status().unwrap().success());
     assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 2);
-    // As any new file here, whatever the umask.
-    let ordinary = fs::metadata(&input).unwrap().permissions().mode();
-    assert_eq!(fs::metadata(&out).unwrap().permissions().mode(), ordinary);
+    assert_eq!(mode(&out) & 0o777, 0o600);
     // A name without a directory is in the current one.
     let mut command = isentrope(&["score", &model, "--in", &input, "--out", "scores.jsonl"]);
     let here = Path::new(&input).parent().unwrap();

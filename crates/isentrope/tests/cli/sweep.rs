@@ -480,6 +480,7 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
         (with("[axes.method.\"\\u001b[2J\"]\n"), &["cannot be the name of a directory"]),
         (with("[axes.method.models]\n"), &["take another name"]),
         (with("[axes.method.\"a.log\"]\n"), &["take another name"]),
+        (with("[axes.method.\"a.partial\"]\n"), &["take another name"]),
         (with(&format!("exclude = [{{ sed = 1 }}]\n{seeds}")), &["the axis `sed`", "did you mean `seed`?"]),
         (
             with(&format!("exclude = [{{ seed = 7 }}]\n{seeds}")),

@@ -161,7 +161,7 @@ pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
     }
     let is_taken = RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name));
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    if is_taken || ["log", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending)) {
+    if is_taken || ["log", "partial", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending)) {
         bail!(
             "{place}: {at}: the sweep itself has files that are called {name:?} or end like it: take another name"
         );
