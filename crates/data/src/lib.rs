@@ -18,13 +18,14 @@ mod schema;
 mod settings;
 mod source;
 mod tasks;
+mod warnings;
 
 pub use error::{Error, Result};
 pub use file_hash::FileHash;
 pub use file_records::Longest;
 pub use order::Order;
 pub use place::{Place, Split, Wanted};
-pub use problem::{Content, Example, Problem, Prompt};
+pub use problem::{Content, Example, Problem, Prompt, Prompts};
 pub use program_tests::{UnusableTests, program_tests, without_tests};
 pub use report::{Finding, Findings, Report};
 pub use rows::{Format, Row, Rows};

@@ -1,5 +1,8 @@
 //! What training reads: problems with a ground truth, and examples to imitate.
 
+use std::collections::HashSet;
+
+use isentrope_files::sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -71,6 +74,27 @@ impl Prompt {
             Self::Text(text) | Self::Beginning(text) => Value::from(text.as_str()).to_string(),
             Self::Chat(messages) => Value::from(messages.clone()).to_string(),
         }
+    }
+
+    fn hash(&self) -> [u8; 32] {
+        sha256(self.identity().as_bytes())
+    }
+}
+
+/// Prompts, by their hashes: to find those that are asked elsewhere too.
+#[derive(Clone, Debug, Default)]
+pub struct Prompts(HashSet<[u8; 32]>);
+
+impl Prompts {
+    /// Whether this prompt is among them, word for word.
+    pub fn contains(&self, prompt: &Prompt) -> bool {
+        self.0.contains(&prompt.hash())
+    }
+}
+
+impl FromIterator<Prompt> for Prompts {
+    fn from_iter<I: IntoIterator<Item = Prompt>>(prompts: I) -> Self {
+        Self(prompts.into_iter().map(|prompt| prompt.hash()).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::rows::Row;
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
-use crate::{DataSettings, Error, Example, Finding, Findings, Problem, Report, Result};
+use crate::{DataSettings, Error, Example, Finding, Findings, Problem, Prompts, Report, Result};
 
 /// Problems to train on, by position.
 pub type Source = Records<Problem>;
@@ -69,6 +69,18 @@ impl<T: Record> Records<T> {
             Supply::Files(files) => files.hashes(),
             Supply::Task(_) => &[],
         }
+    }
+
+    /// The prompts of the rows of files as they are drawn, prefix and suffix included; none of a task, whose test problems are
+    /// others than those that are trained on, and none of chats, which have no prompt apart from the rest.
+    pub fn prompts(&self) -> Prompts {
+        let Supply::Files(files) = &self.supply else { return Prompts::default() };
+        let prompt = |row: &T| {
+            let mut prompt = row.clone().prompt_mut()?.clone();
+            prompt.surround(&self.prefix, &self.suffix);
+            Some(prompt)
+        };
+        files.rows().iter().filter_map(prompt).collect()
     }
 
     /// Keeps the rows of files that have tokens, and no more than fit. `tokens` counts those of a record as it will be drawn,

@@ -93,6 +93,11 @@ impl Prompter {
         (self.template_use, self.system.as_deref())
     }
 
+    /// Whether the model has a chat template.
+    pub fn has_template(&self) -> bool {
+        self.template.is_some()
+    }
+
     /// The variables that the recipe gives to the chat template.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))

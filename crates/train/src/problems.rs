@@ -1,7 +1,7 @@
 //! The problems of a run: to train on, and held out.
 
 use crate::error::{Error, Result};
-use isentrope_data::{Finding, Findings, Longest, Problem, Report, Source, Split};
+use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets};
 use isentrope_model::hub;
 use isentrope_reward::VerifierSettings;
@@ -76,6 +76,7 @@ impl Problems {
             ));
         }
         let sets = held_out_sets(data, eval, verifier, prompter, context, &mut notes, progress)?;
+        notes.extend(trained_on(&train, &sets));
         let mean_prompt = prompt_tokens as f64 / kept_prompts.max(1) as f64;
         Ok(Self { train, sets, longest_prompt, mean_prompt, notes })
     }
@@ -118,6 +119,15 @@ fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest
         Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },
         _ => Longest { tokens: context.saturating_sub(1), allowed_by: "the model's context" },
     }
+}
+
+/// What to say of sets that have problems which are trained on.
+pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) -> Vec<String> {
+    if sets.is_empty() {
+        return Vec::new(); // the rows may be many
+    }
+    let trained = train.prompts();
+    sets.iter().filter_map(|set| set.trained_on_note(&trained)).collect()
 }
 
 /// What to say of rows that are fewer than a step takes.

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::statistics::undivided;
 use crate::temperature::name_at;
 use isentrope_data::benchmark::Decoding;
-use isentrope_data::{Finding, Findings, Problem, Report};
+use isentrope_data::{Finding, Findings, Problem, Prompts, Report};
 use isentrope_model::{ModelConfig, Tokens};
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Prompter};
@@ -119,6 +119,20 @@ impl EvaluationSet {
                 self.problems.len()
             )
         })
+    }
+
+    /// What to say of problems that are among those which are trained on. A set at a further temperature has the problems of
+    /// another one, which says it.
+    pub fn trained_on_note(&self, trained: &Prompts) -> Option<String> {
+        let problems = self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
+        let shared: Vec<&Problem> = problems.filter(|problem| trained.contains(&problem.prompt)).collect();
+        let first = &shared.first()?.origin;
+        Some(format!(
+            "{}: {} of {} problems are in data.files too; the first is {first}: accuracy on them says nothing of others",
+            self.name,
+            shared.len(),
+            self.problems.len()
+        ))
     }
 
     /// What sampling the responses to all of some sets takes of a model, were they as long as they may be.

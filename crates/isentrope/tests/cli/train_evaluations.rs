@@ -1,6 +1,6 @@
 //! Evaluations of `train` at several temperatures, and of sets with problems of several sources.
 
-use crate::program::{failure_saying, isentrope, stderr, stdout_of};
+use crate::program::{Scratch, failure_saying, isentrope, stderr, stdout_of};
 use crate::training::{Bench, base, metrics, problems, state, succeed, tree};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -139,4 +139,31 @@ fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
     let one = format!("eval.files=['{}']", bench.scratch.lines("one.jsonl", &one));
     let first = &metrics(&bench.run("one", &["run.steps=1", "eval.every=1", &one], &[]))[0];
     assert!(first.as_object().unwrap().keys().all(|name| !name.starts_with("eval/one/sum")), "{first}");
+}
+
+#[test]
+fn problems_that_are_trained_on_too_and_settings_that_nothing_reads_are_told() {
+    let scratch = Scratch::new();
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
+    let mut rows = problems();
+    rows.iter_mut().for_each(|row| row["response"] = json!("1+1=2!"));
+    let (train, test) = (scratch.lines("train.jsonl", &rows[..14]), scratch.lines("test.jsonl", &rows[10..]));
+    let other = scratch.lines("other.jsonl", &rows[14..]);
+    let recipe = format!(
+        "run.steps = 1\nmodel.path = {model:?}\n\
+         data = {{ files = [{train:?}], prompt_prefix = \"1 \", system = \"Count.\" }}\n\
+         eval = {{ every = 1, files = [{test:?}, {other:?}], max_tokens = 8, temperature = [1.0, 0.5] }}\n"
+    );
+    let recipe = scratch.file("recipe.toml", recipe);
+    let notes = [
+        "test: 4 of 14 problems are in data.files too; the first is test.jsonl line 1: accuracy on them says nothing of others",
+        "data.system has no effect: the model has no chat template",
+    ];
+    for (command, more) in [("train", "rollout.max_tokens=8"), ("sft", "sft.max_tokens=64")] {
+        let shown = stdout_of(&mut isentrope(&[command, &recipe, "--dry-run", "--set", more]));
+        for note in notes {
+            assert_eq!(shown.matches(note).count(), 1, "{command}: {shown}");
+        }
+        assert_eq!(shown.matches("data.files too").count(), 1, "{command}: {shown}");
+    }
 }

@@ -124,6 +124,8 @@ impl TrainingRecipe for Recipe {
         }
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let mut notes = recipe.warnings();
+        let evaluates_files = !recipe.eval.files_read().is_empty();
+        notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
         notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
         let data = Problems::open(
             &recipe.data,

@@ -84,7 +84,8 @@ impl TrainingRecipe for Recipe {
         let config = ModelConfig::read(model_dir)?;
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
-        let mut notes = Vec::new();
+        let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
+        let mut notes: Vec<String> = recipe.data.warnings(prompter.has_template(), evaluates_files).collect();
         let found = recipe.data.found(Split::Train, progress)?;
         let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
@@ -94,6 +95,7 @@ impl TrainingRecipe for Recipe {
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
+        notes.extend(problems::trained_on(&examples, &sets));
         let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
             longest_sampled,
