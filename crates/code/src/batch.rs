@@ -136,8 +136,11 @@ fn unusable(what: String) -> Report {
     Report { verdict: Verdict::UnusableTests(what), failed: None, passed: 0, tests: 0, program: None }
 }
 
-/// What `judge` says of each, in their order, by so many threads at most. After an error no more are begun.
-fn in_order<T: Sync, R: Send, E: Send>(
+/// What `judge` says of each, in their order, by so many threads at most.
+///
+/// # Errors
+/// One of `judge`. After it no more are begun.
+pub fn in_order<T: Sync, R: Send, E: Send>(
     items: &[T],
     threads: usize,
     judge: impl Fn(&T) -> Result<R, E> + Sync,

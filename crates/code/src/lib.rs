@@ -20,7 +20,7 @@ mod verdict;
 mod wire;
 mod worker;
 
-pub use batch::{Judge, JudgeError};
+pub use batch::{Judge, JudgeError, in_order};
 pub use forms::Tests;
 pub use python::{Python, PythonError};
 pub use response::program;

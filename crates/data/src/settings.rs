@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isentrope_model::hub;
+/// What a variable of the chat template may be.
+pub use isentrope_reward::Argument as TemplateVariable;
 use isentrope_reward::VerifierName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,34 +137,6 @@ pub enum Template {
     Chat,
     /// None does; a chat must then be a single message, whose text is the prompt.
     None,
-}
-
-/// What a variable of the chat template may be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum TemplateVariable {
-    /// True or false.
-    Boolean(bool),
-    /// A whole number.
-    Integer(i64),
-    /// Any other number.
-    Number(f64),
-    /// A text.
-    Text(String),
-    /// Texts.
-    Texts(Vec<String>),
-}
-
-impl From<&TemplateVariable> for Value {
-    fn from(variable: &TemplateVariable) -> Self {
-        match variable {
-            TemplateVariable::Boolean(x) => (*x).into(),
-            TemplateVariable::Integer(x) => (*x).into(),
-            TemplateVariable::Number(x) => (*x).into(),
-            TemplateVariable::Text(text) => text.as_str().into(),
-            TemplateVariable::Texts(texts) => texts.as_slice().into(),
-        }
-    }
 }
 
 /// The recipe's table `[data.columns]`. A dot reaches into a column: "extra_info.question".

@@ -20,11 +20,11 @@ pub use printed::show_printed;
 pub use supervisor::supervision;
 
 use std::mem;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use isentrope_code::in_order;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -307,37 +307,9 @@ fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'stat
 
 impl BatchVerifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut judged = Vec::new();
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some((item, response)) = batch.get(index) else { return Ok(judged) };
-                match self.judge(&mut self.places.take().place, item, response) {
-                    Ok(judgement) => judged.push((index, judgement)),
-                    Err(error) => {
-                        next.store(batch.len(), Ordering::Relaxed); // the others need not go on
-                        return Err(error);
-                    }
-                }
-            }
-        };
-        let parts: Vec<Result<Vec<(usize, Judgement)>, VerifierError>> = thread::scope(|scope| {
-            // The calling thread is one of them.
-            let others = 1..self.workers().min(batch.len());
-            let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
-            let mut parts = vec![work()];
-            parts.extend(
-                others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic))),
-            );
-            parts
-        });
-        let mut judged = Vec::with_capacity(batch.len());
-        for part in parts {
-            judged.extend(part?);
-        }
-        judged.sort_by_key(|(index, _)| *index);
-        Ok(judged.into_iter().map(|(_, judgement)| judgement).collect())
+        in_order(batch, self.workers(), |(item, response)| {
+            self.judge(&mut self.places.take().place, item, response)
+        })
     }
 
     fn workers(&self) -> usize {

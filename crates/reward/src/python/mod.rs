@@ -8,6 +8,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::command::{Launch, Workers, default_startup_s, default_timeout_s, default_workers};
 use crate::{Error, VerifierError};
@@ -46,7 +47,7 @@ pub struct PythonSettings {
     pub startup_s: f64,
 }
 
-/// What a keyword argument may be.
+/// What a keyword argument may be, and a variable of a chat template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Argument {
@@ -60,6 +61,18 @@ pub enum Argument {
     Text(String),
     /// Texts.
     Texts(Vec<String>),
+}
+
+impl From<&Argument> for Value {
+    fn from(argument: &Argument) -> Self {
+        match argument {
+            Argument::Boolean(x) => (*x).into(),
+            Argument::Integer(x) => (*x).into(),
+            Argument::Number(x) => (*x).into(),
+            Argument::Text(text) => text.as_str().into(),
+            Argument::Texts(texts) => texts.as_slice().into(),
+        }
+    }
 }
 
 fn default_interpreter() -> String {
