@@ -14,6 +14,9 @@ const TILE: usize = 24;
 /// could see; many more would push each other out of its first cache.
 const PAGES_AHEAD: usize = 6;
 
+/// Multiply-adds that are worth a task: some microseconds, beside which taking up a task is little.
+const WORTH_A_TASK: usize = 1 << 15;
+
 /// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer of the cache, which must
 /// already hold those of the batch itself.
 pub(crate) fn forward(
@@ -30,27 +33,22 @@ pub(crate) fn forward(
     assert!(qkv.len() >= rows * shape.row() && out.len() >= rows * shape.heads * shape.head_dim);
     let (runs, pages) = (batch.runs(), batch.pages());
     let tokens = (TILE / shape.group()).max(1);
-    // One task per run, key-value head and tile of tokens.
-    let tiles: Vec<(usize, usize)> = runs
+    // One job per run, tile of tokens and key-value head; here those of the first such head.
+    let tiles: Vec<Job<'_>> = runs
         .iter()
-        .enumerate()
-        .flat_map(|(r, run)| (0..run.len).step_by(tokens).map(move |first| (r, first)))
+        .flat_map(|run| {
+            (0..run.len).step_by(tokens).map(move |first| Job {
+                row: run.row + first,
+                tokens: tokens.min(run.len - first),
+                position: run.position + first,
+                pages: &pages[run.pages.clone()],
+                kv_head: 0,
+            })
+        })
         .collect();
     let out = Shared::of(out);
-    workers.threads.ranges(tiles.len() * shape.kv_heads, 1, 4, |range| {
-        let jobs = range.map(|i| (&tiles[i / shape.kv_heads], i % shape.kv_heads));
-        let jobs: Vec<Job<'_>> = jobs
-            .map(|(&(r, first), kv_head)| {
-                let run = &runs[r];
-                Job {
-                    row: run.row + first,
-                    tokens: tokens.min(run.len - first),
-                    position: run.position + first,
-                    pages: &pages[run.pages.clone()],
-                    kv_head,
-                }
-            })
-            .collect();
+    workers.threads.ranges(tiles.len() * shape.kv_heads, 1, jobs_of_a_task(shape, &tiles), |range| {
+        let jobs = range.map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] }).collect();
         // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows; extents were checked above.
         unsafe {
             workers.isa.run(Tiles {
@@ -64,6 +62,15 @@ pub(crate) fn forward(
     });
 }
 
+/// How many jobs a task has at the least: as many as are worth it, so that even one response with a long context is shared
+/// by threads.
+fn jobs_of_a_task(shape: Attention, tiles: &[Job<'_>]) -> usize {
+    let all: usize = tiles.iter().map(|job| job.multiply_adds(shape)).sum();
+    let of_job = all / tiles.len().max(1);
+    (WORTH_A_TASK / of_job.max(1)).clamp(1, 4)
+}
+
+#[derive(Clone, Copy)]
 struct Job<'a> {
     row: usize,
     tokens: usize,
@@ -77,6 +84,11 @@ impl<'a> Job<'a> {
     fn visible(&self, shape: Attention) -> &'a [u32] {
         let end = self.position + self.tokens;
         &self.pages[shape.first_visible(self.position) / PAGE..end.div_ceil(PAGE)]
+    }
+
+    /// What it computes of keys and of values.
+    fn multiply_adds(&self, shape: Attention) -> usize {
+        self.visible(shape).len() * PAGE * self.tokens * shape.group() * 2 * shape.head_dim
     }
 }
 
@@ -380,6 +392,27 @@ unsafe fn value_tile<S: Simd, const ROWS: usize, const NV: usize>(
             for (i, &v) in row.iter().enumerate() {
                 S::store(out.add(r * padded + i * LANES), v);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_contexts_are_shared_by_threads_and_short_ones_are_not() {
+        let pages = [0; 256];
+        for (heads, kv_heads, head_dim, context, jobs) in [
+            (14, 2, 64, 2048, 1),
+            (4, 4, 64, 512, 1),
+            (8, 4, 16, 2048, 1),
+            (8, 4, 16, 16, 4),
+            (1, 1, 8, 1, 4),
+        ] {
+            let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 1.0 };
+            let job = Job { row: 0, tokens: 1, position: context - 1, pages: &pages, kv_head: 0 };
+            assert_eq!(jobs_of_a_task(shape, &[job]), jobs, "{heads} heads, a context of {context}");
         }
     }
 }
