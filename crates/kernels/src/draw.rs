@@ -1,13 +1,10 @@
 //! Drawing tokens from rows of hidden states.
 
-use crate::head::{Distribution, softmax_weights};
+use crate::head::{Distribution, LOGITS_BLOCK, logits_block_rows, softmax_weights};
 use crate::linear::{self, Destination, Linear};
 use crate::math::ln;
 use crate::simd::Isa;
 use crate::threads::{Shared, Workers};
-
-/// Logits held at a time, in floats.
-const LOGITS_BLOCK: usize = 32 << 20;
 
 /// Tokens whose weights are summed before the search for a draw looks at single ones.
 const BLOCK: usize = 256;
@@ -86,14 +83,9 @@ pub struct Kept {
     pub log_mass: f32,
 }
 
-/// Rows whose logits are held at a time, of so many.
-fn block_rows(shape: Linear, rows: usize) -> usize {
-    (LOGITS_BLOCK / shape.outputs.max(1)).clamp(1, rows.max(1))
-}
-
 /// Floats of logits that draws from so many rows take.
 pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
-    block_rows(shape, rows) * shape.outputs
+    logits_block_rows(shape, rows) * shape.outputs
 }
 
 /// The same at most, whatever the remainder of a block.
@@ -117,7 +109,7 @@ pub(crate) fn draw(
     logits: &mut [f32],
 ) -> Vec<Option<Drawn>> {
     let rows = rows(draws);
-    let block = block_rows(shape, rows);
+    let block = logits_block_rows(shape, rows);
     assert!(hidden.len() >= rows * shape.inputs && logits.len() >= workspace(shape, rows));
     let mut order: Vec<usize> = (0..draws.len()).collect();
     order.sort_by_key(|&i| draws[i].row);

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Logits held at a time, in floats.
-const BLOCK: usize = 32 << 20;
+pub(crate) const LOGITS_BLOCK: usize = 32 << 20;
 
 /// What a row of logits amounts to at a temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -383,7 +383,7 @@ fn each_row(
     logits: &mut [f32],
     f: impl Fn(usize, &[f32]) + Sync,
 ) {
-    let block = block_rows(shape, rows);
+    let block = logits_block_rows(shape, rows);
     for first in (0..rows).step_by(block.max(1)) {
         let count = block.min(rows - first);
         let x = &x[first * shape.inputs..];
@@ -397,13 +397,14 @@ fn each_row(
     }
 }
 
-fn block_rows(shape: Linear, rows: usize) -> usize {
-    (BLOCK / shape.outputs).max(1).min(rows)
+/// Rows whose logits are held at a time, of so many.
+pub(crate) fn logits_block_rows(shape: Linear, rows: usize) -> usize {
+    (LOGITS_BLOCK / shape.outputs.max(1)).max(1).min(rows)
 }
 
 /// Floats of workspace that [`forward`] needs.
 pub(crate) fn forward_workspace(shape: Linear, rows: usize) -> usize {
-    block_rows(shape, rows) * shape.outputs
+    logits_block_rows(shape, rows) * shape.outputs
 }
 
 /// Floats of logits that the head holds at a time over `rows` rows, forward or back.
@@ -412,7 +413,7 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
 }
 
 fn block_panels(shape: Linear, rows: usize) -> usize {
-    (BLOCK / 2 / rows.max(1).saturating_mul(PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
+    (LOGITS_BLOCK / 2 / rows.max(1).saturating_mul(PANEL)).clamp(1, shape.outputs.div_ceil(PANEL))
 }
 
 /// Floats of workspace that [`backward`] needs.
