@@ -47,7 +47,7 @@ pub struct EvaluationSettings {
     /// each benchmark's own.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<usize>,
-    /// Texts that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.
+    /// Texts, special tokens among them, that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.
     pub stop: Option<Vec<String>>,
 }
 

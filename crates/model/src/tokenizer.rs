@@ -165,6 +165,20 @@ impl Tokenizer {
         self.special.get(role).and_then(|text| self.token_id(text))
     }
 
+    /// The id of the special token with exactly this text. Such tokens are what [`decode`](Self::decode) can leave out.
+    pub fn special_token(&self, text: &str) -> Option<u32> {
+        self.token_id(text).filter(|_| self.is_special(text))
+    }
+
+    /// The text of the token with this id, if it is a special one.
+    pub fn special_text(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id).filter(|text| self.is_special(text))
+    }
+
+    fn is_special(&self, text: &str) -> bool {
+        self.inner.get_added_vocabulary().is_special_token(text)
+    }
+
     /// Checks that a model with `model_vocab` embedding rows has one for every id this tokenizer can produce.
     ///
     /// # Errors
@@ -190,7 +204,7 @@ impl Tokenizer {
     /// The token with this id as written in the vocabulary, unless decoding leaves it out.
     fn shown(&self, id: u32, skip_special: bool) -> Option<String> {
         let token = self.inner.id_to_token(id)?;
-        (!skip_special || !self.inner.get_added_vocabulary().is_special_token(&token)).then_some(token)
+        (!skip_special || !self.is_special(&token)).then_some(token)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use isentrope_kernels::Adjustments;
+use isentrope_model::tokenizer::Tokenizer;
 use serde::Serialize;
 
 /// How responses are drawn and when they end.
@@ -62,6 +63,22 @@ pub fn check_stop_texts(texts: &[String]) -> Result<(), &'static str> {
 }
 
 impl Sampling {
+    /// Ends responses at a model's end-of-sequence tokens and at stop texts. The text of a response has no special tokens, so a
+    /// stop text that is one of these, such as `<|im_end|>`, becomes a stop token too.
+    #[must_use]
+    pub fn ending_at(
+        mut self,
+        eos_tokens: &[u32],
+        stop_texts: &[String],
+        tokenizer: Option<&Tokenizer>,
+    ) -> Self {
+        let special = |text: &String| tokenizer?.special_token(text);
+        self.stop_tokens.extend(stop_texts.iter().filter_map(special));
+        self.eos_tokens = eos_tokens.to_vec();
+        self.stop_strings = stop_texts.to_vec();
+        self
+    }
+
     /// Checks every setting.
     ///
     /// # Errors

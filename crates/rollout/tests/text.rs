@@ -95,6 +95,34 @@ fn stop_strings_are_seen_as_a_response_grows() {
     }
 }
 
+/// Their text has no special tokens, in which a stop text could be found.
+#[test]
+fn stop_texts_that_are_special_tokens_end_responses_as_tokens() {
+    let (model, tokenizer) = (model(), tokenizer("byte-bpe"));
+    let engine = || Engine::new(&model, Some(&tokenizer), ROOMY).unwrap();
+    let free = run(engine(), &open_ended());
+    let mut ended = 0;
+    for (text, id) in [("<bos>", 0), ("<eos>", 1), ("<pad>", 2)] {
+        let stopping = open_ended().ending_at(&[17], &[text.into()], Some(&tokenizer));
+        for ((got, _), (free, _)) in run(engine(), &stopping).iter().zip(&free) {
+            let end =
+                free.tokens.iter().position(|&token| token == id).map_or(free.tokens.len(), |at| at + 1);
+            assert_eq!(got.tokens, free.tokens[..end], "the token is part of the response");
+            assert_eq!(got.text, Some(tokenizer.decode(&got.tokens, true).unwrap()), "and not of its text");
+            if got.tokens.last() == Some(&id) {
+                assert_eq!(got.finish_reason, FinishReason::Stop);
+                ended += 1;
+            }
+        }
+    }
+    assert!(ended > 0, "no special token was drawn");
+    // Others are in the text, and found there.
+    for text in ["<think>", "<bos>x", "a"] {
+        let stopping = open_ended().ending_at(&[], &[text.into()], Some(&tokenizer));
+        assert_eq!((stopping.stop_tokens, stopping.stop_strings), (vec![], vec![text.to_owned()]));
+    }
+}
+
 /// Every response leaves its engine after a number of tokens, and goes on in another.
 #[test]
 fn text_and_stop_strings_go_on_where_a_response_does() {

@@ -14,7 +14,6 @@ use isentrope_kernels::Backend;
 use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
-use isentrope_rollout::Sampling;
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -98,11 +97,8 @@ pub fn train<T: Trainer, B: Backend>(
         },
     )?;
     let state = trainer.begin(Some(state));
-    let sampling = Sampling {
-        eos_tokens: prompter.eos_tokens.clone(),
-        stop_strings: eval_stop,
-        ..eval.sampling() // but for what each set says
-    };
+    // But for what each set says.
+    let sampling = eval.sampling().ending_at(&prompter.eos_tokens, &eval_stop, Some(&prompter.tokenizer));
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
     let example = Example::of(&sets, &evaluator);

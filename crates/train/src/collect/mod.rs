@@ -50,7 +50,8 @@ pub struct RolloutSettings {
     /// Longest response, in tokens.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
-    /// Texts that end a response and are cut off it.
+    /// Texts that end a response and are cut off it. One that is a special token, such as `"<|im_end|>"`, ends the response where
+    /// that token is sampled; the token stays among those that are learnt, as end tokens do, so that ending is learnt too.
     pub stop: Vec<String>,
     /// Dynamic sampling (DAPO): prompts whose responses all have the same score are dropped and replaced, and what is
     /// sampled beyond `prompts` is kept for the next step.

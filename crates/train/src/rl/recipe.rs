@@ -292,12 +292,8 @@ impl Recipe {
 
     pub(super) fn sampling(&self, prompter: &Prompter) -> Sampling {
         let drawing = self.drawing();
-        Sampling {
-            records_kept: drawing.truncates(),
-            eos_tokens: prompter.eos_tokens.clone(),
-            stop_strings: self.rollout.stop.clone(),
-            ..drawing
-        }
+        let sampling = Sampling { records_kept: drawing.truncates(), ..drawing };
+        sampling.ending_at(&prompter.eos_tokens, &self.rollout.stop, Some(&prompter.tokenizer))
     }
 }
 

@@ -21,7 +21,7 @@ use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
 use isentrope_kernels::Backend;
 use isentrope_reward::{Overlong, VerifierSettings};
-use isentrope_rollout::{Judge, Limits, Prompter, Sampling};
+use isentrope_rollout::{Judge, Limits, Prompter};
 use measured::Measured;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
@@ -63,7 +63,7 @@ pub struct Eval {
     /// Of the random numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Ends a response where this text occurs (repeatable)
+    /// Ends a response where this text occurs, or this special token (repeatable)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table such
@@ -184,11 +184,11 @@ impl ModelJob for Measuring<'_> {
             messages::note(&note);
         }
         let evaluator = Evaluator {
-            sampling: Sampling {
-                eos_tokens: prompter.eos_tokens.clone(),
-                stop_strings: command.stop.clone(),
-                ..command.decoding.truncation()
-            },
+            sampling: command.decoding.truncation().ending_at(
+                &prompter.eos_tokens,
+                &command.stop,
+                Some(&prompter.tokenizer),
+            ),
             seed: command.seed,
             prompter: &prompter,
             judge: &judge,
