@@ -1,23 +1,49 @@
 //! `generation_config.json`: how the authors of a model meant it to be sampled.
 //!
-//! Source: the `GenerationConfig` of transformers. Only the keys that isentrope's sampler can act on are read.
+//! Source: the `GenerationConfig` of transformers. Of the keys that change what is sampled, those that isentrope's sampler cannot
+//! act on are read only to be named.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::slice;
 
 use serde_json::{Map, Value};
 
 use crate::json_file::{describe, find_object};
+use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
+
+/// Keys that change what is sampled and that isentrope's sampler does not act on, with the number at which they change nothing.
+const NOT_ACTED_ON: [(&str, f64); 19] = [
+    ("typical_p", 1.0),
+    ("top_h", 1.0),
+    ("epsilon_cutoff", 0.0),
+    ("eta_cutoff", 0.0),
+    ("no_repeat_ngram_size", 0.0),
+    ("bad_words_ids", 0.0),
+    ("suppress_tokens", 0.0),
+    ("begin_suppress_tokens", 0.0),
+    ("forced_bos_token_id", f64::NAN),
+    ("forced_eos_token_id", f64::NAN),
+    ("sequence_bias", 0.0),
+    ("exponential_decay_length_penalty", 0.0),
+    ("min_length", 0.0),
+    ("min_new_tokens", 0.0),
+    ("guidance_scale", 1.0),
+    ("penalty_alpha", 0.0),
+    ("num_beams", 1.0),
+    ("stop_strings", 0.0),
+    ("watermarking_config", 0.0),
+];
 
 /// The sampling defaults shipped with a model. `None` means that the file does not say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationConfig {
-    /// Tokens that end a response; empty where the model names none.
+    /// Tokens that end a response; empty where the file names none. [`eos_tokens`] has all that end one.
     pub eos_token_ids: Vec<u32>,
     /// The token that starts a text.
     pub bos_token_id: Option<u32>,
-    /// The token that fills up batches. The -1 of older Llama files is read as "none".
+    /// The token that fills up batches.
     pub pad_token_id: Option<u32>,
     /// Whether to sample; transformers decodes greedily unless this is `Some(true)`.
     pub do_sample: Option<bool>,
@@ -35,6 +61,32 @@ pub struct GenerationConfig {
     pub max_new_tokens: Option<u32>,
     /// Longest prompt and response together, in tokens.
     pub max_length: Option<u32>,
+    /// Keys of the file that would change what is sampled, and that isentrope's sampler does not act on.
+    pub not_acted_on: Vec<&'static str>,
+}
+
+/// The tokens that end a response of the model in `dir`, whose vocabulary has `vocab_size` tokens: those of `eos_token_id` as
+/// [`GenerationConfig::read`] finds it, and the tokenizer's end-of-sequence token, which vLLM and TRL heed beside these. Empty
+/// where neither names one.
+///
+/// # Errors
+/// As [`GenerationConfig::read`]; and [`Error::Invalid`] for a token outside the vocabulary, at which no response would end.
+pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+    let mut tokens = GenerationConfig::read(dir)?.eos_token_ids;
+    if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
+        let files = ["generation_config.json", "config.json"].map(|name| dir.join(name));
+        let path = files.iter().find(|path| path.exists()).unwrap_or(&files[0]);
+        let what = format!(
+            "`eos_token_id` must be in the model's vocabulary of {vocab_size}, found {token}: correct it, or take it out to have \
+             the tokenizer's end-of-sequence token alone"
+        );
+        return Err(Error::invalid(path, what));
+    }
+    let of_tokenizer = tokenizer.and_then(|tokenizer| tokenizer.special_id("eos_token"));
+    if let Some(token) = of_tokenizer.filter(|token| !tokens.contains(token)) {
+        tokens.push(token);
+    }
+    Ok(tokens)
 }
 
 impl GenerationConfig {
@@ -43,7 +95,8 @@ impl GenerationConfig {
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is no JSON object
-    /// or a value has the wrong type or is out of range. Nulls are the same as absent keys.
+    /// or a value has the wrong type or is out of range. Nulls are the same as absent keys, and so is the token -1 of older
+    /// Llama files.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("generation_config.json");
         if let Some(object) = find_object(&path)? {
@@ -59,26 +112,23 @@ impl GenerationConfig {
     fn from_object(keys: &Keys) -> Result<Self> {
         Ok(Self {
             do_sample: keys.bool("do_sample")?,
-            temperature: keys.number("temperature", 0.0..=f64::MAX)?,
+            temperature: keys.temperature()?,
             top_p: keys.number("top_p", 0.0..=1.0)?,
             top_k: keys.integer("top_k")?,
             min_p: keys.number("min_p", 0.0..=1.0)?,
             repetition_penalty: keys.number("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX)?,
             max_new_tokens: keys.integer("max_new_tokens")?,
             max_length: keys.integer("max_length")?,
+            not_acted_on: keys.not_acted_on(),
             ..Self::token_ids(keys)?
         })
     }
 
     fn token_ids(keys: &Keys) -> Result<Self> {
-        let pad_token_id = match keys.get("pad_token_id") {
-            Some(value) if value.as_i64() == Some(-1) => None,
-            _ => keys.integer("pad_token_id")?,
-        };
         Ok(Self {
-            eos_token_ids: keys.integers("eos_token_id")?,
-            bos_token_id: keys.integer("bos_token_id")?,
-            pad_token_id,
+            eos_token_ids: keys.tokens("eos_token_id")?,
+            bos_token_id: keys.token("bos_token_id")?,
+            pad_token_id: keys.token("pad_token_id")?,
             ..Self::default()
         })
     }
@@ -121,16 +171,55 @@ impl Keys<'_> {
         }
     }
 
+    /// Only what is written as 0 may be 0 as f32, which is greedy.
+    fn temperature(&self) -> Result<Option<f64>> {
+        let temperature = self.number("temperature", 0.0..=f64::MAX)?;
+        match temperature.filter(|&t| t > 0.0 && t < f64::from(f32::MIN_POSITIVE)) {
+            Some(tiny) => {
+                let expected = "0 (the most likely token) or at least 0.01";
+                Err(self.wrong("temperature", expected, &tiny.into()))
+            }
+            None => Ok(temperature),
+        }
+    }
+
+    /// Those of [`NOT_ACTED_ON`] that are there and change something.
+    fn not_acted_on(&self) -> Vec<&'static str> {
+        let changes = |value: &Value, neutral: f64| match value {
+            Value::Null | Value::Bool(false) => false,
+            Value::Number(number) => number.as_f64() != Some(neutral),
+            Value::Array(values) => !values.is_empty(),
+            Value::Object(values) => !values.is_empty(),
+            Value::Bool(true) | Value::String(_) => true,
+        };
+        let named = NOT_ACTED_ON.into_iter();
+        named
+            .filter(|&(key, neutral)| self.get(key).is_some_and(|value| changes(value, neutral)))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
     fn integer(&self, key: &str) -> Result<Option<u32>> {
         self.get(key).map(|value| self.to_u32(key, value)).transpose()
     }
 
-    fn integers(&self, key: &str) -> Result<Vec<u32>> {
-        match self.get(key) {
-            None => Ok(Vec::new()),
-            Some(Value::Array(values)) => values.iter().map(|value| self.to_u32(key, value)).collect(),
-            Some(value) => Ok(vec![self.to_u32(key, value)?]),
-        }
+    /// A token, -1 for none.
+    fn token(&self, key: &str) -> Result<Option<u32>> {
+        self.get(key).and_then(|value| self.to_token(key, value)).transpose()
+    }
+
+    /// A token or a list of them, each -1 for none.
+    fn tokens(&self, key: &str) -> Result<Vec<u32>> {
+        let values = match self.get(key) {
+            None => &[],
+            Some(Value::Array(values)) => &values[..],
+            Some(value) => slice::from_ref(value),
+        };
+        values.iter().filter_map(|value| self.to_token(key, value)).collect()
+    }
+
+    fn to_token(&self, key: &str, value: &Value) -> Option<Result<u32>> {
+        (value.as_i64() != Some(-1)).then(|| self.to_u32(key, value))
     }
 
     fn to_u32(&self, key: &str, value: &Value) -> Result<u32> {

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use isentrope_model::generation_config::GenerationConfig;
+use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
+use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{Error, Result};
 
 fn read(files: &[(&str, &str)]) -> Result<GenerationConfig> {
@@ -33,6 +34,7 @@ fn reads_what_a_model_ships() {
         repetition_penalty: Some(1.05),
         max_new_tokens: None,
         max_length: Some(4096),
+        not_acted_on: vec![],
     };
     assert_eq!(read(&[("generation_config.json", config), ("config.json", "{}")]).unwrap(), expected);
 }
@@ -53,11 +55,11 @@ fn token_ids_fall_back_to_the_model_config() {
 #[test]
 fn wrong_values_name_file_and_key() {
     for (key, values) in [
-        ("eos_token_id", &["-1", "\"2\"", "[1, 2.5]", "{}", "4294967296", "true"][..]),
-        ("bos_token_id", &["-1", "[1]"]),
+        ("eos_token_id", &["-2", "\"2\"", "[1, 2.5]", "{}", "4294967296", "true"][..]),
+        ("bos_token_id", &["-2", "[1]"]),
         ("pad_token_id", &["-2", "\"x\""]),
         ("do_sample", &["1", "\"true\""]),
-        ("temperature", &["-0.1", "\"1\"", "[]"]),
+        ("temperature", &["-0.1", "1e-300", "1e-40", "\"1\"", "[]"]),
         ("top_p", &["1.01", "-0.5"]),
         ("top_k", &["-1", "1.5"]),
         ("min_p", &["2", "-1"]),
@@ -70,6 +72,65 @@ fn wrong_values_name_file_and_key() {
             let message = error.to_string();
             assert!(matches!(error, Error::Invalid { .. }), "{key}: {value}");
             assert!(message.contains(&format!("generation_config.json: `{key}` must be ")), "{message}");
+        }
+    }
+}
+
+#[test]
+fn minus_one_is_no_token() {
+    let config = read(&[(
+        "generation_config.json",
+        r#"{"eos_token_id": [-1, 5], "bos_token_id": -1, "pad_token_id": -1}"#,
+    )]);
+    assert_eq!(config.unwrap(), GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() });
+    let config = read(&[("generation_config.json", r#"{"eos_token_id": -1}"#)]);
+    assert_eq!(config.unwrap(), GenerationConfig::default());
+}
+
+#[test]
+fn keys_that_are_not_acted_on_are_named_where_they_change_something() {
+    let not_acted_on = |text: &str| read(&[("generation_config.json", text)]).unwrap().not_acted_on;
+    let neutral = r#"{"typical_p": 1, "no_repeat_ngram_size": 0, "suppress_tokens": [], "num_beams": 1,
+        "sequence_bias": null, "min_length": 0, "use_cache": true, "temperature": 0.6}"#;
+    assert!(not_acted_on(neutral).is_empty(), "{neutral}");
+    let changing = r#"{"suppress_tokens": [3], "typical_p": 0.9, "no_repeat_ngram_size": 3, "stop_strings": "x",
+        "forced_eos_token_id": 0}"#;
+    let expected =
+        ["typical_p", "no_repeat_ngram_size", "suppress_tokens", "forced_eos_token_id", "stop_strings"];
+    assert_eq!(not_acted_on(changing), expected);
+}
+
+#[test]
+fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tokenizer/byte-bpe");
+    let (generation, model) = ("generation_config.json", "config.json");
+    // Its <eos> is 1, its vocabulary goes to 322.
+    for (file, text, with_tokenizer, alone) in [
+        (generation, "{}", Ok(&[1][..]), Ok(&[][..])),
+        (generation, r#"{"eos_token_id": -1}"#, Ok(&[1]), Ok(&[])),
+        (generation, r#"{"eos_token_id": 321}"#, Ok(&[321, 1]), Ok(&[321])),
+        (generation, r#"{"eos_token_id": [1, 322]}"#, Ok(&[1, 322]), Ok(&[1, 322])),
+        (model, r#"{"eos_token_id": 2}"#, Ok(&[2, 1]), Ok(&[2])),
+        (generation, r#"{"eos_token_id": [1, 323]}"#, Err("found 323"), Err("vocabulary of 323")),
+        (generation, r#"{"eos_token_id": 4294967295}"#, Err("found 4294967295"), Err("take it out")),
+        (model, r#"{"eos_token_id": 400}"#, Err("found 400"), Err("found 400")),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["tokenizer.json", "tokenizer_config.json"] {
+            fs::copy(fixture.join(name), dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join(file), text).unwrap();
+        let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
+        for (tokenizer, expected) in [(Some(&tokenizer), with_tokenizer), (None, alone)] {
+            match (eos_tokens(dir.path(), 323, tokenizer), expected) {
+                (Ok(tokens), Ok(expected)) => assert_eq!(tokens, expected, "{text}"),
+                (Err(error), Err(part)) => {
+                    let message = error.to_string();
+                    assert!(message.contains(&format!("/{file}: `eos_token_id` must be ")), "{message}");
+                    assert!(message.contains(part), "{message}");
+                }
+                (got, expected) => panic!("{text}: {got:?} instead of {expected:?}"),
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
 use isentrope_model::chat_template::ChatTemplate;
-use isentrope_model::generation_config::GenerationConfig;
+use isentrope_model::generation_config::eos_tokens;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -27,14 +27,11 @@ impl Prompter {
     /// For the model in `dir`.
     ///
     /// # Errors
-    /// When there is no tokenizer, it does not fit the model, or its files are malformed.
+    /// When there is no tokenizer, it does not fit the model, or files are malformed; as [`eos_tokens`].
     pub fn read(dir: &Path, vocab_size: usize, settings: &DataSettings) -> Result<Self> {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
-        let mut eos_tokens = GenerationConfig::read(dir)?.eos_token_ids;
-        if eos_tokens.is_empty() {
-            eos_tokens.extend(tokenizer.special_id("eos_token"));
-        }
+        let eos_tokens = eos_tokens(dir, vocab_size, Some(&tokenizer))?;
         let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?)?;
         Ok(Self {
             tokenizer,
@@ -103,7 +100,7 @@ impl Prompter {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The token that ends a response that is learnt by imitation.
+    /// The token that ends a response that is learnt by imitation: one of [`eos_tokens`](Self::eos_tokens).
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
     }

@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
-use isentrope_model::generation_config::GenerationConfig;
+use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
 use prompts::{Asked, NamedPrompt, PromptArguments};
 use serde::Serialize;
@@ -68,7 +68,7 @@ pub struct Generate {
     /// Of the random numbers
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Ends a response where this text occurs (repeatable)
+    /// Ends a response where this text occurs, or this special token (repeatable)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     stop: Vec<String>,
     /// Ends a response after this token (repeatable)
@@ -197,11 +197,15 @@ impl Generate {
     /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
     fn sampling<B: Backend>(&self, loaded: &Loaded<B>) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
-        let eos_tokens = match (&defaults.eos_token_ids[..], &loaded.tokenizer) {
-            ([], Some(tokenizer)) => tokenizer.special_id("eos_token").into_iter().collect(),
-            (ids, _) => ids.to_vec(),
-        };
+        let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
+        let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
         let its = if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
+        if !its.not_acted_on.is_empty() {
+            let keys = its.not_acted_on.join(", ");
+            messages::note(&format!(
+                "the model's generation_config.json sets {keys}, which sampling here goes without"
+            ));
+        }
         let used = [
             self.temperature.is_none() && its.temperature.is_some(),
             self.top_k.is_none() && its.top_k.is_some(),
@@ -225,13 +229,11 @@ impl Generate {
                 .unwrap_or(1.0),
             max_tokens: self.max_tokens,
             stop_tokens: self.stop_token.clone(),
-            eos_tokens,
             ignore_eos: self.ignore_eos,
-            stop_strings: self.stop.clone(),
-            records_kept: false,
+            ..Sampling::default()
         };
+        let sampling = sampling.ending_at(&eos_tokens, &self.stop, tokenizer);
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
-        let vocabulary = loaded.model.config.vocab_size;
         if let Some(token) = self.stop_token.iter().find(|&&t| t as usize >= vocabulary) {
             bail!("--stop-token: token {token} is outside the model's vocabulary of {vocabulary}");
         }

@@ -2,6 +2,7 @@
 
 use crate::program::{Scratch, array, fixture, floats, isentrope, lines_of, stdout_of, text, token_model};
 use crate::text_model::text_model;
+use crate::training::succeed;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -102,6 +103,12 @@ fn stop_strings_end_a_response_and_are_cut_off_its_text() {
     assert_eq!(cut["finish_reason"], "stop");
     let tokens = array(&cut, "tokens");
     assert!(tokens.len() < 60 && array(&free, "tokens").starts_with(tokens));
+    // A special token is none of the text, and ends it too.
+    let flags = ["--seed", "3", "--max-tokens", "250", "--ignore-eos", "-n", "16", "--stop", "<|im_end|>"];
+    let ended = |line: &Value| line["tokens"].as_array().unwrap().last() == Some(&json!(321));
+    let lines = generate(&model, &[json!({"prompt": "Hello"})], &flags);
+    assert!(lines.iter().any(ended), "it was not drawn");
+    assert!(lines.iter().all(|line| ended(line) == (line["finish_reason"] == "stop")));
 }
 
 #[test]
@@ -154,6 +161,12 @@ fn the_models_own_settings_hold_where_it_asks_for_sampling() {
     assert_eq!(with(asked.clone(), &["--temperature", "1", "--top-k", "0", "--ignore-eos"]), plain);
     let unasked = json!({"temperature": 0.5, "top_k": 7});
     assert_eq!(with(unasked, &["--ignore-eos"]), plain);
+    // What would change responses and does not is said.
+    fs::write(dir.join("generation_config.json"), r#"{"do_sample": true, "typical_p": 0.5}"#).unwrap();
+    let scratch = Scratch::new();
+    let input = scratch.lines("prompts.jsonl", &prompt);
+    let said = succeed(&mut isentrope(&["generate", &text(&dir), "--prompts", &input, "--max-tokens", "1"]));
+    assert!(said.contains("generation_config.json sets typical_p"), "{said}");
     // Both of its end tokens count: the greedy path from here runs 19 46.
     fs::write(dir.join("generation_config.json"), asked.to_string()).unwrap();
     let ended = generate(&text(&dir), &[json!({"tokens": [5, 24, 43, 42, 28]})], &["--temperature", "0"]);
