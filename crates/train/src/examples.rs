@@ -81,9 +81,24 @@ impl TokenizedExample {
         self.learnt[self.first()..].iter().copied()
     }
 
+    /// Those that are learnt.
+    fn learnt_tokens(&self) -> impl DoubleEndedIterator<Item = u32> {
+        self.tokens.iter().zip(&self.learnt).skip(1).filter(|(_, learnt)| **learnt).map(|(&token, _)| token)
+    }
+
+    /// Whether none of these tokens is learnt.
+    pub(crate) fn learns_none_of(&self, tokens: &[u32]) -> bool {
+        self.learnt_tokens().all(|token| !tokens.contains(&token))
+    }
+
+    /// The last special token that is learnt, if any is.
+    pub(crate) fn last_special(&self, tokenizer: &Tokenizer) -> Option<String> {
+        self.learnt_tokens().rev().find_map(|token| tokenizer.special_text(token))
+    }
+
     /// How many tokens are learnt.
     pub fn learnt(&self) -> usize {
-        self.learnt.iter().skip(1).filter(|l| **l).count()
+        self.learnt_tokens().count()
     }
 
     /// The first that is learnt; nothing predicts token 0.

@@ -96,6 +96,10 @@ impl TrainingRecipe for Recipe {
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
+        let first = first_examples(&mut examples, &prompter);
+        let eval_stop = recipe.eval.stop.clone().unwrap_or_default();
+        // Whoever sets stop texts knows where responses end.
+        notes.extend(endless(&first, &prompter).filter(|_| eval_stop.is_empty()));
         let (longest_sampled, sampled) = EvaluationSet::demand(&sets, context);
         let demand = Demand {
             longest_sampled,
@@ -114,7 +118,7 @@ impl TrainingRecipe for Recipe {
             ranks,
             steps: recipe.run.steps,
             sampled_at_a_time: sampled,
-            trained: mean_example(&mut examples, &prompter, &config) * recipe.sft.batch as f64,
+            trained: mean_work(&first, &config) * recipe.sft.batch as f64,
             passes: (1.0, 1.0),
             updates: 1.0,
             evaluated: EvaluationSet::work(&sets, &config),
@@ -134,7 +138,7 @@ impl TrainingRecipe for Recipe {
             prompter,
             judge,
             sets,
-            eval_stop: recipe.eval.stop.clone().unwrap_or_default(),
+            eval_stop,
             layout: Layout::new(&config),
             demand,
             workload,
@@ -169,14 +173,37 @@ fn open(
     Ok(examples)
 }
 
-/// Examples by whose length the time of the run is estimated.
+/// Examples by which the time of the run is estimated, and which are looked at for how they end.
 const MEASURED: u64 = 64;
 
-/// What an example takes, in the mean over the first ones.
-fn mean_example(examples: &mut Examples, prompter: &Prompter, config: &ModelConfig) -> Tokens {
+/// So many of the first examples.
+fn first_examples(examples: &mut Examples, prompter: &Prompter) -> Vec<TokenizedExample> {
     let count = examples.len().map_or(MEASURED, |len| MEASURED.min(len as u64));
-    let tokenized = (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok());
-    tokenized.map(|example| work(&example, config)).sum::<Tokens>() * (1.0 / count.max(1) as f64)
+    (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok()).collect()
+}
+
+/// A note if examples teach no token at which the responses of the model end: these would go on to their greatest length.
+fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String> {
+    let mut endless = examples.iter().filter(|example| example.learns_none_of(&prompter.eos_tokens));
+    let special = endless.next()?.last_special(&prompter.tokenizer);
+    let (all, count) = (examples.len(), 1 + endless.count());
+    let remedy = match special {
+        Some(token) => format!(
+            "the last special token learnt is {token:?}: set rollout.stop = [{token:?}], and eval.stop"
+        ),
+        None => {
+            "they end with no special token: name what they end with in rollout.stop and eval.stop".into()
+        }
+    };
+    Some(format!(
+        "{count} of the first {all} examples teach no token that ends the model's responses; {remedy}"
+    ))
+}
+
+/// What an example takes, in the mean over some.
+fn mean_work(examples: &[TokenizedExample], config: &ModelConfig) -> Tokens {
+    examples.iter().map(|example| work(example, config)).sum::<Tokens>()
+        * (1.0 / examples.len().max(1) as f64)
 }
 
 /// What going through an example takes.
