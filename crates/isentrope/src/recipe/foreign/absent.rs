@@ -1,38 +1,27 @@
 //! What TRL, transformers and verl can set and recipes cannot, and why.
 
-use super::ends;
+use super::{Fit, fit};
 
 /// Settings that are absent for one reason.
-struct Absent {
-    /// What they are called, with spaces between. `a.b` is a key of which these are the last names; `a.*` is a table `a` and all
-    /// in it; `a_*` is every key whose last name begins like this.
-    names: &'static str,
+pub struct Absent {
+    /// What they are called, as [`fit`] reads names, with spaces between.
+    pub names: &'static str,
     /// Why, as it follows "absent here, because".
-    reason: &'static str,
+    pub reason: &'static str,
 }
 
-/// Why recipes have nothing like this key, if another trainer has it.
-pub fn reason(path: &str) -> Option<&'static str> {
-    ABSENT
-        .iter()
-        .find(|absent| absent.names.split(' ').any(|name| fits(path, name)))
-        .map(|absent| absent.reason)
-}
-
-fn fits(path: &str, name: &str) -> bool {
-    let Some(start) = name.strip_suffix('*') else { return ends(path, name) };
-    match start.strip_suffix('.') {
-        Some(table) => ends(path, table) || format!(".{path}").contains(&format!(".{start}")),
-        None => path.rsplit('.').next().is_some_and(|last| last.starts_with(start)),
-    }
+/// Why recipes have nothing like this key, if another trainer has it, and how well its name fits.
+pub fn best(path: &str) -> Option<(&'static str, Fit)> {
+    let fits = |absent: &Absent| absent.names.split(' ').filter_map(|name| fit(path, name)).max();
+    ABSENT.iter().filter_map(|absent| Some((absent.reason, fits(absent)?))).max_by_key(|(_, fit)| *fit)
 }
 
 const fn absent(names: &'static str, reason: &'static str) -> Absent {
     Absent { names, reason }
 }
 
-const ABSENT: &[Absent] = &[
-    // Whole tables first: what is in them may be called like a setting elsewhere.
+pub const ABSENT: &[Absent] = &[
+    // Whole tables.
     absent(
         "critic.* critic_warmup max_critic_ckpt_to_keep gamma lam cliprange_value vf_coef",
         "there is no value model: a response is one action, whose advantage comes from other responses",
@@ -66,7 +55,7 @@ const ABSENT: &[Absent] = &[
         "all weights are trained, without adapters and frozen layers",
     ),
     absent(
-        "load_in_8bit load_in_4bit bnb_* use_bnb_nested_quant qat.* quantization quantization_config* \
+        "load_in_8bit load_in_4bit bnb_* use_bnb_nested_quant qat.* fsdp_config.qat.* quantization quantization_config* \
          quantization_config_file",
         "weights are trained in float32, never quantised",
     ),
@@ -84,7 +73,7 @@ const ABSENT: &[Absent] = &[
          tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size average_tokens_across_devices \
          save_on_each_node log_on_each_node log_level_replica ignore_bias_buffers transfer_queue.* \
          disaggregation.* checkpoint_engine.* v1.* use_v1",
-        "a run is one process on one machine, which uses all its cores (--threads)",
+        "processes and machines come from mpirun or srun: docs/distributed.md",
     ),
     absent(
         "fp16 fp16_full_eval tf32 dtype cast_lm_head_to_fp32 half_precision_backend",
@@ -94,7 +83,7 @@ const ABSENT: &[Absent] = &[
         "gradient_checkpointing gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* \
          activation_checkpointing activation_checkpointing_kwargs activation_checkpointing_kwargs.* \
          enable_gradient_checkpointing enable_activation_offload activation_offloading auto_find_batch_size \
-         eval_accumulation_steps param_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
+         eval_accumulation_steps param_offload fsdp_config.param_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
          val_batch_size forward_max_token_len_per_gpu entropy_from_logits_with_chunking \
          entropy_from_logits_chunk_size entropy_checkpointing tiled_mlp.* torch_empty_cache_steps \
          free_cache_engine multi_stage_wake_up",

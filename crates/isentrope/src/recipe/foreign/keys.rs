@@ -2,9 +2,9 @@
 
 /// A setting of another trainer.
 pub struct Foreign {
-    /// What it is called there; a dotted name must end like this, table included.
+    /// What it is called there, as [`fit`](super::fit) reads names. Of all that fit a key, the best is meant.
     pub names: &'static [&'static str],
-    /// The key here. Of several entries with a name, the first whose key the recipe has is meant.
+    /// The key here. Of several entries with a name, that whose key the recipe has is meant.
     pub key: &'static str,
     /// How the meaning differs, as it follows a comma; empty where it does not.
     pub difference: &'static str,
@@ -25,7 +25,7 @@ const ZERO_IS_NEVER: &str = "where 0 is never";
 
 /// One entry per setting, in the order of a recipe.
 pub const FOREIGN: &[Foreign] = &[
-    // PRIME's, before the names for policies, which end alike.
+    // PRIME's.
     same(&["beta_train"], "prime.beta"),
     but(&["reward_model.model.update"], "prime.order", "where its \"none\" and \"reverse\" are not"),
     same(&["reward_gt_coef"], "prime.outcome_weight"),
@@ -76,9 +76,6 @@ pub const FOREIGN: &[Foreign] = &[
     same(&["num_generations", "rollout.n", "rollout_n"], "rollout.responses"),
     same(&["max_completion_length", "max_response_length", "rollout.response_length"], "rollout.max_tokens"),
     same(&["temperature"], "rollout.temperature"),
-    // Before the names for rollouts, which end alike.
-    same(&["val_kwargs.top_p"], "eval.top_p"),
-    but(&["val_kwargs.top_k"], "eval.top_k", ZERO_KEEPS_ALL),
     same(&["top_p"], "rollout.top_p"),
     same(&["min_p"], "rollout.min_p"),
     but(&["top_k"], "rollout.top_k", ZERO_KEEPS_ALL),
@@ -101,7 +98,16 @@ pub const FOREIGN: &[Foreign] = &[
         "the prompts of one update; rollout.prompts is steps_per_generation / gradient_accumulation_steps times as many",
     ),
     same(&["num_iterations", "ppo_epochs"], "update.epochs"),
-    but(&["gradient_accumulation_steps"], "memory.micro_batch_tokens", ONE_PASS),
+    but(
+        &["gradient_accumulation_steps"],
+        "update.prompts",
+        "of which it is a factor: update.prompts counts the prompts of a whole update",
+    ),
+    but(
+        &["gradient_accumulation_steps"],
+        "sft.batch",
+        "of which it is a factor: sft.batch counts the examples of a whole update",
+    ),
     but(
         &[
             "ppo_micro_batch_size",
@@ -118,7 +124,7 @@ pub const FOREIGN: &[Foreign] = &[
         &["ppo_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu", "max_num_batched_tokens"],
         "memory.micro_batch_tokens",
     ),
-    same(&["optimizer_offload"], "memory.offload_moments"),
+    same(&["optimizer_offload", "fsdp_config.optimizer_offload"], "memory.offload_moments"),
     but(
         &["gpu_memory_utilization", "vllm_gpu_memory_utilization"],
         "memory.budget_gib",
@@ -127,7 +133,14 @@ pub const FOREIGN: &[Foreign] = &[
     but(&["trainer.device"], "device.kind", "where \"auto\" takes a GPU if one can be used"),
     but(&["use_cpu", "no_cuda", "use_mps_device"], "device.kind", "where \"cpu\" is the CPU alone"),
     but(
-        &["bf16", "bf16_full_eval", "torch_dtype", "model_dtype", "mixed_precision"],
+        &[
+            "bf16",
+            "bf16_full_eval",
+            "torch_dtype",
+            "model_dtype",
+            "fsdp_config.model_dtype",
+            "mixed_precision",
+        ],
         "device.dtype",
         "which is \"f32\" or, on a GPU, \"bf16\"; checkpoint.dtype is the format of saved weights",
     ),
@@ -285,5 +298,7 @@ pub const FOREIGN: &[Foreign] = &[
     same(&["val_kwargs.n", "num_generations_eval"], "eval.samples"),
     same(&["val_kwargs.temperature"], "eval.temperature"),
     but(&["val_kwargs.do_sample"], "eval.temperature", "where 0 takes the most likely token"),
+    same(&["val_kwargs.top_p"], "eval.top_p"),
+    but(&["val_kwargs.top_k"], "eval.top_k", ZERO_KEEPS_ALL),
     same(&["val_max_samples"], "eval.problems"),
 ];

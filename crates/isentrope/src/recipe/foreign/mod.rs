@@ -27,7 +27,10 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
     if let Some(command) = command(path) {
         return Some(format!(", which recipes for `isentrope {command}` have"));
     }
-    if let Some(reason) = absent::reason(path) {
+    let (absent, named) = (absent::best(path), Named::best(path));
+    if let Some((reason, fit)) = absent
+        && named.as_ref().is_none_or(|named| fit > named.fit)
+    {
         return Some(format!("; absent here, because {reason}"));
     }
     if let Some(function) = reward_function(path, node) {
@@ -40,7 +43,7 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
     let value = text(node).and_then(|text| values::of_foreign_key(path, &text));
     match value {
         Some(value) => Some(format!("; {}", value.advice(root))),
-        None => key(path, root),
+        None => named.map(|named| named.hint(root)),
     }
 }
 
@@ -62,17 +65,32 @@ pub fn values() -> impl Iterator<Item = &'static str> {
     values::FOREIGN.iter().flat_map(|entry| entry.values).copied()
 }
 
-/// Our name of another trainer's key.
-fn key(path: &str, root: &Shape) -> Option<String> {
-    let named = |foreign: &&Foreign| foreign.names.iter().any(|name| ends(path, name));
-    let all: Vec<&Foreign> = keys::FOREIGN.iter().filter(named).collect();
-    let Foreign { key, difference, .. } =
-        all.iter().find(|foreign| has_key(root, foreign.key)).or(all.first())?;
-    let mut hint = format!("; here it is `{key}`{}", elsewhere(key, root));
-    if !difference.is_empty() {
-        hint += &format!(", {difference}");
+/// Our settings that another trainer's key may be.
+struct Named {
+    fit: Fit,
+    /// At least one; several where commands differ.
+    settings: Vec<&'static Foreign>,
+}
+
+impl Named {
+    /// Those with the name that fits best: `val_kwargs.top_p`, not `top_p`.
+    fn best(path: &str) -> Option<Self> {
+        let fit = |foreign: &Foreign| foreign.names.iter().filter_map(|name| fit(path, name)).max();
+        let best = keys::FOREIGN.iter().filter_map(fit).max()?;
+        let settings = keys::FOREIGN.iter().filter(|foreign| fit(foreign) == Some(best)).collect();
+        Some(Self { fit: best, settings })
     }
-    Some(hint)
+
+    /// Our name, as recipes of this shape have it if they do.
+    fn hint(&self, root: &Shape) -> String {
+        let own = self.settings.iter().find(|foreign| has_key(root, foreign.key));
+        let Foreign { key, difference, .. } = own.unwrap_or(&self.settings[0]);
+        let mut hint = format!("; here it is `{key}`{}", elsewhere(key, root));
+        if !difference.is_empty() {
+            hint += &format!(", {difference}");
+        }
+        hint
+    }
 }
 
 /// The command whose recipes have the key.
@@ -93,6 +111,25 @@ fn elsewhere(key: &str, root: &Shape) -> String {
 /// Whether a path is this dotted name or ends like it.
 pub fn ends(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// How well a name fits a path: of how many of its bytes it says something, and how many of these it spells. The best fit is
+/// meant.
+type Fit = (usize, usize);
+
+/// How the name fits, if it does: `a.b` a key of which these are the last names; `a.*` a table `a` and all in it, to its end;
+/// `a_*` every key whose last name begins like this.
+fn fit(path: &str, name: &str) -> Option<Fit> {
+    let Some(start) = name.strip_suffix('*') else {
+        return ends(path, name).then_some((name.len(), name.len()));
+    };
+    match start.strip_suffix('.') {
+        Some(table) => {
+            let above = format!(".{path}.").find(&format!(".{table}."))?;
+            Some((path.len() - above, table.len()))
+        }
+        None => path.rsplit('.').next()?.starts_with(start).then_some((start.len(), start.len())),
+    }
 }
 
 /// A string, a number or a truth value, as one would say it.

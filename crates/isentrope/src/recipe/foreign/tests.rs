@@ -82,6 +82,52 @@ fn every_key_named_is_a_recipes() {
     }
 }
 
+/// A key that the name of an entry is meant for.
+fn example(name: &str) -> String {
+    name.replace('*', "x")
+}
+
+#[test]
+fn every_entry_is_what_its_own_name_gets() {
+    for Foreign { names, key, difference } in keys::FOREIGN {
+        let shape = if has_key(&rl(), key) { rl() } else { sft() };
+        for name in *names {
+            let hint = hint_of(&example(name), &shape).unwrap();
+            assert!(hint.starts_with(&format!("; here it is `{key}`")), "{name}: {hint}");
+            assert!(hint.ends_with(difference), "{name}: {hint}");
+        }
+    }
+    for absent::Absent { names, reason } in absent::ABSENT {
+        for name in names.split(' ').filter(|name| !name.is_empty()) {
+            let hint = hint_of(&example(name), &rl()).unwrap();
+            assert_eq!(hint, format!("; absent here, because {reason}"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_name_is_meant() {
+    for (path, hint) in [
+        ("actor_rollout_ref.rollout.val_kwargs.temperature", "`eval.temperature`"),
+        ("actor_rollout_ref.rollout.val_kwargs.do_sample", "`eval.temperature`, where 0 takes"),
+        ("actor_rollout_ref.rollout.val_kwargs.top_k", "`eval.top_k`"),
+        ("actor_rollout_ref.rollout.temperature", "`rollout.temperature`"),
+        ("vllm_gpu_memory_utilization", "`memory.budget_gib`"),
+        ("vllm_tensor_parallel_size", "the program samples itself"),
+        ("vllm_importance_sampling_cap", "there is no mismatch"),
+        ("actor_rollout_ref.actor.fsdp_config.optimizer_offload", "`memory.offload_moments`"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size", "mpirun"),
+        ("actor_rollout_ref.actor.fsdp_config.qat.mode", "never quantised"),
+        ("critic.optim.lr", "there is no value model"),
+        ("critic.ppo_mini_batch_size", "there is no value model"),
+        ("gradient_accumulation_steps", "`update.prompts`, of which it is a factor"),
+    ] {
+        let told = hint_of(path, &rl()).unwrap();
+        assert!(told.contains(hint), "{path}: {told}");
+    }
+    assert!(hint_of("gradient_accumulation_steps", &sft()).unwrap().contains("`sft.batch`, of which"));
+}
+
 #[test]
 fn what_is_absent_is_no_key_of_recipes() {
     let mut ours = Vec::new();
@@ -91,7 +137,7 @@ fn what_is_absent_is_no_key_of_recipes() {
     let others = ["dtype"];
     for name in ours.iter().filter(|name| !others.contains(&name.as_str())) {
         assert_eq!(
-            absent::reason(name),
+            absent::best(name),
             None,
             "`{name}` is a key of recipes now: take it out of the absent ones"
         );
@@ -221,7 +267,7 @@ fn what_is_absent_says_why() {
         ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/trackers.md"),
         ("use_vllm = true", "the program samples itself"),
         ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
-        ("trainer.nnodes = 2", "a run is one process on one machine"),
+        ("trainer.nnodes = 2", "processes and machines come from mpirun or srun: docs/distributed.md"),
         ("algorithm.gamma = 1.0", "there is no value model"),
         ("[critic]\noptim.lr = 1e-5", "`critic`; absent here, because there is no value model"),
         (
