@@ -13,6 +13,7 @@ pub mod group;
 pub mod learner;
 pub mod metrics;
 pub mod minibatch;
+mod model_kind;
 mod moments;
 pub mod observer;
 pub mod optimizer;

@@ -56,6 +56,9 @@ pub fn train<T: Trainer, B: Backend>(
         trainer.begin(None),
         observer,
         |found| {
+            if let Some(found) = found {
+                found.check_model(&model_dir)?;
+            }
             if demand.sets.reference {
                 reference = Some(Model::load(&model_dir, backend.clone())?);
             }

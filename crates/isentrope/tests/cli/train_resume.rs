@@ -501,6 +501,46 @@ fn a_resume_that_fails_changes_no_setting_of_the_run() {
 }
 
 #[test]
+fn a_resume_that_makes_no_step_leaves_the_recipe_of_those_that_were_made() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let before = tree(&out);
+    let said = succeed(&mut bench.command("run", &["run.steps=1", "rollout.responses=8"], &["--resume"]));
+    for part in ["than the run was last started with", "rollout.responses", "has made 1 of 1 steps"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let mut changed = differences(&before, &tree(&out));
+    changed.retain(|name| !name.starts_with("tensorboard/")); // one file of events per process
+    assert_eq!(changed, [""; 0]);
+    succeed(&mut bench.command("run", &["run.steps=2", "rollout.responses=8"], &["--resume"]));
+    let recipe = fs::read_to_string(out.join("recipe.toml")).unwrap();
+    assert!(recipe.contains("responses = 8") && recipe.contains("steps = 2"), "{recipe}");
+}
+
+/// The model's own tokens are those of the run; with others its recipe would be broken for good.
+#[test]
+fn a_resume_with_another_kind_of_model_is_refused() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let before = tree(&out);
+    let other = bench.out("other");
+    fs::create_dir(&other).unwrap();
+    for name in names(Path::new(base())).iter().filter(|name| Path::new(base()).join(name).is_file()) {
+        fs::copy(Path::new(base()).join(name), other.join(name)).unwrap();
+    }
+    let tokenizer = other.join("tokenizer.json");
+    fs::write(&tokenizer, [&fs::read(&tokenizer).unwrap()[..], b"\n"].concat()).unwrap();
+    let set = format!("model.path={}", other.display());
+    let message = failure_of_last_line(&mut bench.command("run", &[&set, "run.steps=2"], &["--resume"]));
+    for part in ["model.path is ", "whose tokenizer.json is another than that of ", "step-000001", "run.out"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(differences(&before, &tree(&out)), [""; 0]);
+    succeed(&mut bench.command("run", &["run.steps=2"], &["--resume"]));
+}
+
+#[test]
 fn a_run_without_its_reference_model_is_left_as_it_was() {
     let bench = Bench::train();
     let model = bench.out("model");

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::metrics::Metrics;
+use crate::model_kind::ModelKind;
 use crate::optimizer::{self, Optimizer};
 use crate::ranks::Ranks;
 use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
@@ -306,6 +307,23 @@ impl CheckpointStore {
 }
 
 impl<S> FoundCheckpoint<S> {
+    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of `model.path`.
+    ///
+    /// # Errors
+    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a model's files.
+    pub fn check_model(&self, model_dir: &Path) -> Result<()> {
+        let Some(file) = ModelKind::of(model_dir)?.differs_in(&ModelKind::of(&self.dir)?) else {
+            return Ok(());
+        };
+        let what = format!(
+            "is {}, whose {file} is another than that of {}, which the run goes on from: name the model that the run began with, \
+             or start another run with --set run.out=...",
+            model_dir.display(),
+            self.dir.display()
+        );
+        Err(Error::setting("model.path", what))
+    }
+
     /// The learner as it was. `moment` is what a moment of so many numbers is.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl RunDirectory {
     }
 
     /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank chooses it. `note` is told
-    /// which settings differ from those that the run began with.
+    /// which settings differ from those that the run was last started with.
     ///
     /// # Errors
     /// As [`CheckpointStore::latest`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started
@@ -88,17 +88,20 @@ impl RunDirectory {
         }
         let changes = place.changes()?;
         if !changes.is_empty() {
-            note(&format!("resuming with other settings than the run began with: {}", changes.join(", ")));
+            note(&format!(
+                "resuming with other settings than the run was last started with: {}",
+                changes.join(", ")
+            ));
         }
         Ok(true)
     }
 
-    /// Writes the recipe, now that the run can start. A run that it takes the place of is removed first; `note` is told where
-    /// nobody has asked for that.
+    /// Makes the directory ready, now that the run can start, and writes the recipe if it `makes_steps`: a run's recipe is what
+    /// its steps were made by. A run that it takes the place of is removed first; `note` is told where nobody has asked for that.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn begin(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn begin(&self, place: &Place, makes_steps: bool, note: &mut dyn FnMut(&str)) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }
@@ -112,8 +115,10 @@ impl RunDirectory {
             }
             clear(&self.dir)?;
         }
-        write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
-        write_file(&self.dir.join(RECIPE), text.as_bytes())?;
+        if makes_steps {
+            write_file(&self.dir.join(VALUES), values.to_string().as_bytes())?;
+            write_file(&self.dir.join(RECIPE), text.as_bytes())?;
+        }
         for part in RESPONSES {
             make_directory(&self.dir.join(part))?;
         }
@@ -121,7 +126,8 @@ impl RunDirectory {
     }
 
     /// Writes manifest.json of a process that goes on after step `after`, with the arithmetic of all steps. `note` is told which
-    /// files of model and data differ from those that the run began with, and which arithmetics there are, where it is not one.
+    /// files of model and data differ from those that the run was last started with, and which arithmetics there are, where it is
+    /// not one.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -142,7 +148,10 @@ impl RunDirectory {
                 changed_files(&before[part]["sha256"], &manifest[part]["sha256"], &mut changes);
             }
             if !changes.is_empty() {
-                note(&format!("files of the {part} are not what the run began with: {}", changes.join(", ")));
+                note(&format!(
+                    "files of the {part} are not what the run was last started with: {}",
+                    changes.join(", ")
+                ));
             }
         }
         let arithmetics = Arithmetics::new(before.as_ref(), manifest, after + 1, steps);

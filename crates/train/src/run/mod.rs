@@ -110,11 +110,15 @@ impl Run {
         let goes_on = recorded
             .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
             .transpose()?;
-        directory.begin(place, &mut |text: &str| observer.note(text))?;
+        // What makes no step leaves recipe and manifest as they are, which say by what steps were made.
+        let makes_steps = recorded.is_none_or(|step| step < run.steps);
+        directory.begin(place, makes_steps, &mut |text: &str| observer.note(text))?;
         let saved = found.as_ref().map(|found| found.state.step);
-        directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut |text: &str| {
-            observer.note(text);
-        })?;
+        if makes_steps {
+            directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut |text: &str| {
+                observer.note(text);
+            })?;
+        }
         directory.remove_responses(saved)?;
         let log = match goes_on {
             Some(log) => log,

@@ -145,14 +145,14 @@ impl Place {
         self.changes().is_ok_and(|changes| !changes.iter().any(is_of_it))
     }
 
-    /// What the run in a directory was started with for a key such as `update.shards`; none where no run is there or it cannot be
-    /// known.
+    /// What the run in a directory was last started with for a key such as `update.shards`; none where no run is there or it
+    /// cannot be known.
     pub fn began_with(dir: &Path, key: &str) -> Option<Value> {
         let values: Value = serde_json::from_slice(&fs::read(dir.join(VALUES)).ok()?).ok()?;
         values.pointer(&format!("/{}", key.replace('.', "/"))).cloned()
     }
 
-    /// How this recipe's values differ from those that the run there was started with.
+    /// How this recipe's values differ from those that the run there was last started with.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.

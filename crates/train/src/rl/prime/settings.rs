@@ -1,12 +1,11 @@
 //! The recipe's `[prime]` table.
 
 use crate::error::{Error, Result};
+use crate::model_kind::ModelKind;
 use crate::settings::Optimizer;
-use isentrope_model::ModelConfig;
 use isentrope_objective::{Prime, ProcessScale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// PRIME, for `objective.advantage = "prime"`: a second model, the process model phi, which begins as the policy does, gives each
@@ -99,25 +98,13 @@ impl PrimeSettings {
     /// policy's configuration.
     pub(crate) fn check_model(&self, policy: &Path) -> Result<()> {
         let Some(dir) = &self.model else { return Ok(()) };
-        let read = |dir: &Path| -> Result<(ModelConfig, Vec<u8>)> {
-            let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
-            let path = dir.join("tokenizer.json");
-            Ok((config, fs::read(&path).map_err(|e| Error::io(&path, e))?))
-        };
-        let own = read(dir).map_err(|e| {
+        let own = ModelKind::of(dir).map_err(|e| {
             let what = format!(
                 "cannot be read: {e}; a run that has begun does not need it any more, and --set prime.model= takes the key out"
             );
             Error::setting("prime.model", what)
         })?;
-        let policy = read(policy)?;
-        let other = if own.0 != policy.0 {
-            "config.json"
-        } else if own.1 != policy.1 {
-            "tokenizer.json"
-        } else {
-            return Ok(());
-        };
+        let Some(other) = own.differs_in(&ModelKind::of(policy)?) else { return Ok(()) };
         let what = format!(
             "is {}, whose {other} is another than the policy's: it must be a model like model.path, which it is held against",
             dir.display()

@@ -1,0 +1,34 @@
+//! Whether two models are of one kind: one can only go on from the other's weights, or be held against it, if they are.
+
+use crate::error::{Error, Result};
+use isentrope_model::ModelConfig;
+use std::fs;
+use std::path::Path;
+
+/// What two models must have in common for a token, and a weight, of one to be a token and a weight of the other.
+pub(crate) struct ModelKind {
+    config: ModelConfig,
+    tokenizer: Vec<u8>,
+}
+
+impl ModelKind {
+    /// That of a model directory.
+    ///
+    /// # Errors
+    /// Names the file that cannot be read or is malformed.
+    pub(crate) fn of(dir: &Path) -> Result<Self> {
+        // But for the keys that mean nothing here.
+        let config = ModelConfig { json: serde_json::Map::new(), ..ModelConfig::read(dir)? };
+        let path = dir.join("tokenizer.json");
+        let tokenizer = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        Ok(Self { config, tokenizer })
+    }
+
+    /// The first file in which another model differs, if one does.
+    pub(crate) fn differs_in(&self, other: &Self) -> Option<&'static str> {
+        if self.config != other.config {
+            return Some("config.json");
+        }
+        (self.tokenizer != other.tokenizer).then_some("tokenizer.json")
+    }
+}
