@@ -16,6 +16,7 @@ mod progress;
 mod ranks;
 pub mod recipe;
 mod results_table;
+mod run_directory;
 mod standard_output;
 mod template_variables;
 mod terminal;

@@ -4,6 +4,7 @@ use crate::device::{self, Device, DeviceFlag, Job, Seat};
 use crate::memory::{Memory, human};
 use crate::messages;
 use crate::progress::Download;
+use crate::run_directory;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -117,6 +118,7 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 /// Finds, checks and loads a model.
 fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loaded<B>> {
     isentrope_files::refuse_dangling(Path::new(model))?;
+    run_directory::refuse_as_model(Path::new(model))?;
     let hub = HubConfig::from_env()?;
     // Whether the weights fit is known before they are fetched.
     let dir = hub::describe_with(&hub, model, &Download::default())?;

@@ -10,6 +10,7 @@ use crate::messages;
 use crate::progress::Download;
 use crate::ranks::{self, Ranks, Watcher};
 use crate::recipe;
+use crate::run_directory;
 use crate::standard_output::{print, print_text};
 use crate::terminal;
 use crate::trace::{StepTrace, TraceFile};
@@ -497,9 +498,10 @@ fn kept(summary: &RunSummary) -> String {
 }
 
 /// A link to nothing, or a model directory that is not where the command looks but beside the recipe, would else be taken for
-/// a hub id.
+/// a hub id; and a run's directory for a model that lacks its files.
 pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
     isentrope_files::refuse_dangling(model).context("model.path")?;
+    run_directory::refuse_as_model(model).context("model.path")?;
     let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(

@@ -1,5 +1,6 @@
 //! A TOML file as a tree that remembers where each value was written.
 
+use crate::run_directory;
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_files::open_regular;
 use serde::Deserialize;
@@ -43,6 +44,7 @@ pub enum Value {
 pub fn read(path: &Path) -> Result<Node> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
+    run_directory::refuse_as_recipe(path)?;
     let file = open_regular(path).map_err(io::Error::from).with_context(|| name.clone())?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| name.clone())?;
     if bytes.len() as u64 > MAX_BYTES {

@@ -1,6 +1,6 @@
 //! Runs that end before their time, and go on.
 
-use crate::program::{failure, names, stderr};
+use crate::program::{failure, isentrope, names, stderr};
 use crate::training::{
     Bench, assert_same_results, base, checkpoint, differences, metrics, results, state, succeed, tree,
 };
@@ -416,6 +416,23 @@ fn a_run_is_not_mistaken_for_another() {
     assert_eq!(fs::read_to_string(out.join("notes.txt")).unwrap(), "mine");
     fs::remove_file(out.join("notes.txt")).unwrap();
     assert_eq!(differences(&decided, &results(&out)), [""; 0]);
+}
+
+/// The directory of a run where a model or a recipe is wanted.
+#[test]
+fn a_run_names_its_model_and_its_recipe() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=1"], &[]);
+    let (run, model) = (out.display().to_string(), checkpoint(&out, 1).display().to_string());
+    let checkpoints = format!("{run}/checkpoints");
+    for dir in [&run, &checkpoints] {
+        let sentence = failure(&mut isentrope(&["generate", dir, "--prompt", "x"]));
+        assert!(sentence.contains(&format!("its latest model is {model}")), "{sentence}");
+        let sentence = failure(&mut bench.command("other", &[&format!("model.path={dir}")], &["--dry-run"]));
+        assert!(sentence.contains("model.path: ") && sentence.contains(&model), "{sentence}");
+    }
+    let sentence = failure(&mut isentrope(&["train", &run, "--resume"]));
+    assert!(sentence.contains(&format!("its recipe is {run}/recipe.toml")), "{sentence}");
 }
 
 #[test]

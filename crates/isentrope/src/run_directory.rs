@@ -1,0 +1,77 @@
+//! The directory of a run, where something in it is wanted.
+
+use anyhow::{Result, bail};
+use isentrope_files::names;
+use isentrope_lab::run_files::{RECIPE, VALUES};
+use std::path::{Path, PathBuf};
+
+/// Refuses the directory of a run or of its checkpoints where that of a model is wanted.
+///
+/// # Errors
+/// With the model that is probably meant.
+pub fn refuse_as_model(dir: &Path) -> Result<()> {
+    if dir.join("config.json").exists() {
+        return Ok(());
+    }
+    let shown = dir.display();
+    match latest_checkpoint(&dir.join("checkpoints")).or_else(|| latest_checkpoint(dir)) {
+        Some(latest) => bail!("{shown}: is a run's, and no model; its latest model is {}", latest.display()),
+        None if dir.join(VALUES).exists() => bail!("{shown}: is a run, which has saved no model yet"),
+        None => Ok(()),
+    }
+}
+
+/// Refuses the directory of a run where its recipe is wanted.
+///
+/// # Errors
+/// With the recipe that is probably meant.
+pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
+    let recipe = dir.join(RECIPE);
+    if recipe.is_file() {
+        bail!("{}: is a directory, and no recipe; its recipe is {}", dir.display(), recipe.display());
+    }
+    Ok(())
+}
+
+/// Of directories `step-N`, that of the last step.
+fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
+    let names = names(dir).ok()?;
+    let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();
+    let steps = names.iter().filter_map(|name| Some((step(name.to_str()?)?, dir.join(name))));
+    steps.filter(|(_, path)| path.is_dir()).max().map(|(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_is_meant_is_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        let run = scratch.path().join("run");
+        let said = |dir: &Path| refuse_as_model(dir).map_err(|error| error.to_string());
+        fs::create_dir_all(run.join("checkpoints")).unwrap();
+        assert_eq!(said(&run), Ok(()));
+        fs::write(run.join(VALUES), "{}").unwrap();
+        assert!(said(&run).unwrap_err().ends_with("is a run, which has saved no model yet"));
+        for step in ["step-000009", "step-1000000", "step-x", ".step-2000000"] {
+            fs::create_dir(run.join("checkpoints").join(step)).unwrap();
+        }
+        for dir in [run.clone(), run.join("checkpoints")] {
+            let said = said(&dir).unwrap_err();
+            assert!(said.starts_with(&dir.display().to_string()), "{said}");
+            assert!(
+                said.contains("its latest model is ") && said.ends_with("run/checkpoints/step-1000000"),
+                "{said}"
+            );
+        }
+        fs::write(run.join("config.json"), "{}").unwrap();
+        assert_eq!(said(&run), Ok(()));
+
+        refuse_as_recipe(&run).unwrap();
+        fs::write(run.join(RECIPE), "").unwrap();
+        assert!(refuse_as_recipe(&run).unwrap_err().to_string().ends_with("run/recipe.toml"));
+        refuse_as_recipe(&run.join(RECIPE)).unwrap();
+    }
+}
