@@ -13,6 +13,18 @@ use crate::directory::{names, parent, sync_directory};
 use crate::lock::{lock_open, try_lock_file};
 use crate::{Error, Lock, NewFile, Result};
 
+/// Checks that files can be made in a directory, or in the nearest above it that is there, by making one.
+///
+/// # Errors
+/// [`Error::Refused`]: that one cannot, where and why, as it follows "and".
+pub fn check_writable(dir: &Path) -> Result<()> {
+    let mut named = dir.ancestors().map(|above| if above == Path::new("") { Path::new(".") } else { above });
+    let Some(existing) = named.find(|above| above.exists()) else { return Ok(()) };
+    AtomicFile::create(&existing.join("file")).map(drop).map_err(|error| {
+        Error::Refused(format!("one cannot write in {}: {}", existing.display(), io::Error::from(error)))
+    })
+}
+
 /// What the names of this machine's files begin with that are nobody else's until they are complete. In a directory that
 /// machines share, a file of another one that is not locked here may be growing there: locks need not reach so far. The number
 /// of the running system tells whose it is; containers share it, as they share the locks, and not the machine's name.

@@ -17,7 +17,7 @@ mod new_file;
 mod this_process;
 
 pub use atomic_directory::AtomicDirectory;
-pub use atomic_file::{AtomicFile, partial, put_in_place, write_file, write_json};
+pub use atomic_file::{AtomicFile, check_writable, partial, put_in_place, write_file, write_json};
 pub use digest::{Digest, sha256, sha256_of_file};
 pub use directory::{dangling, make_directory, names, parent, refuse_dangling, remove, sync_directory};
 pub use error::{Error, Result};

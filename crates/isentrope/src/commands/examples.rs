@@ -1,9 +1,9 @@
 //! `isentrope examples`: the recipes and what they need, for those who have the program and not its repository.
 
 use crate::standard_output::print_text;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use isentrope_files::{AtomicFile, make_directory, parent};
+use isentrope_files::{AtomicFile, check_writable, make_directory, parent};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,9 @@ pub struct Examples {
 
 impl Examples {
     pub fn run(&self) -> Result<()> {
+        check_writable(&self.directory).map_err(|error| {
+            anyhow!("DIRECTORY is {}, and {error}; name another", self.directory.display())
+        })?;
         let mut written = 0;
         let mut said = String::new();
         for (name, contents) in FILES {

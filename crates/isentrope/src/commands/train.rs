@@ -125,6 +125,20 @@ impl RunArguments {
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
         let most = most_memory(self.free_memory)?;
         let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
+        let place = Place {
+            dir: out,
+            existing: match (self.resume, self.overwrite) {
+                (true, _) => Existing::Resume,
+                (_, true) => Existing::Overwrite,
+                _ => Existing::Refuse,
+            },
+            source: path.to_path_buf(),
+            recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
+            defaults: serde_json::to_value(R::default())?,
+        };
+        if ranks.is_first() {
+            place.check_name().with_context(|| path.display().to_string())?;
+        }
         if self.dry_run {
             let card = match (&self.gpu, self.gpu_memory) {
                 (Some(name), _) => Some(Card::named(name)?),
@@ -149,18 +163,6 @@ impl RunArguments {
         if self.end_with_standard_input {
             interrupt::end_with_standard_input();
         }
-        let place = Place {
-            dir: out,
-            existing: match (self.resume, self.overwrite) {
-                (true, _) => Existing::Resume,
-                (_, true) => Existing::Overwrite,
-                _ => Existing::Refuse,
-            },
-            source: path.to_path_buf(),
-            recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
-            defaults: serde_json::to_value(R::default())?,
-        };
-        place.check_name().with_context(|| path.display().to_string())?;
         if ranks.is_first() {
             place.check()?; // the others would find what the first has begun
         }

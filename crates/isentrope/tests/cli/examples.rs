@@ -64,6 +64,6 @@ fn what_is_there_stays() {
     let below = here.join("file/below");
     failure_saying(
         &mut isentrope(&["examples", below.to_str().unwrap()]),
-        &["file/below/assets", "Not a directory"],
+        &["DIRECTORY is ", "file/below, and one cannot write in ", "Not a directory"],
     );
 }

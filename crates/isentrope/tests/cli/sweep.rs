@@ -51,6 +51,25 @@ impl Sweep {
 }
 
 #[test]
+fn somebody_elses_directory_is_left_alone() {
+    let sweep = Sweep::new(METHODS);
+    let run = sweep.bench.run("run", &["run.steps=1"], &[]);
+    let checkpoints = run.join("checkpoints");
+    let before = tree(&run);
+    for (out, why) in [
+        (text(&run), "holds a run; name another directory with --out"),
+        (text(&checkpoints), "has files in it and is no sweep; name another directory with --out"),
+        ("/proc/x".to_owned(), "--out is /proc/x, and one cannot write in /proc: "),
+    ] {
+        for flags in [&[][..], &["--dry-run"]] {
+            let arguments = [&["sweep", &sweep.file, "--out", &out], flags].concat();
+            failure_saying(&mut isentrope(&arguments), &[&out, why]);
+        }
+    }
+    assert_eq!(tree(&run), before);
+}
+
+#[test]
 fn every_combination_is_the_run_that_train_makes() {
     let sweep = Sweep::new(METHODS);
     let plan = stdout_of(&mut sweep.command(&["--dry-run"]));

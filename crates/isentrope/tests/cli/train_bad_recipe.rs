@@ -558,15 +558,16 @@ fn directories_that_cannot_hold_a_run_are_named() {
     let bench = Bench::sft();
     let file = bench.scratch.file("file", "x");
     for out in [file.clone(), format!("{file}/run"), "/proc/run".to_owned()] {
-        let output = bench.command("out", &[&format!("run.out={out}")], &[]).output().unwrap();
-        let message = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{out}: {message}");
-        let last = message.lines().last().unwrap();
-        assert!(
-            last.starts_with("error: ") && last.contains(&out) && !message.contains("panicked"),
-            "{message}"
-        );
+        for flags in [&[][..], &["--dry-run"]] {
+            let message = failure(&mut bench.command("out", &[&format!("run.out={out}")], flags));
+            assert!(
+                message.contains(&format!("run.out is {out}")) && message.contains("name a"),
+                "{message}"
+            );
+        }
     }
+    let sentence = failure(&mut bench.command("out", &["run.out=/proc/run"], &[]));
+    assert!(sentence.contains("one cannot write in /proc: "), "{sentence}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "x");
     let full = bench.scratch.path("full");
     fs::create_dir(&full).unwrap();

@@ -3,7 +3,7 @@
 use super::directory::step_of;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
-use isentrope_files::{dangling, names, partial, write_json};
+use isentrope_files::{check_writable, dangling, names, partial, write_json};
 use isentrope_lab::run_files::{EVALUATIONS, MANIFEST, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ impl Place {
         Ok(write_json(&path, &manifest)?)
     }
 
-    /// Checks that the directory's name is that of a directory, or may become one.
+    /// Checks that the directory's name is that of a directory, or may become one, and that one can write there.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) naming `run.out`.
@@ -105,7 +105,9 @@ impl Place {
             let what = format!("is {shown}, and {} is a file: name a directory", file.display());
             return Err(Error::setting("run.out", what));
         }
-        Ok(())
+        check_writable(&self.dir).map_err(|error| {
+            Error::setting("run.out", format!("is {shown}, and {error}; name another directory"))
+        })
     }
 
     /// Whether the run that is there is removed when the new one can start: because it is to be, or because there is nothing in

@@ -31,8 +31,9 @@ use crate::messages;
 use crate::standard_output::print_text;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use isentrope_files::{is_locked, lock_directory, make_directory};
+use isentrope_files::{check_writable, is_locked, lock_directory, make_directory, names};
 use isentrope_kernels::thread_count;
+use isentrope_lab::run_files::VALUES;
 use isentrope_lab::seeds;
 use isentrope_train::settings::{DeviceKind, NumberType};
 use std::path::{Path, PathBuf};
@@ -111,7 +112,11 @@ impl Sweep {
         let file = if self.quick { file.into_quick()? } else { file };
         let name = if self.quick { format!("{}, a quick look", file.name()) } else { file.name() };
         let out = self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| file.default_out());
+        let key = if self.out.is_none() && file.out.is_some() { "out" } else { "--out" };
+        check_writable(&out)
+            .map_err(|error| anyhow!("{key} is {}, and {error}; name another directory", out.display()))?;
         let runs = runs::planned(&file, &out, &self.set)?;
+        refuse_taken(&out, &runs)?;
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
             return print_text(&progress.table(&runs, schedule.jobs, schedule.least_share().threads));
@@ -198,6 +203,20 @@ impl Sweep {
         }
         Ok(wanted)
     }
+}
+
+/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of this sweep.
+fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
+    if out.join(VALUES).exists() {
+        bail!("{} holds a run; name another directory with --out", out.display());
+    }
+    // What is being written there, or was left by a kill, is nobody's.
+    let is_empty = names(out)?.iter().all(|name| name.to_string_lossy().starts_with('.'));
+    let is_begun = |run: &PlannedRun| run.recipe_file().exists() || run.dir().exists();
+    if !is_empty && !results::table_file(out).exists() && !runs.iter().any(is_begun) {
+        bail!("{} has files in it and is no sweep; name another directory with --out", out.display());
+    }
+    Ok(())
 }
 
 /// Waits for runs of this sweep that another process still makes: where a sweep was killed, its runs finish their steps.

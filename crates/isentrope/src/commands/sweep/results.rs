@@ -75,13 +75,18 @@ pub fn write_tables_so_far(runs: &[PlannedRun], progress: &Progress, out: &Path,
     write_tables(out, &format!("{name}, {} of {planned} runs so far", shown.len()), &summary)
 }
 
+/// The table that a sweep's directory has once a run has ended.
+pub fn table_file(out: &Path) -> PathBuf {
+    out.join("table.json")
+}
+
 /// Writes table.json and table.md.
 ///
 /// # Errors
 /// What the operating system says.
 pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     make_directory(out)?;
-    write_json(&out.join("table.json"), summary)?;
+    write_json(&table_file(out), summary)?;
     let text = format!("# {title}\n\n{}", seeds::markdown(summary));
     Ok(write_file(&out.join("table.md"), text.as_bytes())?)
 }
