@@ -188,6 +188,10 @@ fn nothing_left(too_long: usize, longest: &Longest, bad: usize, first_bad: Optio
 }
 
 fn nothing_usable(path: &Path, found: &[&str], first_bad: Option<String>, expected: &str) -> Error {
+    if found.is_empty() && first_bad.is_none() {
+        let problem = format!("is empty, without a row; expected are rows with: {expected}");
+        return Error::NoUsableRow { path: path.to_owned(), problem };
+    }
     let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
     let first = first_bad.map_or(String::new(), |bad| format!("; the first, {bad}"));
     let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");

@@ -326,7 +326,10 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     {
         assert!(error.contains(part), "{part}: {error}");
     }
-    assert!(message(&write(&directory, "empty.jsonl", "")).contains("no row can be used"));
+    assert!(
+        message(&write(&directory, "empty.jsonl", ""))
+            .contains("empty.jsonl: is empty, without a row; expected are")
+    );
     assert!(message(&write(&directory, "bytes.jsonl", [0xff; 100])).contains("not UTF-8"));
     assert!(
         message(&write(&directory, "text.parquet", "no parquet")).contains("not a readable parquet file")

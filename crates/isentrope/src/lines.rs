@@ -198,21 +198,37 @@ fn plainly(error: Error) -> anyhow::Error {
     }
 }
 
+/// The keys of a line, as one would say them.
+pub fn keys_of(object: &Map<String, Value>) -> String {
+    const LISTED: usize = 20;
+    let mut keys: Vec<&str> = object.keys().take(LISTED).map(String::as_str).collect();
+    if object.len() > LISTED {
+        keys.push("...");
+    }
+    if keys.is_empty() { "nothing".to_owned() } else { keys.join(", ") }
+}
+
 impl Line {
     /// An error about this line.
     pub fn error(&self, what: impl fmt::Display) -> anyhow::Error {
         anyhow!("{}: {what}", self.at)
     }
 
-    /// Which of `keys` the line has: exactly one, or an error that names them all.
+    /// Which of `keys` the line has: exactly one, or an error that names them all, and what the line has instead.
     pub fn one_of(&self, keys: &[&'static str]) -> Result<&'static str> {
         match self.present(keys)[..] {
             [key] => Ok(key),
-            [] => Err(self.error(format_args!("expected one of the keys {}", keys.join(", ")))),
+            [] => Err(self.lacks(keys)),
             [first, second, ..] => {
                 Err(self.error(format_args!("has both {first} and {second}; one is expected")))
             }
         }
+    }
+
+    /// That the line has none of `keys`.
+    fn lacks(&self, keys: &[&str]) -> anyhow::Error {
+        let (expected, found) = (keys.join(", "), keys_of(&self.object));
+        self.error(format_args!("expected one of the keys {expected}; the line has {found}"))
     }
 
     /// Those of `keys` that the line has; files of columns have null where a row has none.
@@ -223,8 +239,13 @@ impl Line {
     /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the prompts of data sets.
     pub fn prompt(&self) -> Result<Prompt<'_>> {
         const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
+        let has_own = !self.present(&OWN).is_empty();
         let (key, value) = match find(&self.object, &None, PROMPT) {
-            Ok(found) if self.present(&OWN).is_empty() => found,
+            Ok(found) if !has_own => found,
+            Err(_) if !has_own => {
+                let others = PROMPT.iter().filter(|name| !OWN.contains(name));
+                return Err(self.lacks(&OWN.iter().chain(others).copied().collect::<Vec<_>>()));
+            }
             _ => {
                 let key = self.one_of(&OWN)?;
                 (key, &self.object[key])

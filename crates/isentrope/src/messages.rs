@@ -3,7 +3,7 @@
 
 use crate::visible::capped;
 use std::io::{IsTerminal, Write, stderr};
-use terminal_size::{Width, terminal_size_of};
+use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::UnicodeWidthStr;
 
 /// What the lines of a message after its first are indented by.
@@ -45,21 +45,25 @@ pub fn say(text: &str) {
 
 /// Columns of the terminal that messages go to, if they go to one.
 pub fn width() -> Option<usize> {
-    let stderr = stderr();
-    if !stderr.is_terminal() {
-        return None;
-    }
-    let (Width(width), _) = terminal_size_of(stderr)?;
+    if stderr().is_terminal() { columns(terminal_size_of(stderr())) } else { None }
+}
+
+/// Columns of a terminal of this size, if it is one that lines are broken for.
+pub fn columns(size: Option<(Width, Height)>) -> Option<usize> {
+    let (Width(width), _) = size?;
     Some(usize::from(width)).filter(|width| *width >= NARROWEST)
 }
 
 fn write(text: &str) {
-    let mut text = match width() {
-        Some(width) => text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n"),
-        None => text.to_owned(),
-    };
+    let mut text = fitted(text, width());
     text.push('\n');
     let _ = stderr().write_all(text.as_bytes());
+}
+
+/// Lines broken between words where they are wider than a terminal.
+pub fn fitted(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n")
 }
 
 /// A line broken between words where it is wider than `width`. What comes below is indented by as much as the line is, and a

@@ -1,10 +1,12 @@
 //! Standard output. What is asked for goes there, so what cannot be written there is an error, unless its reader has gone.
 
+use crate::messages::{columns, fitted};
 use crate::visible::visible;
 use anyhow::{Result, anyhow, bail};
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use terminal_size::terminal_size_of;
 
 /// Whether standard output was closed when the process began. The standard library puts /dev/null in its place before `main`,
 /// which takes everything.
@@ -68,6 +70,16 @@ pub fn print_text(text: &str) -> Result<()> {
         true => print(&visible(text)),
         false => print(text),
     }
+}
+
+/// Columns of the terminal that it goes to, if it goes to one.
+pub fn width() -> Option<usize> {
+    if io::stdout().is_terminal() { columns(terminal_size_of(io::stdout())) } else { None }
+}
+
+/// Writes text for people at once, its lines broken between words where they are wider than the terminal.
+pub fn print_fitted(text: &str) -> Result<()> {
+    print_text(&fitted(text, width()))
 }
 
 /// Writes what clap has to say on standard output: help and versions.

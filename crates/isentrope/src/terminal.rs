@@ -9,7 +9,7 @@ use self::notes::Notes;
 use self::steps::Steps;
 use crate::interrupt;
 use crate::messages;
-use crate::standard_output::print_text;
+use crate::standard_output::{self, print_text};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isentrope_evaluation::Evaluation;
@@ -22,6 +22,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use unicode_width::UnicodeWidthStr;
 
 /// Steps follow one another at least this far apart, but for those with an evaluation and the last.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(300);
@@ -226,8 +227,14 @@ fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The table at the end of a run, on standard output.
+/// The table at the end of a run, on standard output, and what next.
 pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
+    let width = standard_output::width();
+    print_text(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
+}
+
+/// What has come of a run, whose lines may be broken between words.
+fn table(summary: &RunSummary) -> String {
     let mut text = String::new();
     let done = match summary.ending {
         Ending::Complete => "finished",
@@ -274,20 +281,35 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
         let _ =
             writeln!(text, "  best:     {dir}/checkpoints/step-{step:06}, accuracy {:.1} %", 100.0 * score);
     }
-    if let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) {
-        let _ = writeln!(text, "\n  what next:");
-        if let Some(example) = &summary.example {
-            let _ = writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
-        }
-        let _ = writeln!(
-            text,
-            "    isentrope report {dir}      what happened, as a web page to look at and to share"
-        );
-        let (run, more) = (format!("isentrope {command} {dir}/recipe.toml"), 2 * summary.step);
-        let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
-        let _ = writeln!(text, "    {run} --dry-run      shows every setting; docs/recipe.md explains them");
+    text
+}
+
+/// The commands for what a complete run has left, each on a line of its own, whole, so that it can be copied.
+fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> String {
+    let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) else {
+        return String::new();
+    };
+    let (dir, more) = (summary.directory.display(), 2 * summary.step);
+    let mut text = "\n  what next:\n".to_owned();
+    if let Some(example) = &summary.example {
+        let _ = writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
     }
-    print_text(&text)
+    let run = format!("isentrope {command} {dir}/recipe.toml");
+    text += &explained(&format!("isentrope report {dir}"), "what happened, as a web page to share", width);
+    let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
+    text += &explained(&format!("{run} --dry-run"), "shows every setting", width);
+    text += &explained(&format!("isentrope {command} --keys"), "says what each setting means", width);
+    text
+}
+
+/// A command and what it does: behind it, or below where the terminal is too narrow.
+fn explained(command: &str, does: &str, width: Option<usize>) -> String {
+    let line = format!("    {command}      {does}");
+    if width.is_none_or(|width| line.width() <= width) {
+        line + "\n"
+    } else {
+        format!("    {command}\n      {does}\n")
+    }
 }
 
 /// How well the theory foresaw the run's entropy, where the run has tracked that.
@@ -356,6 +378,15 @@ mod tests {
             of_verifier: Default::default(),
             note: None,
         }
+    }
+
+    #[test]
+    fn a_command_stays_whole_whatever_the_width() {
+        let explained = |width| explained("isentrope report runs/x", "what happened", width);
+        let line = "    isentrope report runs/x      what happened\n";
+        assert_eq!(explained(None), line);
+        assert_eq!(explained(Some(46)), line);
+        assert_eq!(explained(Some(45)), "    isentrope report runs/x\n      what happened\n");
     }
 
     #[test]

@@ -386,6 +386,13 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
         assert!(error.contains(why), "{code}: {error}");
         assert!(!error.contains("<string>") && !error.contains("importlib"), "only the user's code: {error}");
     }
+    // A file alone, as a flag takes it.
+    for (code, why) in [(some, "; name one: "), (some, "reward.py:first or "), ("", "; it has none")] {
+        let whole = directory(code);
+        let others = json!({"python": whole.path().join("reward.py")});
+        let error = settings(&whole, "", others).build().err().unwrap().to_string();
+        assert!(error.contains("reward.py is named without a function") && error.contains(why), "{error}");
+    }
     let gone = directory("");
     fs::remove_file(gone.path().join("reward.py")).unwrap();
     let error = settings(&gone, "f", json!({})).build().err().unwrap().to_string();

@@ -78,8 +78,8 @@ fn lines_that_are_no_objects() {
 fn keys_that_are_missing_doubled_or_of_another_type() {
     let model = token_model("qwen3");
     for (line, parts) in [
-        (json!({}), &["prompt", "messages", "tokens"][..]),
-        (json!({"text": "Hi"}), &["prompt", "messages", "tokens"]),
+        (json!({}), &["prompt, messages, tokens, problem, question", "the line has nothing"][..]),
+        (json!({"text": "Hi", "id": 1}), &["prompt, messages, tokens, problem", "the line has text, id"]),
         (json!({"prompt": "Hi", "tokens": [1]}), &["both prompt and tokens"]),
         (json!({"messages": [], "tokens": [1]}), &["both messages and tokens"]),
         (json!({"tokens": "1 2"}), &["\"tokens\" must be"]),
@@ -94,7 +94,7 @@ fn keys_that_are_missing_doubled_or_of_another_type() {
         generate_refuses(&model, line.to_string(), parts);
     }
     for (line, parts) in [
-        (json!({}), &["tokens", "prompt", "messages"][..]),
+        (json!({}), &["tokens, prompt, messages; the line has nothing"][..]),
         (json!({"tokens": []}), &["no tokens"]),
         (json!({"tokens": vec![1; 513]}), &["513 tokens", "context of 512"]),
         (json!({"tokens": [60, 61]}), &["token 61 at index 1", "vocabulary of 61"]),

@@ -183,6 +183,9 @@ def load(place, name):
         raise Refused(f"{says}\n{where_it_runs()}" if isinstance(error, ImportError) else says) from None
     if not hasattr(module, name):
         found = [key for key, value in vars(module).items() if is_function_of(module, key, value)]
+        if not name:
+            named = " or ".join(f"{place}:{key}" for key in found)
+            raise Refused(f"{place} is named without a function; " + (f"name one: {named}" if named else "it has none"))
         near = difflib.get_close_matches(name, found, 1)
         meant = f"; did you mean {near[0]}?" if near else ""
         raise Refused(f"{place} has no function {name}; it has {', '.join(found) or 'none'}{meant}")

@@ -4,7 +4,7 @@ use super::Part;
 use crate::device::bf16_arithmetic;
 use crate::memory::human;
 use crate::progress::Download;
-use crate::standard_output::print_text;
+use crate::standard_output::{print_fitted, print_text};
 use anyhow::Result;
 use isentrope_cuda::gpu::{
     Blas, Driver, Installed, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search, Surroundings,
@@ -134,5 +134,5 @@ pub fn install() -> Result<()> {
     }
     let report = CudaReport::find();
     let parts: String = report.parts().iter().map(ToString::to_string).collect();
-    print_text(&format!("{parts}{report}"))
+    print_fitted(&format!("{parts}{report}"))
 }

@@ -7,7 +7,7 @@ mod ranks;
 use crate::device;
 use crate::memory::{Memory, human};
 use crate::ranks::{Ranks, together};
-use crate::standard_output::{print, print_text};
+use crate::standard_output::{print, print_fitted};
 use anyhow::Result;
 use clap::Args;
 use cuda::CudaReport;
@@ -141,7 +141,7 @@ impl Doctor {
         if self.json {
             print(&(serde_json::to_string_pretty(&report)? + "\n"))
         } else {
-            print_text(&report.to_string())
+            print_fitted(&report.to_string())
         }
     }
 }

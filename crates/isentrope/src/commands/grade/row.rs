@@ -1,6 +1,6 @@
 //! A line as a question to a verifier.
 
-use crate::lines::{Line, Unreadable};
+use crate::lines::{Line, Unreadable, keys_of};
 use anyhow::Result;
 use isentrope_data::{
     GROUND_TRUTH, PROMPT, Prompt, check_exact, find, program_tests, read_ground_truth, read_prompt,
@@ -136,13 +136,7 @@ impl Reader {
 
 /// What a line lacks, by which flag it is named, and what the line has.
 fn lacking(missing: &str, flag: &str, object: &Map<String, Value>) -> String {
-    const LISTED: usize = 20;
-    let mut keys: Vec<&str> = object.keys().take(LISTED).map(String::as_str).collect();
-    if object.len() > LISTED {
-        keys.push("...");
-    }
-    let keys = if keys.is_empty() { "nothing".to_owned() } else { keys.join(", ") };
-    format!("{missing}; the line has {keys}: {flag} names a key")
+    format!("{missing}; the line has {}: {flag} names a key", keys_of(object))
 }
 
 /// A line that is no JSON, with its number in place of what it says.
