@@ -278,7 +278,8 @@ fn no_test_outlasts_the_time_of_all() {
     let sleeper = "import time\ndef f(x):\n    time.sleep(30)\n    return 1";
     // Foreign tests that never say that they end: they go on from unit to unit, or count units faster than they are read.
     let onward = "import os, struct, time\nassert f(1) == 1\nfor n in range(99):\n    \
-                  place = b'[%d,-1]' % (n + 1)\n    os.write(4, struct.pack('<cI', b'p', len(place)) + place)\n    time.sleep(0.3)";
+                  place = b'[%d,-1]' % (n + 1)\n    os.write(4, struct.pack('<cI', b'p', len(place)) + place)\n    \
+                  time.sleep(0.3)";
     let flood = "import os, struct\nassert f(1) == 1\nwhile True:\n    \
                  os.write(4, (struct.pack('<cI', b'c', 5) + b'[0,9]') * 4096)";
     for (tests, program) in [
